@@ -1,0 +1,115 @@
+"""Running a notebook's cells in a fresh kernel of this very interpreter."""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import (
+    CellExecutionError,
+    CellTimeoutError,
+    DeadKernelError,
+)
+from nbformat import NotebookNode
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class CellFailure(Exception):
+    """A cell that raised, ran out of time, or took the kernel down with it.
+
+    Attributes:
+        index: position of the cell among all cells of the notebook, from 0.
+        summary: what went wrong, in one line.
+        details: the traceback without colours, or the summary if there is none.
+    """
+
+    def __init__(self, index: int, summary: str, details: str) -> None:
+        super().__init__(summary)
+        self.index = index
+        self.summary = summary
+        self.details = details
+
+
+class _ThisInterpreter(KernelSpecManager):
+    """Every kernel name means the Python that is running now.
+
+    A kernel called ``python3`` that the user installed from another environment
+    would come first otherwise, and that one may know nothing of this package.
+    """
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        return KernelSpec(
+            argv=[
+                *(sys.executable, "-m", "ipykernel_launcher"),
+                *("-f", "{connection_file}"),
+                # ipykernel 7 warns each time that a local kernel is not encrypted
+                "--log-level=ERROR",
+            ],
+            display_name="Python 3",
+            language="python",
+        )
+
+
+def run_cells(
+    notebook: NotebookNode,
+    folder: Path,
+    *,
+    timeout: float | None = None,
+    passes: int = 1,
+    before_cell: Callable[[int], None] | None = None,
+) -> None:
+    """Execute the code cells of ``notebook`` in order and store their outputs in it.
+
+    Args:
+        notebook: changed in place; what its code cells held before is discarded.
+        folder: the working directory of the cells.
+        timeout: seconds that a single cell may take; no limit if None.
+        passes: how often all cells are run, one time after the other in the same
+            kernel; the outputs of the last time are kept.
+        before_cell: called with the position of each code cell before it runs.
+
+    Raises:
+        CellFailure: the first cell that fails; the outputs up to and including
+            that cell are in the notebook.
+    """
+    client = NotebookClient(
+        notebook,
+        km=AsyncKernelManager(kernel_spec_manager=_ThisInterpreter()),
+        timeout=timeout,
+        record_timing=False,
+        shutdown_kernel="immediate",
+        resources={"metadata": {"path": str(folder)}},
+    )
+    # The manager was handed in, so the client would leave its kernel running.
+    with client.setup_kernel(cleanup_kc=True):
+        for _ in range(passes):
+            code = [
+                (index, cell)
+                for index, cell in enumerate(notebook.cells)
+                if cell.cell_type == "code"
+            ]
+            for _, cell in code:
+                cell.outputs = []
+                cell.execution_count = None
+            for index, cell in code:
+                if before_cell is not None:
+                    before_cell(index)
+                _run_cell(client, cell, index)
+
+
+def _run_cell(client: NotebookClient, cell: NotebookNode, index: int) -> None:
+    try:
+        client.execute_cell(cell, index)
+    except CellExecutionError as error:
+        summary = f"{error.ename}: {error.evalue}".splitlines()[0]
+        raise CellFailure(index, summary, _ANSI.sub("", error.traceback)) from None
+    except CellTimeoutError:
+        summary = f"the cell ran longer than {client.timeout} seconds"
+        raise CellFailure(index, summary, summary) from None
+    except DeadKernelError:
+        summary = "the kernel died while the cell ran"
+        raise CellFailure(index, summary, summary) from None

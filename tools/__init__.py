@@ -1,0 +1,1 @@
+"""What maintainers run: building the notebooks and checking their editions."""

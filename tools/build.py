@@ -1,0 +1,251 @@
+"""Build the notebooks from their lessons, or check that they are up to date.
+
+    python -m tools.build                  build every notebook
+    python -m tools.build devices 02       build these lessons
+    python -m tools.build --check          execute nothing, say what is stale
+
+A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; its source is
+``lessons/<lesson>.md``. Nothing is written unless every lesson asked for builds.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbformat.reader import NotJSONError
+from tqdm import tqdm
+
+from d2l_gpu.course import lesson_names, select_lessons
+from d2l_gpu.course.files import write_atomically
+from d2l_gpu.course.kernel import CellFailure, run_cells
+from tools.lesson import FRAMEWORKS, Lesson, LessonError, read_lesson
+from tools.notebook import (
+    assemble,
+    canonical,
+    cells_by_id,
+    differences,
+    read_notebook,
+    take_outputs,
+)
+from tools.outputs import keep_equal_pictures, normalised, output_problems
+
+# English is what the lessons are written in. The others are translated message
+# by message, from lessons/locale/<language>.po, between `Lesson.cells_for` and
+# `assemble`: prose cells are filed there under their keys.
+LANGUAGES = ("en", "fr", "pt", "zh")
+
+ROOT = Path(__file__).resolve().parents[1]
+CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One notebook to build: a lesson in a language for a framework."""
+
+    root: Path
+    lesson: Lesson
+    language: str
+    framework: str
+
+    @property
+    def path(self) -> Path:
+        folder = self.root / "notebooks" / self.language / self.framework
+        return folder / f"{self.lesson.name}.ipynb"
+
+    @property
+    def label(self) -> str:
+        return str(self.path.relative_to(self.root))
+
+
+def build(edition: Edition) -> str:
+    """Return the text of a notebook, executed in a fresh kernel.
+
+    Raises:
+        LessonError: a cell that fails, or one that puts out what it must not.
+    """
+    committed = read_notebook(edition.path)
+    notebook = _assembled(edition, committed)
+    _execute(notebook, edition)
+    before = cells_by_id(committed)
+    problems = []
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        cell.outputs = normalised(cell.outputs, cell.execution_count)
+        if cell.id in before:
+            keep_equal_pictures(cell.outputs, before[cell.id].get("outputs", []))
+        problems += [
+            f"{edition.lesson.path.name}: cell {cell.id}: {problem}"
+            for problem in output_problems(cell)
+        ]
+    if problems:
+        raise LessonError("\n".join(problems))
+    return canonical(notebook)
+
+
+def staleness(edition: Edition) -> list[str]:
+    """Say what in the committed notebook is not as its source; empty if nothing.
+
+    Nothing is executed: the outputs are taken from the committed notebook.
+    """
+    try:
+        committed = read_notebook(edition.path)
+    except NotJSONError:
+        return ["the file is not a notebook"]
+    if committed is None:
+        return ["the notebook has not been built"]
+    notebook = _assembled(edition, committed)
+    take_outputs(notebook, committed)
+    if canonical(notebook) == edition.path.read_text(encoding="utf-8"):
+        return []
+    return differences(committed, notebook)
+
+
+def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode:
+    cells = edition.lesson.cells_for(edition.framework)
+    try:
+        return assemble(cells, edition.lesson.path.parent, committed)
+    except (FileNotFoundError, ValueError) as error:
+        raise LessonError(f"{edition.lesson.path.name}: {error}") from error
+
+
+def _execute(notebook: NotebookNode, edition: Edition) -> None:
+    total = sum(cell.cell_type == "code" for cell in notebook.cells)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        # disable=None: no bar where stderr is not a terminal
+        tqdm(total=total, desc=edition.label, unit="cell", disable=None) as bar,
+    ):
+        try:
+            run_cells(
+                notebook,
+                Path(folder),
+                timeout=CELL_TIMEOUT,
+                before_cell=lambda index: bar.update(),
+            )
+        except CellFailure as failure:
+            key = notebook.cells[failure.index].id
+            raise LessonError(
+                f"{edition.lesson.path.name}: cell {key} failed for "
+                f"{edition.framework}:\n{failure.details}"
+            ) from None
+
+
+def editions(
+    root: Path,
+    lessons: Sequence[str] = (),
+    language: str | None = None,
+    framework: str | None = None,
+) -> list[Edition]:
+    """Return the notebooks that the lessons under ``root`` have content for.
+
+    Args:
+        root: the folder that holds ``lessons`` and ``notebooks``.
+        lessons: names as `d2l_gpu.course.select_lessons` takes them; none for all.
+        language: one of `LANGUAGES`; None for all that there are.
+        framework: one of `tools.lesson.FRAMEWORKS`; None for all that there are.
+
+    Raises:
+        LessonError: everything wrong with the sources, or nothing to build.
+        ValueError: a lesson that does not exist.
+    """
+    sources = root / "lessons"
+    if language not in (None, "en"):
+        raise LessonError(f"lessons/locale/{language}.po: there is no translation yet")
+    found, problems = [], []
+    for name in select_lessons(lessons, lesson_names(sources, ".md")):
+        try:
+            lesson = read_lesson(sources / f"{name}.md")
+        except LessonError as error:
+            problems.append(str(error))
+            continue
+        for each in lesson.frameworks():
+            if framework in (None, each):
+                found.append(Edition(root, lesson, "en", each))
+    if problems:
+        raise LessonError("\n".join(problems))
+    if not found:
+        wanted = f"{framework} cells" if framework else "lessons with code"
+        raise LessonError(f"there are no {wanted} in {sources}")
+    return found
+
+
+def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
+    """Yield the notebooks under ``root`` that are none of those built."""
+    paths = {edition.path for edition in built}
+    for path in sorted((root / "notebooks").glob("*/*/*.ipynb")):
+        if path not in paths:
+            yield path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the build; return 0, or 1 if anything failed or is stale."""
+    options = _parser().parse_args(arguments)
+    try:
+        wanted = editions(
+            options.root, options.lessons, options.language, options.framework
+        )
+        if options.check:
+            return _check(wanted, options)
+        texts = [build(edition) for edition in wanted]
+    except (LessonError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for edition, text in zip(wanted, texts, strict=True):
+        changed = not edition.path.is_file() or edition.path.read_text("utf-8") != text
+        if changed:
+            write_atomically(edition.path, text)
+        print(f"{edition.label}: {'written' if changed else 'unchanged'}")
+    return 0
+
+
+def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
+    stale = False
+    for edition in wanted:
+        for difference in staleness(edition):
+            stale = True
+            print(f"{edition.label}: {difference}")
+    if not (options.lessons or options.language or options.framework):
+        for path in orphans(options.root, wanted):
+            stale = True
+            print(f"{path.relative_to(options.root)}: no lesson makes it; delete it")
+    if stale:
+        print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
+        return 1
+    print(f"{len(wanted)} notebooks are as their sources say")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.build",
+        description=__doc__.splitlines()[0],
+    )
+    parser.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, as 03, copying or 03_copying; all if none is given",
+    )
+    parser.add_argument("--language", choices=LANGUAGES)
+    parser.add_argument("--framework", choices=FRAMEWORKS)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="execute and write nothing; exit with 1 if a notebook is stale",
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=ROOT,
+        help="the folder with lessons/ and notebooks/ (default: this repository)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

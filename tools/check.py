@@ -1,0 +1,98 @@
+"""What must hold for every committed notebook, and for an edition as a whole.
+
+nbval alone is not enough: it passes a notebook that was never executed, because
+there is nothing in it to compare.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from tools.compare import is_compared
+from tools.outputs import has_comparable_output, output_problems
+
+MIN_COMPARED = 0.9  # of the code cells with output, in an edition
+
+# What opens and closes a notebook, by language; a translation adds its own words.
+_AIMS = {"en": re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)}
+_LAST_HEADINGS = {"en": ["Summary", "Exercises"]}
+
+
+def notebook_problems(notebook: NotebookNode, language: str = "en") -> Iterator[str]:
+    """Yield what is wrong with one committed notebook, a line each."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    counts = [cell.execution_count for cell in code]
+    if None in counts:
+        for cell in code:
+            if cell.execution_count is None:
+                yield f"cell {cell.id}: it was never executed"
+    elif counts != list(range(1, len(code) + 1)):
+        yield f"the cells were not executed in order, from 1: {counts}"
+    if not any(cell.outputs for cell in code):
+        yield "no cell has any output"
+    for cell in code:
+        for problem in output_problems(cell):
+            yield f"cell {cell.id}: {problem}"
+    yield from _form_problems(notebook, language)
+
+
+def _form_problems(notebook: NotebookNode, language: str) -> Iterator[str]:
+    """Yield what is missing of title, aims, duration, summary and exercises."""
+    opening = notebook.cells[0] if notebook.cells else None
+    if opening is None or not opening.source.startswith("# "):
+        yield "the first cell does not begin with a title"
+    elif not _AIMS[language].search(opening.source):
+        yield "the first cell does not state the aims and the minutes that it takes"
+    headings = [
+        line.removeprefix("## ").strip()
+        for cell in notebook.cells
+        if cell.cell_type == "markdown"
+        for line in cell.source.splitlines()
+        if line.startswith("## ")
+    ]
+    if headings[-2:] != _LAST_HEADINGS[language]:
+        yield f"the last headings are not {' and '.join(_LAST_HEADINGS[language])}"
+
+
+def share_compared(notebooks: Sequence[NotebookNode]) -> float:
+    """Return the share of the code cells with output that nbval really compares.
+
+    A cell that shows nothing but a picture does not count as compared.
+    """
+    with_output = [
+        cell
+        for notebook in notebooks
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.outputs
+    ]
+    compared = [
+        cell
+        for cell in with_output
+        if is_compared(cell) and has_comparable_output(cell)
+    ]
+    return len(compared) / len(with_output) if with_output else 0.0
+
+
+def edition_problems(paths: Sequence[Path], language: str = "en") -> Iterator[str]:
+    """Yield what is wrong with an edition: the notebooks of a language and framework.
+
+    Args:
+        paths: all its notebooks.
+        language: the language that their prose is in.
+    """
+    notebooks = [nbformat.read(path, as_version=4) for path in paths]
+    if not notebooks:
+        yield "there are no notebooks"
+        return
+    for path, notebook in zip(paths, notebooks, strict=True):
+        for problem in notebook_problems(notebook, language):
+            yield f"{path.name}: {problem}"
+    share = share_compared(notebooks)
+    if share < MIN_COMPARED:
+        yield (
+            f"only {share:.0%} of the code cells with output are compared, "
+            f"not {MIN_COMPARED:.0%}"
+        )

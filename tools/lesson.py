@@ -1,0 +1,263 @@
+"""Reading a lesson: from its MyST Markdown source to cells, each one checked.
+
+Everything that can be said about a lesson without running it is said here, with
+the file and the line, so that nobody has to look for it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from IPython.core.inputtransformer2 import TransformerManager
+from jupytext.myst import MystMetadataParsingError, myst_to_notebook
+from nbval.plugin import find_comment_markers
+
+FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet")
+
+# Why the output of a cell cannot be compared. The build adds the only tag that
+# nbval knows for this.
+REASONS = ("machine", "timing", "figure", "random")
+
+MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
+
+_KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_MAX_KEY = 64  # keys become cell ids, and nbformat allows no longer ones
+
+# Markup of the book Dive into Deep Learning, which no notebook renders.
+_BOOK_MARKUP = re.compile(
+    r":(?:numref|label|eqref|eqlabel|cite|citet|begin_tab|end_tab)(?::|\b)"
+    r"|\[\*\*|\*\*\]|\(\*\*[^*]*\*\*\)|\[~~|~~\]|\(~~"
+)
+_BOOK_MARKUP_IN_CODE = re.compile(r"#\s*@(?:tab|save|hide)\b")
+
+_FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_LINK = re.compile(r"(!?)\[[^\]]*\]\(\s*<?([^)\s>]+)")
+_REFERENCE_LINK = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)", re.MULTILINE)
+_HTML_LINK = re.compile(r"<[^>]*?\b(src|href)\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
+_WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#")
+
+
+class LessonError(Exception):
+    """A lesson that cannot be built: every reason found, one to a line."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lesson's source.
+
+    Attributes:
+        kind: ``"code"`` or ``"markdown"``.
+        source: what the author wrote, without the cell's metadata.
+        key: names the cell for good, unique in its lesson and framework.
+        tags: the frameworks that the cell is for (none: all of them), and why
+            its output cannot be compared (none: it is compared).
+        line: line of the source file on which the cell begins, from 1.
+    """
+
+    kind: str
+    source: str
+    key: str
+    tags: tuple[str, ...] = ()
+    line: int = 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the cell's output cannot be compared; empty if it is."""
+        return [tag for tag in self.tags if tag in REASONS]
+
+    def is_for(self, framework: str) -> bool:
+        """Return whether the cell belongs into the notebook for ``framework``."""
+        frameworks = [tag for tag in self.tags if tag in FRAMEWORKS]
+        return not frameworks or framework in frameworks
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson's source: the cells of all frameworks side by side."""
+
+    path: Path
+    cells: list[Cell] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def frameworks(self) -> list[str]:
+        """Return the frameworks that have code of their own in this lesson."""
+        tags = {tag for cell in self.cells if cell.kind == "code" for tag in cell.tags}
+        return [framework for framework in FRAMEWORKS if framework in tags]
+
+    def cells_for(self, framework: str) -> list[Cell]:
+        """Return the cells of the notebook for ``framework``, in order."""
+        return [cell for cell in self.cells if cell.is_for(framework)]
+
+
+def read_lesson(path: Path) -> Lesson:
+    """Read the lesson at ``path`` and check everything that needs no execution.
+
+    Raises:
+        LessonError: all that is wrong with the source, with file and line.
+    """
+    try:
+        notebook = myst_to_notebook(
+            path.read_text(encoding="utf-8"), add_source_map=True
+        )
+    except MystMetadataParsingError as error:
+        raise LessonError(f"{path.name}: {error}") from None
+    cells, problems = [], []
+    lines = notebook.metadata.source_map
+    for node, line in zip(notebook.cells, lines, strict=True):
+        where = f"{path.name}:{line}"
+        problems += [f"{where}: {text}" for text in _metadata_problems(node)]
+        key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
+        if not isinstance(tags, list):
+            tags = []  # reported above
+        cells.append(Cell(node.cell_type, node.source, str(key), tuple(tags), line))
+    lesson = Lesson(path, cells)
+    for cell in cells:
+        where = f"{path.name}:{cell.line}: cell {cell.key}"
+        problems += [f"{where}: {text}" for text in _source_problems(cell)]
+    problems += _framework_problems(lesson)
+    if problems:
+        raise LessonError("\n".join(problems))
+    return lesson
+
+
+def _metadata_problems(node) -> Iterator[str]:
+    if node.cell_type not in ("code", "markdown"):
+        yield f"a {node.cell_type} cell; lessons have prose and code cells only"
+    key = node.metadata.get("key")
+    if key is None:
+        form = '`+++ {"key": "…"}` above it'
+        yield f"the cell has no key; put {':key: …' if _is_code(node) else form}"
+    elif not isinstance(key, str) or not _KEY.fullmatch(key):
+        yield f"the key {key!r} is not in kebab-case (like copy-run)"
+    elif len(key) > _MAX_KEY:
+        yield f"the key {key!r} is longer than {_MAX_KEY} characters"
+    for name in node.metadata:
+        if name not in ("key", "tags"):
+            yield f"the cell has metadata {name!r}; only key and tags are known"
+    tags = node.metadata.get("tags", [])
+    if not isinstance(tags, list):
+        yield f"the tags {tags!r} are not a list (like [pytorch])"
+        return
+    known = FRAMEWORKS + (REASONS if _is_code(node) else ())
+    for tag in tags:
+        if tag == "raises-exception":
+            yield "tag raises-exception: catch the error and print it instead"
+        elif tag not in known:
+            yield f"the tag {tag!r} is not one of {', '.join(known)}"
+
+
+def _is_code(node) -> bool:
+    return node.cell_type == "code"
+
+
+def _source_problems(cell: Cell) -> Iterator[str]:
+    if cell.kind == "code":
+        yield from _code_problems(cell.source)
+    else:
+        yield from _prose_problems(cell.source)
+
+
+def _code_problems(source: str) -> Iterator[str]:
+    if not source.strip():
+        yield "the code cell is empty"
+    for line in source.splitlines():
+        if len(line) > MAX_COLUMNS:
+            yield f"a code line of {len(line)} columns (at most {MAX_COLUMNS}): {line}"
+    if markup := _BOOK_MARKUP_IN_CODE.search(source):
+        yield f"book markup {markup.group()!r}"
+    if list(find_comment_markers(source)):
+        yield f"an NBVAL comment; give the reason as a tag ({', '.join(REASONS)})"
+
+
+def _prose_problems(source: str) -> Iterator[str]:
+    prose = _CODE_SPAN.sub("", _FENCED.sub("", source))
+    # The book writes :label:`sec_x`, so its markup is sought with the code spans.
+    for markup in _BOOK_MARKUP.findall(_FENCED.sub("", source)):
+        yield f"book markup {markup!r}"
+    for is_image, target in _LINK.findall(prose):
+        if is_image:
+            if not is_figure(target):
+                yield (
+                    f"the image {target} is not figures/<name>.svg or .png, which "
+                    "the build embeds; an image elsewhere is missing offline"
+                )
+        elif not target.startswith(_WORKS_ANYWHERE):
+            yield f"the relative link {target} leads nowhere on hosted platforms"
+    for target in _REFERENCE_LINK.findall(prose):
+        if not target.startswith(_WORKS_ANYWHERE):
+            yield f"the relative link {target} leads nowhere on hosted platforms"
+    for attribute, target in _HTML_LINK.findall(prose):
+        if attribute.lower() == "src":
+            yield f"an HTML image of {target}; write ![…](figures/<name>.svg)"
+        elif not target.startswith(_WORKS_ANYWHERE):
+            yield f"the relative link {target} leads nowhere on hosted platforms"
+
+
+def is_figure(target: str) -> bool:
+    """Return whether an image's target is a figure that the build embeds."""
+    return re.fullmatch(r"figures/[a-z0-9_-]+\.(?:svg|png)", target) is not None
+
+
+def _framework_problems(lesson: Lesson) -> Iterator[str]:
+    """Yield what is wrong with the cells as one notebook, each problem once."""
+    seen = set()
+    for framework in lesson.frameworks() or FRAMEWORKS[:1]:
+        cells = lesson.cells_for(framework)
+        for problem in [
+            *_duplicate_problems(cells),
+            *_unasserted_problems(cells),
+        ]:
+            if problem not in seen:
+                seen.add(problem)
+                yield f"{lesson.path.name}:{problem}"
+
+
+def _duplicate_problems(cells: list[Cell]) -> Iterator[str]:
+    first = {}
+    for cell in cells:
+        if cell.key in first and cell.key != "None":
+            line = first[cell.key].line
+            yield f"{cell.line}: the key {cell.key!r} is taken by the cell at {line}"
+        first.setdefault(cell.key, cell)
+
+
+def _unasserted_problems(cells: list[Cell]) -> Iterator[str]:
+    """Yield the ignored cells about which no assertion says what can be said."""
+    code = [cell for cell in cells if cell.kind == "code"]
+    for position, cell in enumerate(code):
+        here_and_next = code[position : position + 2]
+        if cell.reasons and not any(asserts(c.source) for c in here_and_next):
+            yield (
+                f"{cell.line}: cell {cell.key}: its output is not compared "
+                f"({', '.join(cell.reasons)}), and neither it nor the next code "
+                "cell asserts what can be said about it"
+            )
+
+
+def asserts(source: str) -> bool:
+    """Return whether the code of a cell asserts something that could be false.
+
+    ``assert`` statements count, and calls named ``assert_…`` as NumPy and PyTorch
+    have them; ``assert True`` does not.
+    """
+    try:
+        tree = ast.parse(TransformerManager().transform_cell(source))
+    except SyntaxError:
+        return False  # the execution will say it better
+    return any(
+        (isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant))
+        or (isinstance(node, ast.Call) and _name(node.func).startswith("assert_"))
+        for node in ast.walk(tree)
+    )
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

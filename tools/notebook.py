@@ -1,0 +1,101 @@
+"""From a lesson's cells to the bytes of a notebook, always the same ones."""
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from tools.figures import embed_figures
+from tools.lesson import REASONS, Cell
+
+_METADATA = {
+    "kernelspec": {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    },
+    # Without versions, which would change with every maintainer.
+    "language_info": {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+
+
+def assemble(
+    cells: list[Cell], lessons: Path, committed: NotebookNode | None
+) -> NotebookNode:
+    """Return the notebook of these cells, not executed.
+
+    Ids of cells are their keys. Tags that say why an output is not compared stay
+    for the reader, with the one that nbval knows beside them.
+
+    Args:
+        cells: those of one framework, prose in the language of the notebook.
+        lessons: the folder of the sources, which figures are relative to.
+        committed: the same notebook as it was built before, or None.
+
+    Raises:
+        FileNotFoundError: a figure that is not there.
+        ValueError: a figure that cannot be rendered.
+    """
+    before = cells_by_id(committed)
+    built = []
+    for cell in cells:
+        if cell.kind == "code":
+            tags = [tag for tag in REASONS if tag in cell.tags]
+            metadata = {"tags": [*tags, "nbval-ignore-output"]} if tags else {}
+            built.append(new_code_cell(cell.source, id=cell.key, metadata=metadata))
+        else:
+            source, figures = embed_figures(cell.source, lessons, before.get(cell.key))
+            metadata = {"figures": figures} if figures else {}
+            built.append(new_markdown_cell(source, id=cell.key, metadata=metadata))
+    return new_notebook(cells=built, metadata=nbformat.from_dict(_METADATA))
+
+
+def cells_by_id(notebook: NotebookNode | None) -> dict[str, NotebookNode]:
+    """Return the cells of a notebook by their ids; none for no notebook."""
+    return {cell.id: cell for cell in notebook.cells} if notebook is not None else {}
+
+
+def read_notebook(path: Path) -> NotebookNode | None:
+    """Return the notebook at ``path``, or None where there is none."""
+    if not path.is_file():
+        return None
+    return nbformat.read(path, as_version=4)
+
+
+def canonical(notebook: NotebookNode) -> str:
+    """Return the text of a notebook file: valid, keys sorted, newline at the end."""
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook) + "\n"
+
+
+def take_outputs(notebook: NotebookNode, committed: NotebookNode | None) -> None:
+    """Give the cells of a notebook the outputs that it was committed with."""
+    before = cells_by_id(committed)
+    for cell in notebook.cells:
+        old = before.get(cell.id)
+        if cell.cell_type == "code" and old is not None and old.cell_type == "code":
+            cell.outputs = old.outputs
+            cell.execution_count = old.execution_count
+
+
+def differences(committed: NotebookNode, rebuilt: NotebookNode) -> list[str]:
+    """Say, a line per cell, what in a committed notebook is not as its source."""
+    before, now = cells_by_id(committed), cells_by_id(rebuilt)
+    found = [f"cell {key} is new in the source" for key in now if key not in before]
+    found += [f"cell {key} is gone from the source" for key in before if key not in now]
+    for key in now.keys() & before.keys():
+        for part in ("cell_type", "source", "metadata"):
+            if before[key].get(part) != now[key].get(part):
+                found.append(f"cell {key} has another {part.replace('_', ' ')}")
+    shared = [key for key in before if key in now]
+    if shared != [key for key in now if key in before]:
+        found.append("the cells are in another order")
+    if committed.metadata != rebuilt.metadata:
+        found.append("the notebook has other metadata")
+    return sorted(found) or ["the file is formatted differently"]

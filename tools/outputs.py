@@ -1,0 +1,105 @@
+"""What a cell may put out, and how it is written down."""
+
+import base64
+import io
+import re
+from collections.abc import Iterator
+
+from nbformat import NotebookNode
+from PIL import Image
+
+# Absolute paths of at least two parts, POSIX or Windows, that stand alone: not
+# the end of a URL, of a unit like images/s or of an HTML tag. What the kernel
+# itself serves is the same on every machine.
+_ABSOLUTE_PATH = re.compile(
+    r"(?<![\w.:/<~\\-])/(?!(?:dev|proc|sys)/)[\w.-]+/[\w./-]+"
+    r"|\bfile://\S+"
+    r"|(?<![\w])[A-Za-z]:\\{1,2}\w[^\s'\"]*"
+)
+_PIXELS = ("image/png", "image/jpeg")
+
+
+def normalised(outputs: list[NotebookNode], count: int | None) -> list[NotebookNode]:
+    """Return the outputs of one cell in the form in which notebooks are committed.
+
+    Consecutive pieces of a stream are joined (how a stream falls into pieces is a
+    matter of timing), and results carry the execution count of their cell.
+    """
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        output = NotebookNode(output)
+        output.pop("transient", None)
+        last = joined[-1] if joined else None
+        if (
+            output.output_type == "stream"
+            and last is not None
+            and last.output_type == "stream"
+            and last.name == output.name
+        ):
+            last.text += output.text
+        else:
+            joined.append(output)
+        if output.output_type == "execute_result":
+            output.execution_count = count
+    return joined
+
+
+def output_problems(cell: NotebookNode) -> Iterator[str]:
+    """Yield what must not be in the outputs of a committed code cell."""
+    ignored = "nbval-ignore-output" in cell.metadata.get("tags", [])
+    for output in cell.outputs:
+        if output.output_type == "error":
+            yield f"an error: {output.ename}: {output.evalue}"
+        elif output.get("name") == "stderr":
+            yield f"output on stderr: {output.text.strip()}"
+        for mime, text in _texts(output):
+            if path := _ABSOLUTE_PATH.search(text):
+                yield f"an absolute path in the output: {path.group()}"
+            if "\r" in text or "\x1b" in text:
+                yield f"control characters in {mime}, as of a progress bar or colours"
+            if mime == "image/svg+xml" and not ignored:
+                yield "an SVG output that nbval would compare byte by byte: tag figure"
+            if mime.startswith("application/vnd.jupyter.widget"):
+                yield "a widget, which shows nothing without a kernel"
+
+
+def _texts(output: NotebookNode) -> Iterator[tuple[str, str]]:
+    """Yield each text of an output with its MIME type; pictures are no text."""
+    if output.output_type == "stream":
+        yield "text/plain", output.text
+    for mime, content in output.get("data", {}).items():
+        if mime not in _PIXELS:
+            yield mime, content if isinstance(content, str) else str(content)
+
+
+def has_comparable_output(cell: NotebookNode) -> bool:
+    """Return whether nbval has anything but a picture to compare in this cell.
+
+    nbval skips pictures, and the text beside one (``<Figure size …>``) says
+    nothing about it.
+    """
+    return any(
+        output.output_type == "stream" or not set(_PIXELS) & set(output.get("data", {}))
+        for output in cell.outputs
+    )
+
+
+def keep_equal_pictures(
+    outputs: list[NotebookNode], committed: list[NotebookNode]
+) -> None:
+    """Put committed pictures in place of new ones that show the same pixels.
+
+    The bytes of a PNG depend on the version of the library that wrote it, and
+    every new one stays in the history for good.
+    """
+    for new, old in zip(outputs, committed, strict=False):
+        before = old.get("data", {}).get("image/png")
+        now = new.get("data", {}).get("image/png")
+        if before and now and before != now and _pixels(before) == _pixels(now):
+            new.data["image/png"] = before
+
+
+def _pixels(encoded: str) -> tuple[tuple[int, int], bytes] | None:
+    """Return size and RGBA values of a base64 PNG."""
+    with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
+        return picture.size, picture.convert("RGBA").tobytes()

@@ -1,0 +1,94 @@
+"""Running the course headless: what ``d2l-gpu run`` does."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from d2l_gpu.course.files import write_atomically
+from d2l_gpu.course.kernel import CellFailure, run_cells
+from d2l_gpu.course.report import LessonResult, report_html
+
+
+def run_course(
+    notebooks: Path, lessons: Sequence[str], output: Path, timeout: float
+) -> int:
+    """Execute lessons and write executed copies and one report of them.
+
+    The notebooks are copied to ``output`` first and executed there. One that the
+    reader has changed there stays as it is, and it is that one which is executed.
+
+    Args:
+        notebooks: folder of the notebooks as they are published.
+        lessons: which of them, by full name.
+        output: folder for the notebooks, ``executed/`` and ``report.html``.
+        timeout: seconds that one cell may take.
+
+    Returns:
+        0, or 1 if a cell failed; the other lessons are executed all the same.
+    """
+    copies = [_copy(notebooks / f"{name}.ipynb", output) for name in lessons]
+    results = []
+    with tqdm(unit="cell", disable=None) as bar:  # no bar without a terminal
+        for copy in copies:
+            result = _execute(copy, timeout, bar)
+            executed = output / "executed" / copy.name
+            write_atomically(executed, nbformat.writes(result.notebook) + "\n")
+            tqdm.write(
+                f"{result.name}: {result.status} ({result.seconds:.1f} s)",
+                file=sys.stdout,
+            )
+            results.append(result)
+    for result in results:
+        if result.failure:
+            print(_failed_cell(result), file=sys.stderr)
+    report = output / "report.html"
+    write_atomically(report, report_html(results))
+    print(f"report: {report}")
+    return 1 if any(result.failure for result in results) else 0
+
+
+def _copy(source: Path, output: Path) -> Path:
+    """Copy a notebook unless the reader has another one there; return the copy."""
+    copy = output / source.name
+    text = source.read_text(encoding="utf-8")
+    if not copy.exists():
+        write_atomically(copy, text)
+    elif copy.read_text(encoding="utf-8") != text:
+        print(
+            f"{copy} differs from the notebook of the course; yours is kept "
+            "and executed (delete it to get the original)"
+        )
+    return copy
+
+
+def _execute(path: Path, timeout: float, bar: tqdm) -> LessonResult:
+    notebook = nbformat.read(path, as_version=4)
+    bar.reset(total=sum(cell.cell_type == "code" for cell in notebook.cells))
+    bar.set_description(path.stem)
+    failure = None
+    start = time.perf_counter()
+    try:
+        run_cells(
+            notebook,
+            path.parent,
+            timeout=timeout,
+            before_cell=lambda index: bar.update(),
+        )
+    except CellFailure as error:
+        failure = error
+    seconds = time.perf_counter() - start
+    return LessonResult(path.stem, notebook, seconds, failure)
+
+
+def _failed_cell(result: LessonResult) -> str:
+    """Say which cell of a lesson failed, how it begins, and why."""
+    failure = result.failure
+    head = result.notebook.cells[failure.index].source.splitlines()[:3]
+    source = "\n".join(f"    {line}" for line in head)
+    return (
+        f"{result.name}, cell {failure.index + 1} failed:\n{source}\n{failure.summary}"
+    )

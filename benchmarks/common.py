@@ -1,0 +1,66 @@
+"""What every benchmark of this project shares: hardware, fair turns, the last line."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+
+def hardware() -> str:
+    """Describe the machine: processor, cores that may be used, system, versions."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    parts = [
+        f"{_processor()}, {cores or os.cpu_count()} cores",
+        f"{platform.system()} {platform.machine()}",
+        f"Python {platform.python_version()}",
+    ]
+    return "; ".join(parts)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
+    """Return the median of each measure, taken in turns.
+
+    In turns, so that whatever slows the machine down for a while slows all of them.
+    One round before the first is thrown away: it finds the disk's cache cold.
+
+    Args:
+        measures: each measures once and returns a figure.
+        rounds: how often each is called for its median, at least 1.
+
+    Raises:
+        ValueError: fewer than one round.
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds is {rounds}; at least 1 is needed")
+    figures = [[measure() for measure in measures] for _ in range(rounds + 1)]
+    return [median(column) for column in zip(*figures[1:], strict=True)]
+
+
+def print_result(name: str, value: float, unit: str, baseline: str) -> None:
+    """Print the last line of a benchmark, JSON that a program can read.
+
+    Args:
+        name: of the benchmark.
+        value: the figure that matters, mostly the ratio to the baseline.
+        unit: of the value.
+        baseline: what it is compared with, measured in the same run.
+    """
+    result = {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "baseline": baseline,
+        "hardware": hardware(),
+    }
+    print(json.dumps(result, ensure_ascii=False))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook
 from nbval.plugin import find_comment_markers
@@ -107,14 +108,15 @@ def read_lesson(path: Path) -> Lesson:
         )
     except MystMetadataParsingError as error:
         raise LessonError(f"{path.name}: {error}") from None
+    except nbformat.ValidationError as error:
+        reason = str(error).splitlines()[0]
+        raise LessonError(f"{path.name}: metadata of a cell: {reason}") from None
     cells, problems = [], []
     lines = notebook.metadata.source_map
     for node, line in zip(notebook.cells, lines, strict=True):
         where = f"{path.name}:{line}"
         problems += [f"{where}: {text}" for text in _metadata_problems(node)]
         key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
-        if not isinstance(tags, list):
-            tags = []  # reported above
         cells.append(Cell(node.cell_type, node.source, str(key), tuple(tags), line))
     lesson = Lesson(path, cells)
     for cell in cells:
@@ -141,9 +143,6 @@ def _metadata_problems(node) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     tags = node.metadata.get("tags", [])
-    if not isinstance(tags, list):
-        yield f"the tags {tags!r} are not a list (like [pytorch])"
-        return
     known = FRAMEWORKS + (REASONS if _is_code(node) else ())
     for tag in tags:
         if tag == "raises-exception":

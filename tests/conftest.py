@@ -1,0 +1,128 @@
+"""Toy lessons for the tests of the build, which need not wait for real ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
+
+GOOD_LESSON = """\
+---
+kernelspec:
+  display_name: Python 3
+  name: python3
+---
+
++++ {"key": "title"}
+
+# A toy
+
+*You will be able to* add. *5 minutes on a laptop; no GPU needed.*
+
+![Two boxes](figures/boxes.svg)
+
+```{code-cell} ipython3
+:key: add
+:tags: [pytorch]
+
+print("one")
+1 + 1
+```
+
+```{code-cell} ipython3
+:key: multiply
+:tags: [pytorch]
+
+2 * 3
+```
+
++++ {"key": "summary"}
+
+## Summary
+
+One and one is two.
+
++++ {"key": "exercises"}
+
+## Exercises
+
+1. Subtract.
+"""
+
+FIGURE = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">
+<rect width="20" height="20" fill="{colour}"/></svg>
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with one good lesson, 01_toy, and the figure that it shows."""
+    write_lesson(tmp_path, GOOD_LESSON)
+    draw_figure(tmp_path, "red")
+    return tmp_path
+
+
+def write_lesson(project: Path, text: str, name: str = "01_toy") -> Path:
+    """Write a lesson's source into a project; return its path."""
+    path = project / "lessons" / f"{name}.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def draw_figure(project: Path, colour: str) -> None:
+    """Draw the figure of the good lesson."""
+    figures = project / "lessons" / "figures"
+    figures.mkdir(exist_ok=True)
+    (figures / "boxes.svg").write_text(FIGURE.format(colour=colour))
+
+
+@pytest.fixture
+def write_notebook(tmp_path: Path) -> Callable[..., Path]:
+    """A function that writes a notebook of code cells below the temporary folder."""
+
+    def write(name: str, *sources: str) -> Path:
+        cells = [
+            new_code_cell(source, id=f"cell-{number}")
+            for number, source in enumerate(sources)
+        ]
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(new_notebook(cells=cells), path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def good_notebook() -> NotebookNode:
+    """A notebook with which nothing is wrong, as if it had been executed."""
+    cells = [
+        new_markdown_cell(
+            "# A toy\n\n*You will be able to* add. *5 minutes on a laptop.*", id="title"
+        ),
+        *(executed_cell(number) for number in range(1, 11)),
+        new_markdown_cell("## Summary\n\nAll.\n\n## Exercises\n\n1. More.", id="end"),
+    ]
+    return new_notebook(cells=cells)
+
+
+def executed_cell(number: int) -> NotebookNode:
+    """Return a code cell as if it had been executed as the ``number``-th."""
+    return new_code_cell(
+        f"print({number})",
+        id=f"cell-{number}",
+        execution_count=number,
+        outputs=[stream(f"{number}\n")],
+    )
+
+
+def stream(text: str, name: str = "stdout") -> NotebookNode:
+    """Return a piece of output on ``stdout`` or ``stderr``."""
+    return nbformat.v4.new_output("stream", name=name, text=text)

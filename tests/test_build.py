@@ -1,0 +1,370 @@
+"""The build accepts good lessons, refuses bad ones, and notices stale notebooks."""
+
+import base64
+import io
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import GOOD_LESSON, draw_figure, write_lesson
+from nbformat.v4 import new_output
+from PIL import Image
+
+from d2l_gpu.course.files import write_atomically
+from tools.build import editions, main
+from tools.lesson import LessonError, asserts, read_lesson
+from tools.notebook import cells_by_id
+from tools.outputs import keep_equal_pictures, normalised
+
+BUILT = Path("notebooks/en/pytorch/01_toy.ipynb")
+
+
+def build(project: Path, *arguments: str) -> int:
+    return main(["--root", str(project), *arguments])
+
+
+def prose(text: str) -> str:
+    """Return the good lesson with this text in place of its summary's."""
+    assert "One and one is two." in GOOD_LESSON
+    return GOOD_LESSON.replace("One and one is two.", text)
+
+
+def code(source: str, tags: str = "[pytorch]") -> str:
+    """Return the good lesson with this as its second code cell."""
+    cell = ":key: multiply\n:tags: [pytorch]\n\n2 * 3\n"
+    assert cell in GOOD_LESSON
+    return GOOD_LESSON.replace(cell, f":key: multiply\n:tags: {tags}\n\n{source}\n")
+
+
+def test_good_lesson_has_the_cells_of_its_source(project):
+    assert build(project) == 0
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert list(cells) == ["title", "add", "multiply", "summary", "exercises"]
+    assert cells["add"].execution_count == 1
+    assert [output.output_type for output in cells["add"].outputs] == [
+        "stream",
+        "execute_result",
+    ]
+    assert cells["multiply"].outputs[0].data == {"text/plain": "6"}
+
+
+def test_notebook_names_no_version_but_the_format(project):
+    build(project)
+    metadata = nbformat.read(project / BUILT, as_version=4).metadata
+    assert metadata.kernelspec.name == "python3"
+    assert "jupytext" not in metadata
+    assert "version" not in str(metadata)
+
+
+def test_building_twice_gives_the_same_bytes(project):
+    build(project)
+    first = (project / BUILT).read_bytes()
+    (project / BUILT).unlink()
+    build(project)
+    assert (project / BUILT).read_bytes() == first
+    assert first.endswith(b"}\n")
+
+
+def test_built_notebook_is_up_to_date(project, capsys):
+    build(project)
+    assert build(project, "--check") == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        pytest.param(
+            GOOD_LESSON.replace('+++ {"key": "summary"}', "+++"),
+            r"01_toy\.md:30: the cell has no key",
+            id="prose without key",
+        ),
+        pytest.param(
+            GOOD_LESSON.replace(":key: add\n", ""),
+            r"01_toy\.md:15: the cell has no key",
+            id="code without key",
+        ),
+        pytest.param(
+            GOOD_LESSON.replace(":key: multiply", ":key: add"),
+            r"01_toy\.md:23: the key 'add' is taken by the cell at 15",
+            id="duplicate key",
+        ),
+        pytest.param(
+            GOOD_LESSON.replace(":key: add", ":key: Add_up"),
+            "'Add_up' is not in kebab-case",
+            id="malformed key",
+        ),
+        pytest.param(
+            GOOD_LESSON.replace(":key: add", f":key: {'a' * 65}"),
+            "longer than 64",
+            id="key too long for a cell id",
+        ),
+        pytest.param(
+            GOOD_LESSON.replace(":key: add", ":key: add\n:name: x"),
+            "metadata 'name'",
+            id="unknown metadata",
+        ),
+        pytest.param(code("2", "[pytroch]"), "tag 'pytroch'", id="misspelt framework"),
+        pytest.param(code("2", "pytorch"), "'pytorch' is not of type", id="no list"),
+        pytest.param(
+            code("2", "[pytorch, raises-exception]"),
+            "catch the error and print it",
+            id="raises-exception",
+        ),
+        pytest.param(
+            code("2", "[pytorch, timing]"),
+            r"cell multiply: its output is not compared \(timing\)",
+            id="ignored output without assertion",
+        ),
+        pytest.param(
+            code("assert True", "[pytorch, random]"),
+            "nor the next code cell asserts",
+            id="assertion that cannot fail",
+        ),
+        pytest.param(
+            code("# NBVAL_IGNORE_OUTPUT\n2"), "an NBVAL comment", id="nbval comment"
+        ),
+        pytest.param(code("x = '" + 80 * "a" + "'"), "86 columns", id="long code line"),
+        pytest.param(code("#@tab pytorch\n2"), "book markup", id="book tab"),
+        pytest.param(code(""), "the code cell is empty", id="empty code cell"),
+        pytest.param(prose("![a](img/a.svg)"), "image img/a.svg", id="other image"),
+        pytest.param(
+            prose("![a](https://example.org/a.png)"), "missing offline", id="web image"
+        ),
+        pytest.param(prose('<img src="figures/a.svg">'), "HTML image", id="html image"),
+        pytest.param(prose("[b](02_tensors.ipynb)"), "relative link", id="link"),
+        pytest.param(prose("[b][c]\n\n[c]: ../b.md"), "relative link", id="reference"),
+        pytest.param(prose('<a href="b.md">b</a>'), "relative link", id="html link"),
+        pytest.param(prose("See :numref:`sec_gpu`."), "book markup", id="numref"),
+        pytest.param(prose(":label:`sec_gpu`"), "book markup", id="label"),
+        pytest.param(prose("[**We copy.**]"), "book markup", id="bracket marks"),
+        pytest.param(prose("(**We copy.**)"), "book markup", id="parenthesis marks"),
+    ],
+)
+def test_bad_source_is_refused(project, source, complaint, capsys):
+    assert source != GOOD_LESSON
+    path = write_lesson(project, source)
+    with pytest.raises(LessonError, match=complaint):
+        read_lesson(path)
+    assert build(project) == 1
+    assert re.search(complaint, capsys.readouterr().err)
+    assert not (project / BUILT).exists()
+
+
+def test_code_in_prose_is_not_taken_for_links_or_markup(project):
+    text = "`f(**kwargs)`, `x[i](y)`\n\n```python\nx[0](local) # [**a]\n```"
+    read_lesson(write_lesson(project, prose(text)))
+
+
+def test_links_that_work_anywhere_are_accepted(project):
+    text = "[a](https://pytorch.org) and [b](#Summary) and (**kwargs)"
+    read_lesson(write_lesson(project, prose(text)))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("assert x > 0", True),
+        ("torch.testing.assert_close(x, y)", True),
+        ("%matplotlib inline\nassert x", True),
+        ("assert True", False),
+        ("print('assert x')", False),
+        ("assert x >", False),
+    ],
+)
+def test_an_assertion_is_one_that_can_fail(source, expected):
+    assert asserts(source) is expected
+
+
+@pytest.mark.parametrize("reason", ["machine", "timing", "figure", "random"])
+def test_reason_becomes_the_tag_of_nbval(project, reason):
+    write_lesson(project, code("n = 2\nassert n == 2", f"[pytorch, {reason}]"))
+    build(project)
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert cells["multiply"].metadata.tags == [reason, "nbval-ignore-output"]
+    assert "tags" not in cells["add"].metadata
+
+
+def test_every_framework_has_its_own_cells_under_the_same_keys(project):
+    other = ":key: add\n:tags: [jax]\n\njnp.ones(2)\n"
+    source = GOOD_LESSON.replace(
+        "```{code-cell} ipython3\n:key: multiply",
+        f"```{{code-cell}} ipython3\n{other}```\n\n"
+        "```{code-cell} ipython3\n:key: multiply",
+    )
+    write_lesson(project, source)
+    labels = {edition.framework: edition for edition in editions(project)}
+    assert list(labels) == ["pytorch", "jax"]
+    assert labels["jax"].path == project / "notebooks/en/jax/01_toy.ipynb"
+    keys = [cell.key for cell in labels["jax"].lesson.cells_for("jax")]
+    assert keys == ["title", "add", "summary", "exercises"]
+    assert labels["jax"].lesson.cells_for("jax")[1].source == "jnp.ones(2)"
+
+
+def test_framework_without_content_is_an_error(project, capsys):
+    assert build(project, "--framework", "mxnet") == 1
+    assert "no mxnet cells" in capsys.readouterr().err
+
+
+def test_language_without_translation_is_an_error(project, capsys):
+    assert build(project, "--language", "fr") == 1
+    assert "lessons/locale/fr.po" in capsys.readouterr().err
+
+
+def test_unknown_lesson_is_an_error_that_lists_the_known(project, capsys):
+    assert build(project, "nonsense") == 1
+    assert "'nonsense'; the lessons are: 01_toy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        pytest.param("1 / 0", r" failed(.|\n)*ZeroDivisionError", id="error"),
+        pytest.param(
+            "import sys\nprint('no', file=sys.stderr)", "on stderr: no", id="stderr"
+        ),
+        pytest.param(
+            "import os\nos.path.abspath('a/b.txt')",
+            "absolute path in the output",
+            id="absolute path",
+        ),
+        pytest.param(
+            "from IPython.display import SVG\nSVG('<svg></svg>')",
+            "SVG output",
+            id="svg",
+        ),
+        pytest.param("print('1%', end='\\r')", "control characters", id="progress bar"),
+    ],
+)
+def test_bad_output_is_refused_and_nothing_written(project, source, complaint, capsys):
+    build(project)
+    before = (project / BUILT).read_bytes()
+    write_lesson(project, code(source))
+    assert build(project) == 1
+    assert re.search(
+        rf"01_toy\.md: cell multiply.*{complaint}", capsys.readouterr().err
+    )
+    assert (project / BUILT).read_bytes() == before
+
+
+def test_no_notebook_is_written_when_one_of_them_fails(project):
+    write_lesson(project, code("1 / 0"), "02_bad")
+    assert build(project) == 1
+    assert not (project / "notebooks").exists()
+
+
+def test_figure_is_embedded_and_changes_with_its_drawing(project, capsys):
+    build(project)
+    cell = nbformat.read(project / BUILT, as_version=4).cells[0]
+    picture = re.search(
+        r"!\[Two boxes\]\(data:image/png;base64,([^)]+)\)", cell.source
+    ).group(1)
+    with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+        assert image.size == (40, 20)
+        assert image.convert("RGB").getpixel((10, 10)) == (255, 0, 0)
+    draw_figure(project, "blue")
+    assert build(project, "--check") == 1
+    assert "cell title has another source" in capsys.readouterr().out
+    build(project)
+    assert build(project, "--check") == 0
+
+
+def test_checking_needs_no_renderer_for_unchanged_figures(project, monkeypatch):
+    build(project)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert build(project, "--check") == 0
+
+
+def test_missing_figure_is_an_error(project, capsys):
+    (project / "lessons/figures/boxes.svg").unlink()
+    assert build(project) == 1
+    assert "boxes.svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        pytest.param(("1 + 1", "1 + 2"), "cell add has another source", id="code"),
+        pytest.param(("is two", "is 2"), "cell summary has another source", id="prose"),
+        pytest.param(
+            (":key: add", ":key: plus"), "cell plus is new in the source", id="key"
+        ),
+    ],
+)
+def test_changed_source_makes_the_notebook_stale(project, change, difference, capsys):
+    build(project)
+    before = (project / BUILT).read_bytes()
+    write_lesson(project, GOOD_LESSON.replace(*change))
+    assert build(project, "--check") == 1
+    captured = capsys.readouterr()
+    assert f"{BUILT}: {difference}" in captured.out
+    assert "python -m tools.build" in captured.err
+    assert (project / BUILT).read_bytes() == before
+
+
+def test_notebook_never_built_is_stale(project, capsys):
+    assert build(project, "--check") == 1
+    assert f"{BUILT}: the notebook has not been built" in capsys.readouterr().out
+    assert not (project / BUILT).exists()
+
+
+def test_notebook_without_a_lesson_is_stale(project, capsys):
+    build(project)
+    write_lesson(project, GOOD_LESSON, "02_toy")
+    (project / "lessons/01_toy.md").unlink()
+    assert build(project, "--check") == 1
+    assert f"{BUILT}: no lesson makes it" in capsys.readouterr().out
+
+
+def test_edited_notebook_is_stale(project, capsys):
+    build(project)
+    text = (project / BUILT).read_text()
+    for old, new, difference in [
+        ('"id": "add"', '"id": "0f3a9c21"', "cell 0f3a9c21 is gone from the source"),
+        ('"name": "python3"', '"name": "conda_p36"', "other metadata"),
+        (' "cells": [', '  "cells": [', "formatted differently"),
+        ('"metadata": {},', '"metadata": {"x": 1},', "has another metadata"),
+    ]:
+        assert old in text
+        (project / BUILT).write_text(text.replace(old, new, 1))
+        assert build(project, "--check") == 1
+        assert difference in capsys.readouterr().out
+
+
+def test_stream_in_pieces_is_joined_but_keeps_its_place():
+    outputs = [
+        new_output("stream", name="stdout", text="a"),
+        new_output("stream", name="stdout", text="b\n"),
+        new_output("display_data", data={"text/plain": "x"}),
+        new_output("stream", name="stdout", text="c\n"),
+    ]
+    texts = [output.get("text") for output in normalised(outputs, 1)]
+    assert texts == ["ab\n", None, "c\n"]
+
+
+def picture(colour: str, level: int):
+    buffer = io.BytesIO()
+    image = Image.new("RGB", (64, 64), colour)
+    image.putpixel((3, 3), (1, 2, 3))
+    image.save(buffer, "PNG", compress_level=level)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return new_output("display_data", data={"image/png": data})
+
+
+@pytest.mark.parametrize(("colour", "kept"), [("red", True), ("green", False)])
+def test_committed_picture_is_kept_when_its_pixels_are_equal(colour, kept):
+    committed, new = picture("red", 9), picture(colour, 0)
+    bytes_before = committed.data["image/png"]
+    assert new.data["image/png"] != bytes_before
+    keep_equal_pictures([new], [committed])
+    assert (new.data["image/png"] == bytes_before) is kept
+
+
+def test_file_is_whole_or_untouched(tmp_path):
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "n" * 100_000 + "\ud800")
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]

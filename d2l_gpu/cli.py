@@ -40,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    notebooks = notebooks_dir()
     try:
+        notebooks = notebooks_dir()
         lessons = select_lessons(options.lessons, lesson_names(notebooks))
-    except ValueError as error:
+    except (FileNotFoundError, ValueError) as error:
         print(f"d2l-gpu run: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, ValueError) else 1
     missing = [name for name in _COURSE_MODULES if not importlib.util.find_spec(name)]
     if missing:
         print(
@@ -60,9 +60,9 @@ def _run(options: argparse.Namespace) -> int:
     return run_course(notebooks, lessons, options.output, options.timeout)
 
 
-def _positive(text: str) -> float:
-    seconds = float(text)
-    if seconds <= 0:
+def _positive(text: str) -> int:
+    seconds = int(text)
+    if seconds < 1:
         raise ValueError
     return seconds
 

@@ -126,6 +126,7 @@ def test_built_notebook_is_up_to_date(project, capsys):
             code("# NBVAL_IGNORE_OUTPUT\n2"), "an NBVAL comment", id="nbval comment"
         ),
         pytest.param(code("x = '" + 80 * "a" + "'"), "86 columns", id="long code line"),
+        pytest.param(code("2 * 3;\n"), "trailing semicolon", id="semicolon"),
         pytest.param(code("#@tab pytorch\n2"), "book markup", id="book tab"),
         pytest.param(code(""), "the code cell is empty", id="empty code cell"),
         pytest.param(prose("![a](img/a.svg)"), "image img/a.svg", id="other image"),

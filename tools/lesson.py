@@ -168,6 +168,8 @@ def _code_problems(source: str) -> Iterator[str]:
     for line in source.splitlines():
         if len(line) > MAX_COLUMNS:
             yield f"a code line of {len(line)} columns (at most {MAX_COLUMNS}): {line}"
+    if source.rstrip().endswith(";"):
+        yield "a trailing semicolon hides the result in Jupyter, but not from nbval"
     if markup := _BOOK_MARKUP_IN_CODE.search(source):
         yield f"book markup {markup.group()!r}"
     if list(find_comment_markers(source)):

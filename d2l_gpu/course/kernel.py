@@ -58,7 +58,7 @@ def run_cells(
     notebook: NotebookNode,
     folder: Path,
     *,
-    timeout: float | None = None,
+    timeout: int | None = None,
     passes: int = 1,
     before_cell: Callable[[int], None] | None = None,
 ) -> None:
@@ -108,7 +108,7 @@ def _run_cell(client: NotebookClient, cell: NotebookNode, index: int) -> None:
         summary = f"{error.ename}: {error.evalue}".splitlines()[0]
         raise CellFailure(index, summary, _ANSI.sub("", error.traceback)) from None
     except CellTimeoutError:
-        summary = f"the cell ran longer than {client.timeout} seconds"
+        summary = f"the cell ran longer than {client.timeout} s"
         raise CellFailure(index, summary, summary) from None
     except DeadKernelError:
         summary = "the kernel died while the cell ran"

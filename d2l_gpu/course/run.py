@@ -14,7 +14,7 @@ from d2l_gpu.course.report import LessonResult, report_html
 
 
 def run_course(
-    notebooks: Path, lessons: Sequence[str], output: Path, timeout: float
+    notebooks: Path, lessons: Sequence[str], output: Path, timeout: int
 ) -> int:
     """Execute lessons and write executed copies and one report of them.
 
@@ -65,7 +65,7 @@ def _copy(source: Path, output: Path) -> Path:
     return copy
 
 
-def _execute(path: Path, timeout: float, bar: tqdm) -> LessonResult:
+def _execute(path: Path, timeout: int, bar: tqdm) -> LessonResult:
     notebook = nbformat.read(path, as_version=4)
     bar.reset(total=sum(cell.cell_type == "code" for cell in notebook.cells))
     bar.set_description(path.stem)

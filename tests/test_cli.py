@@ -1,0 +1,236 @@
+"""`d2l-gpu run` executes the course, reports, and says clearly what went wrong."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import d2l_gpu
+from d2l_gpu import cli, course
+
+NAMES = ("01_devices", "02_tensors", "03_copying")
+
+
+@pytest.fixture
+def published(write_notebook, tmp_path, monkeypatch):
+    """A published course of three toy lessons; the reader is in another folder."""
+    for name in NAMES:
+        write_notebook(f"published/{name}.ipynb", f"print('this is {name}')")
+    monkeypatch.setattr(cli, "notebooks_dir", lambda: tmp_path / "published")
+    reader = tmp_path / "reader"
+    reader.mkdir()
+    monkeypatch.chdir(reader)
+    return tmp_path / "published"
+
+
+def executed(name: str):
+    path = Path("d2l-gpu-course/executed") / f"{name}.ipynb"
+    return nbformat.read(path, as_version=4)
+
+
+def test_run_writes_executed_copies_and_one_report(published, capsys):
+    assert cli.main(["run"]) == 0
+    for name in NAMES:
+        assert executed(name).cells[0].outputs[0].text == f"this is {name}\n"
+        copy = Path("d2l-gpu-course") / f"{name}.ipynb"
+        assert copy.read_bytes() == (published / f"{name}.ipynb").read_bytes()
+        assert f"{name}: passed" in capsys.readouterr().out or name != NAMES[0]
+    report = Path("d2l-gpu-course/report.html").read_text()
+    for name in NAMES:
+        assert f'href="#{name}"' in report
+        assert f'id="{name}"' in report
+        assert f"this is {name}" in report
+
+
+def test_report_fetches_nothing_from_the_network(published):
+    cli.main(["run", "01"])
+    report = Path("d2l-gpu-course/report.html").read_text()
+    assert "<style" in report
+    assert re.findall(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", report) == []
+    assert re.findall(r"@import|url\(['\"]?(?:https?:)?//|from '", report) == []
+
+
+@pytest.mark.parametrize("name", ["02", "tensors", "02_tensors", "02_tensors.ipynb"])
+def test_run_executes_only_the_lessons_named(published, name):
+    assert cli.main(["run", name]) == 0
+    files = sorted(path.name for path in Path("d2l-gpu-course/executed").iterdir())
+    assert files == ["02_tensors.ipynb"]
+
+
+def test_lessons_are_run_once_and_in_the_order_of_the_course(published, capsys):
+    cli.main(["run", "copying", "01", "03"])
+    lessons = re.findall(r"^(\d\d_\w+): passed", capsys.readouterr().out, re.MULTILINE)
+    assert lessons == ["01_devices", "03_copying"]
+
+
+def test_unknown_lesson_is_one_sentence_that_lists_the_known(published, capsys):
+    assert cli.main(["run", "01", "nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "there is no lesson 'nonsense'; the lessons are: " + ", ".join(NAMES) in error
+    )
+    assert error.count("\n") == 1
+    assert not Path("d2l-gpu-course").exists()
+
+
+def test_missing_extra_is_one_sentence_with_the_command(published, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "nbclient" else found(name),
+    )
+    assert cli.main(["run"]) == 1
+    error = capsys.readouterr().err
+    assert "nbclient" in error
+    assert "pip install 'd2l-gpu[course]'" in error
+    assert error.count("\n") == 1
+
+
+def test_command_line_needs_no_extra_until_it_runs():
+    code = (
+        "import sys, d2l_gpu.cli; "
+        "print([m for m in ('nbclient', 'nbformat', 'torch') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "[]\n"
+
+
+def test_failing_cell_is_named_and_the_rest_still_reported(
+    published, write_notebook, capsys
+):
+    write_notebook(
+        "published/02_tensors.ipynb", "X = 1", "X +\\\n    missing", "print('later')"
+    )
+    assert cli.main(["run"]) == 1
+    captured = capsys.readouterr()
+    assert "02_tensors: failed at cell 2" in captured.out
+    assert "03_copying: passed" in captured.out
+    assert "02_tensors, cell 2 failed:\n    X +\\\n        missing\n" in captured.err
+    assert "NameError: name 'missing' is not defined" in captured.err
+    report = Path("d2l-gpu-course/report.html").read_text()
+    assert "failed at cell 2: NameError" in report
+    assert "this is 03_copying" in report
+    notebook = executed("02_tensors")
+    assert notebook.cells[1].outputs[0].output_type == "error"
+    assert notebook.cells[2].outputs == []
+
+
+def test_cell_that_takes_too_long_fails(published, write_notebook, capsys):
+    write_notebook("published/01_devices.ipynb", "import time\ntime.sleep(60)")
+    assert cli.main(["run", "01", "--timeout", "1"]) == 1
+    assert "ran longer than 1 s" in capsys.readouterr().err
+
+
+def test_cell_that_kills_the_kernel_fails(published, write_notebook, capsys):
+    write_notebook("published/01_devices.ipynb", "import os\nos._exit(1)")
+    assert cli.main(["run", "01"]) == 1
+    assert "the kernel died" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon"])
+def test_bad_timeout_is_refused(published, seconds, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["run", "--timeout", seconds])
+    assert exit.value.code == 2
+    assert "number of seconds" in capsys.readouterr().err
+
+
+def test_notebook_changed_by_the_reader_is_kept_and_executed(
+    published, write_notebook, capsys
+):
+    mine = write_notebook("reader/out/01_devices.ipynb", "print('mine')")
+    before = mine.read_bytes()
+    assert cli.main(["run", "01", "--output", "out"]) == 0
+    assert "yours is kept" in capsys.readouterr().out
+    assert mine.read_bytes() == before
+    result = nbformat.read("out/executed/01_devices.ipynb", as_version=4)
+    assert result.cells[0].outputs[0].text == "mine\n"
+
+
+def test_running_again_mentions_no_change(published, capsys):
+    cli.main(["run", "01"])
+    cli.main(["run", "01"])
+    assert "kept" not in capsys.readouterr().out
+
+
+def test_kernel_is_this_interpreter_and_works_in_the_output_folder(
+    published, write_notebook
+):
+    write_notebook(
+        "published/01_devices.ipynb",
+        "import os, sys\nprint(sys.executable)\nprint(os.getcwd())",
+    )
+    cli.main(["run", "01"])
+    lines = executed("01_devices").cells[0].outputs[0].text.splitlines()
+    assert lines == [sys.executable, str(Path("d2l-gpu-course").resolve())]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+def test_ctrl_c_ends_the_kernel_and_exits_130(published, write_notebook):
+    write_notebook(
+        "published/01_devices.ipynb",
+        "import os, pathlib, time\n"
+        "pathlib.Path('begun').write_text(str(os.getpid()))\n"
+        "time.sleep(60)",
+    )
+    code = (
+        "import sys, pathlib; from d2l_gpu import cli; "
+        f"cli.notebooks_dir = lambda: pathlib.Path({str(published)!r}); "
+        "sys.exit(cli.main(['run', '01']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    begun = Path("d2l-gpu-course/begun")
+    wait_until(lambda: begun.is_file() and begun.read_text())
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    kernel = int(begun.read_text())
+    wait_until(lambda: not runs(kernel))
+
+
+def wait_until(condition, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_version_and_help_name_the_program(capsys):
+    for option, text in [
+        ("--version", f"d2l-gpu {d2l_gpu.__version__}\n"),
+        ("--help", "usage: d2l-gpu"),
+    ]:
+        with pytest.raises(SystemExit) as exit:
+            cli.main([option])
+        assert exit.value.code == 0
+        assert text in capsys.readouterr().out
+
+
+def test_clone_runs_its_own_notebooks():
+    folder = Path(__file__).resolve().parents[1] / "notebooks" / "en" / "pytorch"
+    assert course.notebooks_dir() == folder

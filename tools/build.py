@@ -17,11 +17,10 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
-from tqdm import tqdm
 
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
-from d2l_gpu.course.kernel import CellFailure, run_cells
+from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools.lesson import FRAMEWORKS, Lesson, LessonError, read_lesson
 from tools.notebook import (
     assemble,
@@ -114,18 +113,16 @@ def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode
 
 
 def _execute(notebook: NotebookNode, edition: Edition) -> None:
-    total = sum(cell.cell_type == "code" for cell in notebook.cells)
     with (
         tempfile.TemporaryDirectory() as folder,
-        # disable=None: no bar where stderr is not a terminal
-        tqdm(total=total, desc=edition.label, unit="cell", disable=None) as bar,
+        progress_bar(notebook, edition.label) as bar,
     ):
         try:
             run_cells(
                 notebook,
                 Path(folder),
                 timeout=CELL_TIMEOUT,
-                before_cell=lambda index: bar.update(),
+                after_cell=bar.update,
             )
         except CellFailure as failure:
             key = notebook.cells[failure.index].id

@@ -14,6 +14,7 @@ from nbclient.exceptions import (
     DeadKernelError,
 )
 from nbformat import NotebookNode
+from tqdm import tqdm
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -60,7 +61,7 @@ def run_cells(
     *,
     timeout: int | None = None,
     passes: int = 1,
-    before_cell: Callable[[int], None] | None = None,
+    after_cell: Callable[[], object] | None = None,
 ) -> None:
     """Execute the code cells of ``notebook`` in order and store their outputs in it.
 
@@ -70,7 +71,7 @@ def run_cells(
         timeout: seconds that a single cell may take; no limit if None.
         passes: how often all cells are run, one time after the other in the same
             kernel; the outputs of the last time are kept.
-        before_cell: called with the position of each code cell before it runs.
+        after_cell: called whenever a code cell has run, for a progress bar.
 
     Raises:
         CellFailure: the first cell that fails; the outputs up to and including
@@ -96,9 +97,15 @@ def run_cells(
                 cell.outputs = []
                 cell.execution_count = None
             for index, cell in code:
-                if before_cell is not None:
-                    before_cell(index)
                 _run_cell(client, cell, index)
+                if after_cell is not None:
+                    after_cell()
+
+
+def progress_bar(notebook: NotebookNode, label: str) -> tqdm:
+    """Return a bar on stderr, a step per code cell; silent unless on a terminal."""
+    total = sum(cell.cell_type == "code" for cell in notebook.cells)
+    return tqdm(total=total, desc=label, unit="cell", disable=None, leave=False)
 
 
 def _run_cell(client: NotebookClient, cell: NotebookNode, index: int) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
-from tqdm import tqdm
 
 from d2l_gpu.course.files import write_atomically
-from d2l_gpu.course.kernel import CellFailure, run_cells
+from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.course.report import LessonResult, report_html
 
 
@@ -32,16 +31,12 @@ def run_course(
     """
     copies = [_copy(notebooks / f"{name}.ipynb", output) for name in lessons]
     results = []
-    with tqdm(unit="cell", disable=None) as bar:  # no bar without a terminal
-        for copy in copies:
-            result = _execute(copy, timeout, bar)
-            executed = output / "executed" / copy.name
-            write_atomically(executed, nbformat.writes(result.notebook) + "\n")
-            tqdm.write(
-                f"{result.name}: {result.status} ({result.seconds:.1f} s)",
-                file=sys.stdout,
-            )
-            results.append(result)
+    for copy in copies:
+        result = _execute(copy, timeout)
+        executed = output / "executed" / copy.name
+        write_atomically(executed, nbformat.writes(result.notebook) + "\n")
+        print(f"{result.name}: {result.status} ({result.seconds:.1f} s)", flush=True)
+        results.append(result)
     for result in results:
         if result.failure:
             print(_failed_cell(result), file=sys.stderr)
@@ -65,21 +60,15 @@ def _copy(source: Path, output: Path) -> Path:
     return copy
 
 
-def _execute(path: Path, timeout: int, bar: tqdm) -> LessonResult:
+def _execute(path: Path, timeout: int) -> LessonResult:
     notebook = nbformat.read(path, as_version=4)
-    bar.reset(total=sum(cell.cell_type == "code" for cell in notebook.cells))
-    bar.set_description(path.stem)
     failure = None
     start = time.perf_counter()
-    try:
-        run_cells(
-            notebook,
-            path.parent,
-            timeout=timeout,
-            before_cell=lambda index: bar.update(),
-        )
-    except CellFailure as error:
-        failure = error
+    with progress_bar(notebook, path.stem) as bar:
+        try:
+            run_cells(notebook, path.parent, timeout=timeout, after_cell=bar.update)
+        except CellFailure as error:
+            failure = error
     seconds = time.perf_counter() - start
     return LessonResult(path.stem, notebook, seconds, failure)
 

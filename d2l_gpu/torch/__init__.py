@@ -1,0 +1,48 @@
+"""The helper of the lessons: ``from d2l_gpu import torch as d2l``.
+
+Names and signatures are those of the book's package d2l 1.0.3 where it has them.
+"""
+
+# The order matters: `devices` names a submodule and a function, and the function,
+# imported after the submodule, is the one that `d2l.devices` finds.
+from .devices import (
+    cpu,
+    gpu,
+    num_gpus,
+    require_gpus,
+    to,
+    try_all_gpus,
+    try_gpu,
+    use_virtual_gpus,
+)
+from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
+from .oop import HyperParameters, add_to_class
+from .plot import Animator, ProgressBoard
+from .tables import devices, transfers
+from .timing import Timer
+from .training import DataModule, Module, Trainer, sgd
+
+__all__ = [
+    "Accumulator",
+    "Animator",
+    "DataModule",
+    "HyperParameters",
+    "Module",
+    "ProgressBoard",
+    "Timer",
+    "Trainer",
+    "accuracy",
+    "add_to_class",
+    "cpu",
+    "devices",
+    "evaluate_accuracy_gpu",
+    "gpu",
+    "num_gpus",
+    "require_gpus",
+    "sgd",
+    "to",
+    "transfers",
+    "try_all_gpus",
+    "try_gpu",
+    "use_virtual_gpus",
+]

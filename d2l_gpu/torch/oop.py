@@ -1,0 +1,70 @@
+"""Classes that grow cell by cell, and constructors that keep their arguments."""
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+
+
+def add_to_class(Class: type) -> Callable:
+    """Return a decorator that makes a function a method of an existing class.
+
+    Objects made before the method was added have it too. Unlike in the book, the
+    function keeps its own name as well.
+
+    Args:
+        Class: the class to extend.
+    Returns:
+        A decorator that returns the function unchanged.
+    Raises:
+        TypeError: Class is not a class.
+    Source: d2l 1.0.3 ``add_to_class``, section 3.2.1.
+    """
+    if not isinstance(Class, type):
+        raise TypeError(
+            f"add_to_class extends a class, and was given {Class!r}: write "
+            "@d2l.add_to_class(TheClass) above the function."
+        )
+
+    def decorator(function: Callable) -> Callable:
+        setattr(Class, function.__name__, function)
+        return function
+
+    return decorator
+
+
+class HyperParameters:
+    """A base class whose constructors can keep their arguments as attributes.
+
+    Source: d2l 1.0.3 ``HyperParameters``, sections 3.2.1 and 23.7.
+    """
+
+    def save_hyperparameters(self, ignore: Sequence[str] = ()) -> None:
+        """Save the arguments of the calling method as attributes of the object.
+
+        The same arguments are kept, by name, in the dictionary ``hparams``. Names
+        that begin with an underscore are left out.
+
+        Args:
+            ignore: names of arguments not to save.
+        Raises:
+            TypeError: ignore is one string, not a list of names.
+        Source: d2l 1.0.3 ``HyperParameters.save_hyperparameters``.
+        """
+        if isinstance(ignore, str):
+            raise TypeError(
+                f"ignore is a list of names, and was given {ignore!r}: write "
+                f"ignore=[{ignore!r}]."
+            )
+        # The arguments are those of the caller: one frame up.
+        arguments = inspect.getargvalues(sys._getframe(1))
+        names = [*arguments.args, arguments.varargs, arguments.keywords]
+        self.hparams = {
+            name: arguments.locals[name]
+            for name in names
+            if name is not None
+            and name not in ignore
+            and not name.startswith("_")
+            and arguments.locals[name] is not self
+        }
+        for name, value in self.hparams.items():
+            setattr(self, name, value)

@@ -1,0 +1,292 @@
+"""Curves that are drawn while a network trains: ProgressBoard and Animator."""
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from .live import LiveFigure
+from .oop import HyperParameters
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKERS = "os^Dvx"
+MARKERS_PER_CURVE = 12
+FIGSIZE = (4.5, 3.0)
+
+
+class Point(NamedTuple):
+    """A point of a curve."""
+
+    x: float
+    y: float
+
+
+class ProgressBoard(LiveFigure, HyperParameters):
+    """A board that draws points as they come, one curve for each label.
+
+    The arguments are attributes and can be changed at any time. Without Jupyter, or
+    with ``display=False``, points are collected and nothing is shown.
+
+    Args:
+        xlabel, ylabel: labels of the axes.
+        xlim, ylim: the ends of the axes, as pairs.
+        xscale, yscale: ``'linear'`` or ``'log'``.
+        ls: line styles, one per curve; from the start again if they are too few.
+        colors: colours, likewise.
+        fig, axes: matplotlib figure and axes to draw on; default: its own.
+        figsize: width and height in inches.
+        display: whether to show the figure in Jupyter while it grows.
+    Source: d2l 1.0.3 ``ProgressBoard``, section 3.2.1.
+    """
+
+    def __init__(
+        self,
+        xlabel: str | None = None,
+        ylabel: str | None = None,
+        xlim: Sequence[float] | None = None,
+        ylim: Sequence[float] | None = None,
+        xscale: str = "linear",
+        yscale: str = "linear",
+        ls: Sequence[str] = ("-", "--", "-.", ":"),
+        colors: Sequence[str] = ("C0", "C1", "C2", "C3"),
+        fig: "Figure | None" = None,
+        axes: "Axes | None" = None,
+        figsize: tuple[float, float] = FIGSIZE,
+        display: bool = True,
+    ):
+        super().__init__(figsize, fig, axes, display)
+        self.save_hyperparameters(ignore=["fig", "axes", "figsize", "display"])
+        self.clear()
+
+    def draw(
+        self,
+        x: float | torch.Tensor,
+        y: float | torch.Tensor,
+        label: str,
+        every_n: int = 1,
+    ) -> None:
+        """Add a value to a curve; every n values make a point, which is their mean.
+
+        Values on a device are averaged there, and the host fetches one number per
+        point, not one per value: fetching waits for all work queued on the device.
+
+        Args:
+            x: the abscissa; a number or a tensor of one element.
+            y: the value; likewise, on any device.
+            label: the name of the curve.
+            every_n: how many values make a point, at least 1.
+        Raises:
+            ValueError: every_n is not a positive integer, or x or y is not single.
+        Source: d2l 1.0.3 ``ProgressBoard.draw``.
+        """
+        if isinstance(every_n, bool) or not isinstance(every_n, int) or every_n < 1:
+            raise ValueError(
+                f"every_n says how many values make a point, at least 1, not {every_n}."
+            )
+        waiting = self._waiting.setdefault(label, [])
+        waiting.append((_single(x), _single(y)))
+        if len(waiting) < every_n:
+            return
+        xs, ys = zip(*waiting, strict=True)
+        waiting.clear()
+        self.data.setdefault(label, []).append(Point(_mean(xs), _mean(ys)))
+        self._changed()
+
+    def clear(self) -> None:
+        """Forget all points; what is drawn next in Jupyter is another display."""
+        self._close_display()
+        self.data: dict[str, list[Point]] = {}
+        self._waiting: dict[str, list[tuple]] = {}
+
+    def _title(self) -> str:
+        return f"{self.ylabel or 'progress'} against {self.xlabel or 'x'}"
+
+    def _description(self) -> str:
+        return f"{', '.join(self.data) or self.ylabel} against {self.xlabel or 'x'}"
+
+    def _paint(self, figure: "Figure") -> None:
+        axes = self.axes or figure.gca()
+        axes.clear()
+        styles = zip(
+            itertools.cycle(self.ls),
+            itertools.cycle(self.colors),
+            itertools.cycle(MARKERS),
+            strict=False,
+        )
+        for (label, points), (ls, color, marker) in zip(
+            self.data.items(), styles, strict=False
+        ):
+            axes.plot(
+                [point.x for point in points],
+                [point.y for point in points],
+                linestyle=ls,
+                color=color,
+                label=label,
+                **_markers(marker, len(points)),
+            )
+        if self.data:
+            axes.legend()
+        _configure(axes, self)
+
+
+class Animator(LiveFigure):
+    """A figure that grows by one point for each of several curves at a time.
+
+    Args:
+        xlabel, ylabel: labels of the axes.
+        legend: names of the curves.
+        xlim, ylim: the ends of the axes, as pairs.
+        xscale, yscale: ``'linear'`` or ``'log'``.
+        fmts: matplotlib formats, one per curve; from the start again if too few.
+        nrows, ncols: number of axes in the figure; the curves are in the first.
+        figsize: width and height in inches.
+    Source: d2l 1.0.3 ``Animator``, section 3.1.
+    """
+
+    def __init__(
+        self,
+        xlabel: str | None = None,
+        ylabel: str | None = None,
+        legend: Sequence[str] | None = None,
+        xlim: Sequence[float] | None = None,
+        ylim: Sequence[float] | None = None,
+        xscale: str = "linear",
+        yscale: str = "linear",
+        fmts: Sequence[str] = ("-", "m--", "g-.", "r:"),
+        nrows: int = 1,
+        ncols: int = 1,
+        figsize: tuple[float, float] = FIGSIZE,
+    ):
+        super().__init__(figsize)
+        self.xlabel, self.ylabel = xlabel, ylabel
+        self.xlim, self.ylim = xlim, ylim
+        self.xscale, self.yscale = xscale, yscale
+        self.legend = list(legend or ())
+        self.fmts = fmts
+        self.nrows, self.ncols = nrows, ncols
+        self.data: list[list[Point]] = []
+
+    def add(
+        self,
+        x: float | torch.Tensor | Sequence[float | torch.Tensor | None],
+        y: float | torch.Tensor | Sequence[float | torch.Tensor | None],
+    ) -> None:
+        """Add a point to each curve.
+
+        Tensors may be on any device; the host fetches those of one call together.
+
+        Args:
+            x: the abscissa of all curves, or one for each.
+            y: one value for each curve, or a single value for the only one. None
+                adds no point to its curve.
+        Raises:
+            ValueError: x and y differ in length, or a value is not single.
+        Source: d2l 1.0.3 ``Animator.add``.
+        """
+        ys = _listed(y)
+        xs = _listed(x)
+        if len(xs) == 1:
+            xs = xs * len(ys)
+        if len(xs) != len(ys):
+            raise ValueError(
+                f"Animator.add was given {len(xs)} values of x and {len(ys)} of y: "
+                "give as many, or one x for all."
+            )
+        curves = [
+            i
+            for i, (a, b) in enumerate(zip(xs, ys, strict=True))
+            if a is not None and b is not None
+        ]
+        values = _to_host(
+            [_single(xs[i]) for i in curves] + [_single(ys[i]) for i in curves]
+        )
+        self.data += [[] for _ in range(len(ys) - len(self.data))]
+        for i, a, b in zip(
+            curves, values[: len(curves)], values[len(curves) :], strict=True
+        ):
+            self.data[i].append(Point(a, b))
+        self._changed()
+
+    def _title(self) -> str:
+        what = ", ".join(self.legend) or self.ylabel or "y"
+        return f"{what} against {self.xlabel or 'x'}"
+
+    def _paint(self, figure: "Figure") -> None:
+        figure.clear()
+        axes = figure.subplots(self.nrows, self.ncols, squeeze=False)[0, 0]
+        fmts = itertools.cycle(self.fmts)
+        for points, fmt, marker in zip(
+            self.data, fmts, itertools.cycle(MARKERS), strict=False
+        ):
+            axes.plot(
+                [point.x for point in points],
+                [point.y for point in points],
+                fmt,
+                **_markers(marker, len(points)),
+            )
+        if self.legend and self.data:
+            # Handles by hand: fewer names than curves, or more, is no error.
+            axes.legend(axes.lines, self.legend[: len(axes.lines)])
+        _configure(axes, self)
+
+
+def _single(value: float | torch.Tensor) -> float | torch.Tensor:
+    """A number, or a tensor of shape () without its graph."""
+    if not isinstance(value, torch.Tensor):
+        return float(value)
+    if value.numel() != 1:
+        raise ValueError(
+            "A point is drawn from single values, and was given a tensor of shape "
+            f"{tuple(value.shape)}: reduce it first, for example with mean()."
+        )
+    return value.detach().reshape(())
+
+
+def _mean(values: Sequence[float | torch.Tensor]) -> float:
+    """The mean, with one copy to the host for all tensors of a device."""
+    return sum(_to_host(values)) / len(values)
+
+
+def _to_host(values: Sequence[float | torch.Tensor]) -> list[float]:
+    """The values as numbers, with one copy for all tensors of a device."""
+    numbers = list(values)
+    by_device: dict[torch.device, list[int]] = {}
+    for i, value in enumerate(values):
+        if isinstance(value, torch.Tensor):
+            by_device.setdefault(value.device, []).append(i)
+    for places in by_device.values():
+        copied = torch.stack([values[i] for i in places]).cpu().tolist()
+        for i, number in zip(places, copied, strict=True):
+            numbers[i] = float(number)
+    return numbers
+
+
+def _listed(value) -> list:
+    """A sequence, a 1-D tensor or array as a list of its values."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.dim() == 0 else list(value)
+    return list(value) if hasattr(value, "__len__") else [value]
+
+
+def _markers(marker: str, points: int) -> dict:
+    """Markers that tell curves apart in grey, few enough to leave the line visible."""
+    every = max(1, points // MARKERS_PER_CURVE)
+    return {"marker": marker, "markersize": 4, "markevery": every}
+
+
+def _configure(axes: "Axes", settings: "ProgressBoard | Animator") -> None:
+    axes.set_xscale(settings.xscale)
+    axes.set_yscale(settings.yscale)
+    if settings.xlim is not None:
+        axes.set_xlim(settings.xlim)
+    if settings.ylim is not None:
+        axes.set_ylim(settings.ylim)
+    axes.set_xlabel(settings.xlabel or "")
+    axes.set_ylabel(settings.ylabel or "")
+    if settings.xlabel == "epoch" and settings.xscale == "linear":
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(color="0.9")

@@ -1,0 +1,220 @@
+"""Counting on the device: right counts, and no waiting for each batch."""
+
+import pytest
+import torch
+from fresh_process import run_fresh
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from d2l_gpu import torch as d2l
+
+
+class CountReads(TorchDispatchMode):
+    """Counts how often a number is read from a tensor: on a GPU, a wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.reads += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+# ---------------------------------------------------------------- Accumulator
+
+
+def test_sums_of_numbers_and_tensors_are_read_as_floats():
+    metric = d2l.Accumulator(2)
+    metric.add(1, torch.tensor(2.5, requires_grad=True))
+    metric.add(torch.tensor([True]), 0.5)
+    assert metric[0] == 2.0
+    assert metric[1] == 3.0
+    assert isinstance(metric[0], float)
+    metric.reset()
+    assert metric[0] == metric[1] == 0.0
+
+
+def test_adding_reads_nothing_from_the_device_and_keeps_no_graph():
+    metric = d2l.Accumulator(1)
+    weight = torch.ones((), requires_grad=True)
+    with CountReads() as count:
+        for _ in range(5):
+            metric.add(weight * 2)
+        assert count.reads == 0
+        assert metric[0] == 10.0
+        assert count.reads == 1
+
+
+def test_counts_stay_exact_where_float32_and_small_types_would_not():
+    metric = d2l.Accumulator(3)
+    for _ in range(2):
+        metric.add(
+            torch.tensor(2**24 + 1),
+            torch.tensor(200, dtype=torch.uint8),
+            torch.tensor(2048, dtype=torch.float16),
+        )
+    metric.add(0, 0, torch.tensor(1, dtype=torch.float16))
+    assert [metric[i] for i in range(3)] == [2**25 + 2, 400, 4097]
+
+
+def test_what_was_added_may_change_afterwards():
+    metric = d2l.Accumulator(1)
+    value = torch.tensor(1.0)
+    metric.add(value)
+    value.zero_()
+    assert metric[0] == 1.0
+
+
+def test_one_slot_sums_over_several_devices():
+    out = run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l, vgpu
+        d2l.use_virtual_gpus(2)
+        metric = d2l.Accumulator(1)
+        with vgpu.record_copies() as copies:
+            values = [torch.ones((), device=d2l.gpu(i % 2)) for i in range(6)]
+            copies.clear()
+            for value in values:
+                metric.add(value)
+            metric.add(torch.tensor(4))
+            print(len(copies), metric[0], len(copies))
+        """
+    )
+    assert out.splitlines()[1:] == ["0 10.0 2"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((1,), "keeps 2 sums and was given 1 value"),
+        ((1, torch.ones(3)), r"shape \(3,\)"),
+    ],
+)
+def test_adding_what_does_not_fit_changes_nothing(values, message):
+    metric = d2l.Accumulator(2)
+    with pytest.raises(ValueError, match=message):
+        metric.add(*values)
+    assert metric[0] == metric[1] == 0.0
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
+def test_the_number_of_sums_is_checked(n):
+    with pytest.raises(ValueError, match="at least 1 sum"):
+        d2l.Accumulator(n)
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def test_accuracy_counts_the_largest_score_and_stays_a_tensor():
+    y_hat = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+    with CountReads() as count:
+        right = d2l.accuracy(y_hat, torch.tensor([1, 0, 0]))
+    assert count.reads == 0
+    assert right.shape == ()
+    assert right.dtype == torch.int64
+    assert float(right) == 2.0
+
+
+def test_accuracy_takes_labels_and_dense_predictions():
+    assert d2l.accuracy(torch.tensor([1.0, 2.0]), torch.tensor([1, 0])) == 1
+    y_hat = torch.zeros(2, 3, 4)
+    y_hat[:, 1] = 1
+    assert d2l.accuracy(y_hat, torch.ones(2, 4, dtype=torch.int64)) == 8
+
+
+@pytest.mark.parametrize(("scores", "labels"), [((3, 1), (1, 3)), ((3, 2), (2,))])
+def test_accuracy_never_broadcasts(scores, labels):
+    with pytest.raises(ValueError, match="do not fit"):
+        d2l.accuracy(torch.zeros(scores), torch.zeros(labels))
+
+
+# ---------------------------------------------------------------- evaluate
+
+
+class Probe(nn.Module):
+    """Says class 1 always; notes in which mode it was asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.frozen = nn.Dropout().eval()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.modes = []
+
+    def forward(self, X):
+        self.modes.append((self.training, torch.is_grad_enabled()))
+        X = X[0] if isinstance(X, list) else X
+        scores = torch.zeros(len(X), 3)
+        scores[:, 1] = 1
+        return scores + self.weight
+
+
+def batches():
+    return [
+        (torch.zeros(4, 2), torch.tensor([1, 1, 0, 2])),
+        (torch.zeros(1, 2), torch.tensor([1])),
+    ]
+
+
+def test_accuracy_of_a_net_is_over_examples_not_batches():
+    assert d2l.evaluate_accuracy_gpu(Probe(), batches()) == 3 / 5
+
+
+def test_a_net_is_evaluated_without_gradients_and_its_modes_come_back():
+    net = Probe()
+    d2l.evaluate_accuracy_gpu(net, batches())
+    assert net.modes == [(False, False)] * 2
+    assert net.training
+    assert not net.frozen.training
+    net.eval()
+    d2l.evaluate_accuracy_gpu(net, batches())
+    assert not net.training
+
+
+def test_modes_come_back_after_an_error_too():
+    net = Probe()
+    with pytest.raises(ValueError, match="do not fit"):
+        d2l.evaluate_accuracy_gpu(net, [(torch.zeros(4, 2), torch.zeros(3))])
+    assert net.training
+
+
+def test_lists_of_inputs_and_plain_functions_are_evaluated():
+    listed = [([X, X], y) for X, y in batches()]
+    assert d2l.evaluate_accuracy_gpu(Probe(), listed) == 3 / 5
+    assert d2l.evaluate_accuracy_gpu(lambda X: torch.eye(3)[:1], batches()[1:]) == 0.0
+
+
+def test_evaluating_reads_once_whatever_the_number_of_batches():
+    with CountReads() as count:
+        d2l.evaluate_accuracy_gpu(Probe(), batches() * 10)
+    assert count.reads == 1
+
+
+def test_evaluating_nothing_is_an_error():
+    with pytest.raises(ValueError, match="no examples"):
+        d2l.evaluate_accuracy_gpu(Probe(), [])
+
+
+def test_batches_are_moved_to_where_the_net_is():
+    out = run_fresh(
+        """
+        import torch
+        from torch import nn
+        from d2l_gpu import torch as d2l, vgpu
+        d2l.use_virtual_gpus(2)
+        torch.manual_seed(0)
+        X, y = torch.randn(64, 5), torch.randint(3, (64,))
+        net = nn.Linear(5, 3)
+        loader = list(zip(X.split(16), y.split(16)))
+        expected = d2l.evaluate_accuracy_gpu(net, loader)
+        net.to(d2l.gpu(1))
+        with vgpu.record_copies() as copies:
+            print(d2l.evaluate_accuracy_gpu(net, loader) == expected)
+        print(sum(copy.source == 1 for copy in copies))
+        net.cpu()
+        print(d2l.evaluate_accuracy_gpu(net, loader, 'cpu') == expected)
+        """
+    )
+    assert out.splitlines()[1:] == ["True", "1", "True"]

@@ -1,0 +1,56 @@
+"""Time is measured from start to stop, on all devices that are named."""
+
+import time
+
+import pytest
+from fresh_process import run_fresh
+
+from d2l_gpu import torch as d2l
+
+
+def test_a_timer_runs_from_its_making_and_records_every_stop():
+    timer = d2l.Timer()
+    time.sleep(0.02)
+    first = timer.stop()
+    timer.start()
+    second = timer.stop()
+    assert first >= 0.02
+    assert 0 <= second < first
+    assert timer.times == [first, second]
+    assert timer.sum() == first + second
+    assert timer.avg() == (first + second) / 2
+    assert timer.cumsum() == [first, first + second]
+
+
+def test_stopping_a_timer_that_is_not_running_is_an_error():
+    timer = d2l.Timer()
+    timer.stop()
+    with pytest.raises(RuntimeError, match=r"call start\(\) first"):
+        timer.stop()
+
+
+def test_an_average_of_nothing_is_an_error():
+    with pytest.raises(RuntimeError, match="recorded nothing"):
+        d2l.Timer().avg()
+
+
+def test_every_device_is_waited_for_before_the_clock_is_read():
+    out = run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l
+        d2l.use_virtual_gpus(2)
+        waited = []
+        torch.vgpu.synchronize = lambda device=None: waited.append(str(device))
+        timer = d2l.Timer(devices=[d2l.gpu(0), 'vgpu:1', d2l.cpu()])
+        print(waited)
+        waited.clear()
+        timer.stop()
+        print(waited)
+        waited.clear()
+        d2l.Timer(d2l.gpu(1))
+        print(waited)
+        """
+    )
+    both = "['vgpu:0', 'vgpu:1']"
+    assert out.splitlines()[1:] == [both, both, "['vgpu:1']"]

@@ -61,7 +61,7 @@ class LiveFigure:
         self.figsize = figsize
         self.axes = axes
         self.display = display
-        self._figure = axes.figure if fig is None and axes is not None else fig
+        self._given = axes.figure if fig is None and axes is not None else fig
         self._reset_display()
 
     # ---------------------------------------------------------------- for subclasses
@@ -90,7 +90,7 @@ class LiveFigure:
 
     @property
     def fig(self) -> "Figure":
-        """The matplotlib figure, in its present state."""
+        """A matplotlib figure of the present state: a new one, or the one given."""
         with _matplotlib():
             return self._painted()
 
@@ -128,7 +128,7 @@ class LiveFigure:
 
     def __getstate__(self) -> dict:
         # Copies and files of a model take the data along, not the open display.
-        closed = {"_figure": None, "axes": None, "_handle": None, "_behind": False}
+        closed = {"_given": None, "axes": None, "_handle": None, "_behind": False}
         return self.__dict__ | closed
 
     # ---------------------------------------------------------------- the display
@@ -143,9 +143,9 @@ class LiveFigure:
             data, metadata=metadata, raw=True, display_id=True
         )
         get_ipython().events.register("post_execute", self._end_of_cell)
-        if "matplotlib.pyplot" in sys.modules:
+        if self._given is not None and "matplotlib.pyplot" in sys.modules:
             # A figure made with pyplot would be shown by Jupyter a second time.
-            sys.modules["matplotlib.pyplot"].close(self._figure)
+            sys.modules["matplotlib.pyplot"].close(self._given)
 
     def _end_of_cell(self) -> None:
         """Draw the last state; what comes next belongs to another cell's output."""
@@ -181,12 +181,15 @@ class LiveFigure:
         )
 
     def _painted(self) -> "Figure":
-        if self._figure is None:
+        figure = self._given
+        if figure is None:
             from matplotlib.figure import Figure
 
-            self._figure = Figure(figsize=self.figsize, layout="tight")
-        self._paint(self._figure)
-        return self._figure
+            # A new one each time: the tight layout of a used one depends on what was
+            # drawn before, and the last picture must not depend on skipped redraws.
+            figure = Figure(figsize=self.figsize, layout="tight")
+        self._paint(figure)
+        return figure
 
 
 def _png(figure: "Figure") -> bytes:
@@ -229,5 +232,7 @@ def _matplotlib() -> Iterator[None]:
         ) from error
     finally:
         logger.setLevel(level)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+    default = dict(matplotlib.rcParamsDefault)
+    default.pop("backend")  # choosing one imports pyplot
+    with matplotlib.rc_context(default):
         yield

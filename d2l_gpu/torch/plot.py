@@ -216,7 +216,6 @@ class Animator(LiveFigure):
         return f"{what} against {self.xlabel or 'x'}"
 
     def _paint(self, figure: "Figure") -> None:
-        figure.clear()
         axes = figure.subplots(self.nrows, self.ncols, squeeze=False)[0, 0]
         fmts = itertools.cycle(self.fmts)
         for points, fmt, marker in zip(

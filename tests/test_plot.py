@@ -1,0 +1,416 @@
+"""Figures grow in one display in Jupyter and stay quiet elsewhere."""
+
+import base64
+import copy
+import gc
+import io
+import os
+import struct
+import sys
+
+import nbformat
+import pytest
+import torch
+from fresh_process import PATH, run_fresh
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from d2l_gpu import torch as d2l
+
+SIZE = struct.Struct(">II")
+
+
+def png_of(figure) -> bytes:
+    data, _ = figure._repr_mimebundle_()
+    return base64.b64decode(data["image/png"])
+
+
+def board_with_points(**options) -> d2l.ProgressBoard:
+    board = d2l.ProgressBoard("epoch", **options)
+    for x in range(10):
+        board.draw(x, 1 / (1 + x), "train_loss")
+        board.draw(x, x / 10, "val_acc")
+    return board
+
+
+# ---------------------------------------------------------------- points
+
+
+def test_every_n_values_make_a_point_their_mean():
+    board = d2l.ProgressBoard()
+    for x in range(7):
+        board.draw(x, torch.tensor(x**2), "squares", every_n=3)
+    assert board.data == {"squares": [(1, 5 / 3), (4, 50 / 3)]}
+
+
+def test_values_may_be_tensors_of_any_kind_with_gradients():
+    board = d2l.ProgressBoard()
+    for y in (
+        torch.tensor([2.0], requires_grad=True),
+        torch.tensor(2, dtype=torch.int64),
+        torch.tensor(2.0, dtype=torch.float16),
+        2,
+    ):
+        board.draw(torch.tensor(0.5), y, "y", every_n=2)
+    assert board.data == {"y": [(0.5, 2.0), (0.5, 2.0)]}
+
+
+def test_a_point_costs_one_copy_from_the_device_whatever_the_number_of_values():
+    out = run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l, vgpu
+        d2l.use_virtual_gpus(1)
+        board = d2l.ProgressBoard()
+        animator = d2l.Animator()
+        y = torch.ones((), device=d2l.gpu())
+        with vgpu.record_copies() as copies:
+            for x in range(20):
+                board.draw(x, y, 'y', every_n=10)
+            print(len(copies))
+            animator.add(0, (y, 2 * y, 3 * y))
+            print(len(copies), animator.data)
+        """
+    )
+    expected = "[[Point(x=0.0, y=1.0)], [Point(x=0.0, y=2.0)], [Point(x=0.0, y=3.0)]]"
+    assert out.splitlines()[1:] == ["2", f"3 {expected}"]
+
+
+@pytest.mark.parametrize("every_n", [0, -1, 1.5, True])
+def test_a_point_is_made_of_a_positive_number_of_values(every_n):
+    with pytest.raises(ValueError, match="at least 1"):
+        d2l.ProgressBoard().draw(0, 0, "y", every_n)
+
+
+def test_a_point_is_single():
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        d2l.ProgressBoard().draw(0, torch.ones(2), "y")
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        d2l.Animator().add(0, [torch.ones(2)])
+
+
+def test_an_animator_adds_a_point_to_each_curve_but_none_for_none():
+    animator = d2l.Animator(legend=["a", "b"])
+    animator.add(1, (0.5, None))
+    animator.add([2, 3], torch.tensor([0.25, 0.75]))
+    animator.add(4, 0.125)
+    assert animator.data == [[(1, 0.5), (2, 0.25), (4, 0.125)], [(3, 0.75)]]
+    with pytest.raises(ValueError, match="3 values of x and 2 of y"):
+        animator.add([1, 2, 3], [1, 2])
+
+
+# ---------------------------------------------------------------- the picture
+
+
+def test_a_figure_has_labels_legend_limits_and_scales():
+    board = board_with_points(ylabel="value", xlim=[0, 20], ylim=[0.1, 1], yscale="log")
+    [axes] = board.fig.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "value")
+    assert axes.get_xlim() == (0, 20)
+    assert axes.get_ylim() == (0.1, 1)
+    assert axes.get_yscale() == "log"
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["train_loss", "val_acc"]
+
+    animator = d2l.Animator("epoch", legend=["train", "test"], nrows=1, ncols=2)
+    animator.add(1, (1, 2))
+    left, _ = animator.fig.axes
+    texts = [text.get_text() for text in left.get_legend().get_texts()]
+    assert texts == ["train", "test"]
+
+
+def test_curves_differ_without_colour_too():
+    board = d2l.ProgressBoard()
+    animator = d2l.Animator()
+    for i in range(6):
+        board.draw(0, i, f"curve {i}")
+    animator.add(0, range(6))
+    for figure in board.fig, animator.fig:
+        lines = figure.axes[0].lines
+        styles = {(line.get_linestyle(), line.get_marker()) for line in lines}
+        assert len(styles) == len(lines) == 6
+
+
+def test_a_picture_is_small_and_its_bytes_are_the_same_each_time():
+    import matplotlib
+
+    board = board_with_points()
+    picture = png_of(board)
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 20_000
+    assert b"tEXt" not in picture
+    assert b"tIME" not in picture
+    assert SIZE.unpack(picture[16:24]) == (648, 432)
+    with matplotlib.rc_context({"lines.linewidth": 9, "axes.facecolor": "black"}):
+        assert png_of(board_with_points()) == picture
+        assert matplotlib.rcParams["lines.linewidth"] == 9
+    board.draw(11, 1, "val_acc")
+    assert png_of(board) != picture
+
+
+def test_a_picture_is_opaque_and_white():
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(png_of(board_with_points()))).convert("RGBA")
+    assert picture.getpixel((1, 1)) == (255, 255, 255, 255)
+
+
+def test_a_picture_has_words_for_those_who_do_not_see_it():
+    board = board_with_points()
+    data, metadata = board._repr_mimebundle_()
+    assert data["text/plain"] == repr(board) == "<Figure: progress against epoch>"
+    assert metadata["image/png"]["alt"] == "train_loss, val_acc against epoch"
+    board.alt = "The loss falls."
+    _, metadata = board._repr_mimebundle_()
+    assert metadata["image/png"]["alt"] == "The loss falls."
+    animator = d2l.Animator("epoch", legend=["loss", "accuracy"])
+    assert repr(animator) == "<Figure: loss, accuracy against epoch>"
+
+
+def test_drawing_on_axes_of_ones_own():
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    board = board_with_points(axes=right)
+    assert board.fig is figure
+    assert len(right.lines) == 2
+    assert not left.lines
+
+
+def test_redrawing_does_not_add_up():
+    board = board_with_points()
+    animator = d2l.Animator(legend=["a"])
+    animator.add(0, 1)
+
+    def redraw():
+        for _ in range(5):
+            board.savefig(io.BytesIO())
+            animator.savefig(io.BytesIO())
+        gc.collect()
+        return len(gc.get_objects())
+
+    redraw()
+    assert redraw() - redraw() in range(-20, 21)
+    assert len(board.fig.axes) == 1
+
+
+def test_a_board_can_be_copied_with_its_points():
+    board = board_with_points()
+    assert board.fig
+    other = copy.deepcopy(board)
+    assert other.data == board.data
+    assert png_of(other) == png_of(board)
+
+
+# ---------------------------------------------------------------- outside Jupyter
+
+
+def test_outside_jupyter_nothing_is_shown_nor_imported(tmp_path):
+    out = run_fresh(
+        f"""
+        import sys
+        from d2l_gpu import torch as d2l
+        board = d2l.ProgressBoard('epoch')
+        animator = d2l.Animator('epoch')
+        for x in range(3):
+            board.draw(x, x, 'loss')
+            animator.add(x, x)
+        board.flush()
+        print([name for name in ('matplotlib', 'IPython') if name in sys.modules])
+        board.savefig({str(tmp_path / "board.svg")!r})
+        animator.savefig({str(tmp_path / "animator.png")!r})
+        print('matplotlib.pyplot' in sys.modules)
+        """,
+        MPLCONFIGDIR=str(tmp_path / "empty"),  # fonts are looked for, in silence
+    )
+    assert out.splitlines() == ["[]", "False"]
+    assert "<svg" in (tmp_path / "board.svg").read_text("utf-8")
+    assert (tmp_path / "animator.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
+    out = run_fresh(
+        """
+        import sys
+        sys.modules['matplotlib'] = None
+        from d2l_gpu import torch as d2l
+        board = d2l.ProgressBoard()
+        board.draw(1, 2, 'loss')
+        print(board.data)
+        try:
+            board.fig
+        except ImportError as error:
+            print(error)
+        """
+    )
+    points, error = out.splitlines()
+    assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
+    assert 'pip install "d2l-gpu[course]"' in error
+
+
+# ---------------------------------------------------------------- in Jupyter
+
+
+def outputs_of(*cells: str) -> tuple[list[list], list[dict]]:
+    """Execute cells in a kernel of this interpreter; return the outputs of each, and
+    all messages about displays in the order in which they came."""
+    notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+    messages = []
+
+    class Client(NotebookClient):
+        def process_message(self, message, cell, cell_index):
+            if "display_data" in message["msg_type"]:
+                messages.append(message)
+            return super().process_message(message, cell, cell_index)
+
+    client = Client(notebook, timeout=120, allow_errors=True)
+    client.execute(env=os.environ | PATH)
+    nbformat.validate(notebook)
+    return [cell.outputs for cell in notebook.cells], messages
+
+
+IMPORT = f"""
+import sys, time
+assert sys.executable == {sys.executable!r}
+from d2l_gpu import torch as d2l
+"""
+BOARD = """
+board = d2l.ProgressBoard('x')
+for x in range(300):
+    board.draw(x, x, 'rising')
+    board.draw(x, 300 - x, 'falling', every_n=7)
+    time.sleep(0.005)
+"""
+ANIMATOR = """
+animator = d2l.Animator('epoch', 'value', legend=['loss', 'accuracy'])
+for epoch in range(20):
+    animator.add(epoch, (1 / (1 + epoch), epoch / 20))
+"""
+
+
+@pytest.fixture(scope="module")
+def in_jupyter():
+    return outputs_of(
+        IMPORT,
+        BOARD,
+        "board.draw(300, 300, 'rising')",
+        ANIMATOR,
+        # A reader's own figure, and the board on it, after pyplot came in.
+        "import matplotlib.pyplot as plt\n"
+        "figure, axes = plt.subplots()\n"
+        "own = d2l.ProgressBoard('x', axes=axes)\n"
+        "for x in range(5):\n    own.draw(x, x, 'y')",
+        "plt.plot([1, 2])\nNone",
+        "d2l.ProgressBoard('x', display=False).draw(0, 0, 'y')",
+        # Training twice in one cell.
+        "from toy_training import trained, Line\nfrom torch import nn\n"
+        "model, trainer = trained(lambda: nn.LazyLinear(1))\n"
+        "trainer.fit(model, Line())",
+        "board.draw(301, 0, 'rising')\nboard.draw(302, 0, 'rising')",
+        "board.fig\nboard",
+        "failing = d2l.ProgressBoard('x')\n"
+        "for x in range(30):\n    failing.draw(x, x, 'y')\n"
+        "raise KeyboardInterrupt",
+    )
+
+
+def test_a_growing_figure_is_one_display_with_the_last_state(in_jupyter):
+    outputs, _ = in_jupyter
+    for cell, text, figure in [
+        (1, "<Figure: progress against x>", grown_board()),
+        (3, "<Figure: loss, accuracy against epoch>", grown_animator()),
+    ]:
+        [output] = outputs[cell]
+        assert output.output_type == "display_data"
+        assert output.data["text/plain"] == text
+        assert set(output.data) == {"text/plain", "image/png"}
+        assert base64.b64decode(output.data["image/png"]) == png_of(figure)
+        assert output.metadata["image/png"]["width"] == 432
+
+
+def grown_board():
+    board = d2l.ProgressBoard("x")
+    for x in range(300):
+        board.draw(x, x, "rising")
+        board.draw(x, 300 - x, "falling", every_n=7)
+    return board
+
+
+def grown_animator():
+    animator = d2l.Animator("epoch", "value", legend=["loss", "accuracy"])
+    for epoch in range(20):
+        animator.add(epoch, (1 / (1 + epoch), epoch / 20))
+    return animator
+
+
+def test_redraws_are_few_and_say_the_same_text(in_jupyter):
+    _, messages = in_jupyter
+    first, *_ = messages
+    identifier = first["content"]["transient"]["display_id"]
+    same = [
+        message
+        for message in messages
+        if message["content"]["transient"].get("display_id") == identifier
+    ]
+    assert [message["msg_type"] for message in same[1:]] == (
+        ["update_display_data"] * (len(same) - 1)
+    )
+    texts = {message["content"]["data"]["text/plain"] for message in same}
+    assert texts == {"<Figure: progress against x>"}
+    # 300 points in 1.5 seconds or more: some redraws between, by far not all.
+    assert 3 <= len(same) <= 30
+
+
+def test_drawing_in_a_later_cell_is_shown_there(in_jupyter):
+    outputs, _ = in_jupyter
+    [output] = outputs[2]
+    grown = grown_board()
+    grown.draw(300, 300, "rising")
+    assert base64.b64decode(output.data["image/png"]) == png_of(grown)
+
+
+def test_a_figure_of_pyplot_is_not_shown_twice_and_pyplot_goes_on(in_jupyter):
+    outputs, _ = in_jupyter
+    [output] = outputs[4]
+    assert output.data["text/plain"] == "<Figure: progress against x>"
+    [output] = outputs[5]
+    assert "image/png" in output.data
+
+
+def test_a_board_told_not_to_is_not_shown(in_jupyter):
+    outputs, _ = in_jupyter
+    assert outputs[6] == []
+
+
+def test_two_trainings_in_a_cell_are_two_pictures_and_no_lines(in_jupyter):
+    outputs, _ = in_jupyter
+    assert [output.output_type for output in outputs[7]] == ["display_data"] * 2
+
+
+def test_a_board_can_be_looked_at_again(in_jupyter):
+    outputs, _ = in_jupyter
+    [drawn] = outputs[8]
+    [output] = outputs[9]
+    assert output.output_type == "execute_result"
+    assert output.data == drawn.data
+
+
+def test_a_cell_that_fails_leaves_the_last_state(in_jupyter):
+    outputs, _ = in_jupyter
+    drawn, error = outputs[10]
+    assert error.ename == "KeyboardInterrupt"
+    figure = d2l.ProgressBoard("x")
+    for x in range(30):
+        figure.draw(x, x, "y")
+    assert base64.b64decode(drawn.data["image/png"]) == png_of(figure)
+
+
+def test_nothing_else_is_printed_in_a_notebook(in_jupyter):
+    outputs, _ = in_jupyter
+    assert outputs[0] == []
+    kinds = {output.output_type for cell in outputs for output in cell}
+    assert kinds == {"display_data", "execute_result", "error"}
+    assert (
+        sum(output.output_type == "error" for cell in outputs for output in cell) == 1
+    )

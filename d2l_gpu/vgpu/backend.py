@@ -1,0 +1,132 @@
+"""Registration of the device type ``vgpu`` with PyTorch: once per process.
+
+PyTorch keeps one place for a device type from outside, PrivateUse1. Since version 2.10
+a device guard and a hook for it can be written in Python (``torch._C._acc``); autograd
+needs both. The rest is kernels: for the operators that make a tensor from ``device=``
+alone, since all others come with a virtual tensor and go through its dispatch.
+"""
+
+import torch
+
+from . import device_api, patches
+from .tensor import factory
+
+NAME, KEY = "vgpu", "PrivateUse1"
+MINIMUM = (2, 10)
+
+# Registrations end when their Python objects die.
+_kept: list = []
+
+
+def register() -> None:
+    """Make ``vgpu`` a device type of PyTorch, at the first call.
+
+    Raises:
+        RuntimeError: PyTorch is too old, or another backend has taken the place.
+    """
+    if _kept:
+        return
+    check_version(torch.__version__)
+    taken = torch._C._get_privateuse1_backend_name()
+    if taken not in ("privateuseone", NAME):
+        raise RuntimeError(
+            f"Virtual GPUs cannot be used here: the backend {taken!r} has taken "
+            "PyTorch's one place for a device type from outside (PrivateUse1)."
+        )
+    torch.utils.rename_privateuse1_backend(NAME)
+    torch._register_device_module(NAME, device_api)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
+    )
+    _register_guard()
+    _kept.append(_register_kernels())
+    patches.apply()
+
+
+def check_version(version: str) -> None:
+    """Raise RuntimeError unless this version of PyTorch can have virtual GPUs."""
+    numbers = tuple(int(x) for x in version.split("+")[0].split(".")[:2])
+    if numbers < MINIMUM:
+        raise RuntimeError(
+            f"Virtual GPUs need PyTorch {MINIMUM[0]}.{MINIMUM[1]} or newer, this is "
+            f"{version}: upgrade it as described on "
+            "https://pytorch.org/get-started/locally/."
+        )
+
+
+def _register_guard() -> None:
+    """Give autograd what it asks of a device; without either, C++ aborts or raises."""
+    from torch._C import _acc
+    from torch._C._autograd import DeviceType
+
+    class Guard(_acc.DeviceGuard):
+        def type_(self):
+            return DeviceType.PrivateUse1
+
+    class Hooks(_acc.PrivateUse1Hooks):
+        def is_available(self):
+            return True
+
+        def is_built(self):
+            return True
+
+        def has_primary_context(self, index):
+            return True
+
+    guard, hooks = Guard(), Hooks()
+    _acc.register_python_privateuseone_device_guard(guard)
+    _acc.register_python_privateuseone_hook(hooks)
+    _kept.extend([guard, hooks])
+
+
+def _register_kernels() -> torch.library.Library:
+    library = torch.library.Library("aten", "IMPL")
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::") or has(name, KEY):
+            continue
+        func = _overload(name)
+        if func is None:
+            continue
+        if _makes_tensor_from_device(func) or _composite_beside_kernel(name, has):
+            library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
+    return library
+
+
+def _overload(name: str):
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None  # an operator that only TorchScript sees
+
+
+def _kernel(func):
+    def kernel(*args, **kwargs):
+        return factory(func, *args, **kwargs)
+
+    return kernel
+
+
+def _makes_tensor_from_device(func) -> bool:
+    """ones, randn, arange …: a device, no tensor among the arguments, one result."""
+    schema = func._schema
+    return (
+        any(a.name == "device" for a in schema.arguments)
+        and not any("Tensor" in str(a.type) for a in schema.arguments)
+        and [str(r.type) for r in schema.returns] == ["Tensor"]
+        and not any(word in schema.name for word in ("sparse", "quantized", "nested"))
+    )
+
+
+def _composite_beside_kernel(name: str, has) -> bool:
+    """silu, mish …: the CPU has a kernel of its own beside the composite definition.
+
+    Without a kernel of ours, PyTorch would take the composite, which rounds
+    differently.
+    """
+    return (
+        has(name, "CompositeImplicitAutograd")
+        and has(name, "CPU")
+        and (has(name, "Autograd") or has(name, "AutogradCPU"))
+    )

@@ -1,0 +1,58 @@
+"""The sentences that a virtual GPU says when something is wrong: PyTorch's own.
+
+Wordings follow PyTorch's sources: aten/src/ATen/TensorIterator.cpp and
+torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator.cpp
+(memory), c10/cuda/CUDAFunctions.cpp (ordinals).
+"""
+
+import torch
+
+
+def device_mismatch(op, args, kwargs) -> RuntimeError:
+    """The error for tensors of one call that live on different devices."""
+    found: list[tuple[str, torch.Tensor]] = []
+    named = [(a.name, x) for a, x in zip(op.schema.arguments, args, strict=False)]
+    for name, value in named + list(kwargs.items()):
+        for x in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(x, torch.Tensor):
+                found.append((name, x))
+    # Both places in PyTorch take the first tensor of a device as the measure.
+    first = next(x for _, x in found if x.device.type != "cpu")
+    name, other = next(
+        (n, x)
+        for n, x in found
+        if x.device != first.device
+        and not (x.device.type == "cpu" and op.accepts_host(x))
+    )
+    if op.pointwise:
+        return RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two "
+            f"devices, {first.device} and {other.device}!"
+        )
+    if op.indexes:
+        return RuntimeError(
+            "indices should be either on cpu or on the same device as the indexed "
+            f"tensor ({found[0][1].device})"
+        )
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but got {name} is on "
+        f"{other.device}, different from other tensors on {first.device} (when "
+        f"checking argument in method wrapper_{first.device.type.upper()}_{op.name})"
+    )
+
+
+def invalid_ordinal(index: int, count: int) -> RuntimeError:
+    """The error for a device index that is not there."""
+    return RuntimeError(
+        f"vgpu error: invalid device ordinal: there is no vgpu:{index}, "
+        f"{count} virtual GPU{'s are' if count > 1 else ' is'} in use."
+    )
+
+
+def unsupported_layout(tensor: torch.Tensor) -> NotImplementedError:
+    """The error for sparse, nested and other tensors that are not strided memory."""
+    layout = str(tensor.layout).removeprefix("torch.")
+    return NotImplementedError(
+        f"Virtual GPUs hold strided tensors only, not {layout} ones: keep this tensor "
+        "on the CPU."
+    )

@@ -1,0 +1,124 @@
+"""What a virtual tensor answers to Python itself: printing, copying, saving, NumPy.
+
+Everything here exists because PyTorch implements it for known devices in C++, without
+asking the dispatcher; operators never come here.
+"""
+
+import torch
+
+
+class Methods:
+    """Methods of ``torch.Tensor`` that a wrapper has to answer in Python."""
+
+    def __repr__(self, *, tensor_contents=None):
+        text = torch._tensor_str._str(self, tensor_contents=tensor_contents)
+        if self._is_parameter():
+            # PyTorch writes Parameter(...) around subclasses.
+            text = text.removeprefix("Parameter(").removesuffix(")")
+            return f"Parameter containing:\n{text}"
+        return text
+
+    def __format__(self, spec):
+        # PyTorch formats the value of a single element only for its own class.
+        if not self.dim():
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
+
+    def _is_parameter(self) -> bool:
+        # torch.nn.Parameter marks tensors of subclasses instead of wrapping them.
+        return getattr(self, "_is_param", False)
+
+    # -------------------------------------------------------------- values on the host
+
+    def numpy(self, *, force: bool = False):
+        if not force:
+            raise TypeError(
+                f"can't convert {self.device} device type tensor to numpy. Use "
+                "Tensor.cpu() to copy the tensor to host memory first."
+            )
+        return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.numpy()
+
+    def tolist(self):
+        return self.detach().cpu().tolist()
+
+    def data_ptr(self) -> int:
+        return self._host.data_ptr()
+
+    # -------------------------------------------------------------- devices
+
+    @property
+    def is_vgpu(self) -> bool:
+        return True
+
+    def cuda(
+        self, device=None, non_blocking=False, memory_format=torch.preserve_format
+    ):
+        from .device_api import as_device
+
+        return self.to(
+            as_device(device), non_blocking=non_blocking, memory_format=memory_format
+        )
+
+    def is_pinned(self, device=None) -> bool:
+        return False
+
+    def pin_memory(self, device=None):
+        raise RuntimeError(
+            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be "
+            "pinned"
+        )
+
+    def record_stream(self, stream) -> None:
+        """Nothing to do: the host has computed before Python goes on."""
+
+    # -------------------------------------------------------------- copies and files
+
+    @property
+    def data(self):
+        return torch.Tensor.data.__get__(self)
+
+    @data.setter
+    def data(self, new):
+        if type(new) is not type(self):
+            raise RuntimeError(
+                f"incompatible tensor type: the data of a tensor on {self.device} "
+                f"cannot be set to a tensor on {new.device}: copy it there first."
+            )
+        torch.Tensor.data.__set__(self, new)
+        self._host, self._index = new._host, new._index
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support "
+                "the deepcopy protocol at the moment."
+            )
+        with torch.no_grad():
+            copy = self.detach().clone()
+        if self._is_parameter():
+            copy = torch.nn.Parameter(copy, self.requires_grad)
+        else:
+            copy.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            copy.grad = self.grad.__deepcopy__(memo)
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce_ex__(self, protocol):
+        # PyTorch's own rebuilders: a file can be read where there is no virtual GPU
+        # (with map_location='cpu'), and weights_only=True allows them.
+        if self._is_parameter():
+            plain = self.detach()
+            plain._is_param = False
+            return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
+        return torch._utils._rebuild_device_tensor_from_cpu_tensor, (
+            self.detach().cpu(),
+            self.dtype,
+            str(self.device),
+            self.requires_grad,
+        )

@@ -1,0 +1,423 @@
+"""The tensor of a virtual GPU, and the one path that every operator takes.
+
+A ``VirtualTensor`` is a wrapper: to PyTorch's C++ it is a tensor on device ``vgpu:i``
+without memory of its own, and it holds a *host tensor*, an ordinary tensor with the
+values. An operator on virtual tensors arrives, below autograd, in
+``__torch_dispatch__``. There it is run on the host tensors by PyTorch's own kernels,
+which is why its results are those of the host to the last bit:
+
+    check that all operands live on one device  →  make sure that the result fits
+    →  run the operator on the host tensors  →  wrap what is new  →  tell the machine
+"""
+
+import sys
+import threading
+
+import torch
+
+from . import errors
+from .machine import HOST, Machine, OutOfMemory
+from .methods import Methods
+from .operators import (
+    DETACH,
+    FRESH,
+    GENERAL,
+    IN_PLACE,
+    Operator,
+    operator,
+    size_bound,
+)
+
+# The widest element (complex128) in bytes: an upper bound for any result's.
+WIDEST = 16
+
+
+class VirtualTensor(Methods, torch.Tensor):
+    """A tensor on a virtual GPU.
+
+    Attributes:
+        _host: the values, a tensor on the host device.
+        _index: the index of the virtual GPU.
+    """
+
+    _host: torch.Tensor
+    _index: int
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __torch_dispatch__(func, types, args=(), kwargs=None):
+        try:
+            op = func._vgpu
+        except AttributeError:
+            op = operator(func)
+        try:
+            if kwargs or not op.form:
+                return _general(func, op, args, kwargs or {})
+            return _simple(func, op, args)
+        except Exception as error:
+            return contained(error, sys._getframe(1), op)
+
+
+# Printing shows the name of a subclass; a tensor of a real GPU prints as a tensor.
+VirtualTensor.__name__ = "tensor"
+
+
+class _Engine(threading.local):
+    """What is known of the autograd engine that runs in this thread."""
+
+    code = None  # of the Python function that calls the C++ engine, see patches.py
+    error: Exception | None = None
+
+
+engine = _Engine()
+
+
+def contained(error: Exception, caller, op: Operator):
+    """Raise error, or keep it if the C++ autograd engine is what called the operator.
+
+    Below the engine a pending Python error would end the process: unwinding runs the
+    device guard, which is noexcept and calls Python. So the error is kept, C++ gets a
+    result that is no tensor and raises an error of its own, and the patched
+    ``run_backward`` raises the one that was kept.
+    """
+    if isinstance(error, OutOfMemory):
+        error = torch.OutOfMemoryError(str(error))
+    if caller.f_code is engine.code and op.aliases:
+        if engine.error is None:
+            engine.error = error
+        return engine
+    raise error from None
+
+
+class Devices:
+    """The machine in use and, as PyTorch's objects, its devices and their host."""
+
+    machine: Machine | None = None
+    names: tuple[torch.device, ...] = ()
+    host: torch.device = torch.device("cpu")
+
+
+# ------------------------------------------------------------------ the path
+
+
+def _simple(func, op: Operator, args):
+    """The path of operators with one or two tensors and a single result.
+
+    The same steps as in ``_general``, unrolled: most calls come here, and a call of
+    PyTorch's own takes a microsecond or two.
+    """
+    a = args[0]
+    if type(a) is not VirtualTensor:
+        return _general(func, op, args, {})
+    host, index = a._host, a._index
+    form = op.form
+    if form == DETACH:
+        return _view(host, index)
+    other = args[1] if op.leading == 2 and len(args) > 1 else None
+    nbytes = bound = host.nbytes
+    if type(other) is VirtualTensor:
+        if other._index != index:
+            return _general(func, op, args, {})
+        other = other._host
+        nbytes += other.nbytes
+        if not op.pointwise or host.shape != other.shape:
+            bound *= other.nbytes
+        args = (host, other, *args[2:])
+    elif isinstance(other, torch.Tensor):
+        return _general(func, op, args, {})
+    else:
+        args = (host, *args[1:])
+    if form == FRESH and bound * WIDEST > Devices.machine.free(index):
+        Devices.machine.reserve(index, op.result_bytes(args, {}))
+    result = op.call(*args)
+    if form == FRESH:
+        if op.kernel:
+            Devices.machine.kernel_issued(op, index, nbytes + result.nbytes)
+        return wrap(result, index)
+    if op.kernel:
+        Devices.machine.kernel_issued(op, index, nbytes + host.nbytes)
+    return a if form == IN_PLACE else _view(result, index)
+
+
+def _general(func, op: Operator, args, kwargs):
+    """The path of every other operator."""
+    special = SPECIAL.get(op.name)
+    if special is not None:
+        return special(*args, **kwargs)
+    index, host_args, host_kwargs = _unwrap(op, args, kwargs)
+    on_host = False
+    if op.has_device:
+        device = host_kwargs.get("device")
+        if device is not None and device.type != "vgpu":
+            on_host = True
+        else:
+            if device is not None:
+                index = device_index(device)
+            host_kwargs["device"] = Devices.host
+        host_kwargs.pop("pin_memory", None)
+    if op.changes_geometry and type(args[0]) is VirtualTensor:
+        # detach() shares the host tensor: let this one change alone.
+        args[0]._host = host_args[0] = args[0]._host.detach()
+    if op.allocates and not on_host:
+        reserve(op, index, host_args, host_kwargs)
+    results = op.call(*host_args, **host_kwargs)
+    if on_host:
+        return results
+    if op.kernel:
+        Devices.machine.kernel_issued(
+            op, index, _total_bytes(host_args) + _total_bytes(results)
+        )
+    if isinstance(results, torch.Tensor):
+        return _result(results, op.aliases[0], args, kwargs, index)
+    if not isinstance(results, list | tuple):
+        return results
+    if len(op.aliases) == 1:  # one list of tensors
+        return [wrap(x, index) for x in results]
+    wrapped = tuple(
+        _result(x, alias, args, kwargs, index)
+        for x, alias in zip(results, op.aliases, strict=True)
+    )
+    return _lengths_to_host(op, wrapped)
+
+
+def _unwrap(op: Operator, args, kwargs):
+    """Return the device's index and the call with host tensors in all places.
+
+    Raises RuntimeError when operands live on different devices.
+    """
+    index, agree = None, True
+    host_args, host_kwargs = list(args), dict(kwargs)
+    for where, items in ((host_args, enumerate(args)), (host_kwargs, kwargs.items())):
+        for key, value in items:
+            if type(value) is VirtualTensor:
+                where[key] = value._host
+                index = value._index if index is None else index
+                agree = agree and index == value._index
+            elif isinstance(value, torch.Tensor):
+                agree = agree and op.accepts_host(value)
+            elif isinstance(value, list | tuple):
+                where[key] = hosts = list(value)
+                for i, x in enumerate(value):
+                    if type(x) is VirtualTensor:
+                        hosts[i] = x._host
+                        index = x._index if index is None else index
+                        agree = agree and index == x._index
+                    elif isinstance(x, torch.Tensor):
+                        agree = agree and op.accepts_host(x)
+    if not agree:
+        raise errors.device_mismatch(op, args, kwargs)
+    return index, host_args, host_kwargs
+
+
+def _result(value, alias, args, kwargs, index: int):
+    """Wrap one result, or return the argument that it is."""
+    if not isinstance(value, torch.Tensor):
+        if isinstance(value, list | tuple):
+            return [wrap(x, index) for x in value]
+        return value
+    if alias is None:
+        return wrap(value, index)
+    tensor = kwargs[alias] if isinstance(alias, str) else args[alias]
+    refresh(tensor)
+    return tensor
+
+
+def _lengths_to_host(op: Operator, results):
+    """The one operator of which a result belongs on the CPU: its ``batch_sizes``."""
+    if op.name == "_pack_padded_sequence":
+        return results[0], results[1]._host
+    return results
+
+
+# ------------------------------------------------------------------ wrapping
+
+_make = torch.Tensor._make_wrapper_subclass
+_strided = torch.strided
+
+
+def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
+    """Return host as a tensor of virtual GPU ``index``, and account for its memory.
+
+    The account hangs on the storage's Python object, which lives exactly as long as
+    the memory: views, saved tensors and copies of the object need no bookkeeping.
+    """
+    storage = host.untyped_storage()
+    if not hasattr(storage, "_vgpu_charge"):
+        if host.layout is not _strided:
+            raise errors.unsupported_layout(host)
+        storage._vgpu_charge = Devices.machine.charge(index, storage.nbytes())
+    return _view(host, index)
+
+
+def _view(host: torch.Tensor, index: int) -> VirtualTensor:
+    """Wrap a tensor whose memory is accounted for already."""
+    tensor = _make(
+        VirtualTensor,
+        host.shape,
+        host.stride(),
+        host.storage_offset(),
+        None,
+        host.dtype,
+        _strided,
+        Devices.names[index],
+    )
+    tensor._host = host
+    tensor._index = index
+    # Below Python these keys are excluded, so a host tensor's lazy bits are not seen:
+    # the wrapper has to carry them.
+    if host.is_conj():
+        torch._C._set_conj(tensor, True)
+    if host.is_neg():
+        torch._C._set_neg(tensor, True)
+    return tensor
+
+
+def refresh(tensor: VirtualTensor) -> None:
+    """Bring geometry and account of a wrapper up to date with its host tensor."""
+    host = tensor._host
+    storage = host.untyped_storage()
+    charge = getattr(storage, "_vgpu_charge", None)
+    if charge is None:
+        charge = Devices.machine.charge(tensor._index, storage.nbytes())
+        storage._vgpu_charge = charge
+    elif charge.nbytes < storage.nbytes():
+        charge.resize(storage.nbytes())
+    if (
+        tensor.shape != host.shape
+        or tensor.stride() != host.stride()
+        or tensor.storage_offset() != host.storage_offset()
+    ):
+        # A shallow copy of the C++ geometry, exact where as_strided_ is not.
+        torch.Tensor.data.__set__(tensor, _view(host, tensor._index))
+
+
+# ------------------------------------------------------------------ memory
+
+
+def reserve(op: Operator, index: int, args, kwargs) -> None:
+    """Make sure that the results of a call fit, before they are computed."""
+    free = Devices.machine.free(index)
+    if size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST > free:
+        Devices.machine.reserve(index, op.result_bytes(args, kwargs))
+
+
+def _total_bytes(values) -> int:
+    total = 0
+    for x in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(x, torch.Tensor):
+            total += x.nbytes
+        elif isinstance(x, list | tuple):
+            total += _total_bytes(x)
+    return total
+
+
+# ------------------------------------------------------------------ copies
+
+
+def device_index(device: torch.device) -> int:
+    """Return the index that a vgpu device names, the current one where it has none."""
+    from . import device_api
+
+    index = device_api.current_device() if device.index is None else device.index
+    if index >= len(Devices.names):
+        raise errors.invalid_ordinal(index, len(Devices.names))
+    return index
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return the values of a tensor and the index of the memory that holds them."""
+    if type(tensor) is VirtualTensor:
+        return tensor._host, tensor._index
+    return tensor, HOST
+
+
+def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
+    if source == target:
+        Devices.machine.kernel_issued("copy_", source, 2 * nbytes)
+        return
+    Devices.machine.bytes_moved(
+        source,
+        target,
+        nbytes,
+        pinned=getattr(host_side, "_vgpu_pinned", False),
+        blocking=HOST in (source, target) and not non_blocking,
+    )
+
+
+def _copy_(target, source, non_blocking=False):
+    """``target.copy_(source)``, in any direction."""
+    to, there = _memory_of(target)
+    values, here = _memory_of(source)
+    to.copy_(values)
+    host_side = source if here == HOST else target
+    _copied(here, there, host_side, values.nbytes, non_blocking)
+    return target
+
+
+def _copy_from(source, target, non_blocking=False):
+    return _copy_(target, source, non_blocking)
+
+
+def _to_copy(
+    tensor,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=None,
+    non_blocking=False,
+    memory_format=None,
+):
+    """``tensor.to(...)`` where something has to change."""
+    values, here = _memory_of(tensor)
+    op = operator(torch.ops.aten._to_copy.default)
+    device = tensor.device if device is None else torch.device(device)
+    if device.type != "vgpu":
+        result = op.call(
+            values, dtype=dtype, device=device, memory_format=memory_format
+        )
+        _copied(here, HOST, result, values.nbytes, non_blocking)
+        return result
+    there = device_index(device)
+    options = {"dtype": dtype, "memory_format": memory_format}
+    reserve(op, there, (values,), options)
+    result = wrap(op.call(values, device=Devices.host, **options), there)
+    _copied(here, there, tensor, values.nbytes, non_blocking)
+    return result
+
+
+def _item(tensor):
+    """``tensor.item()``: one element crosses to the host, which waits for it."""
+    _copied(tensor._index, HOST, None, tensor.element_size(), False)
+    return torch.ops.aten._local_scalar_dense(tensor._host)
+
+
+SPECIAL = {
+    "_copy_from": _copy_from,
+    "_local_scalar_dense": _item,
+    "_to_copy": _to_copy,
+    "copy_": _copy_,
+}
+
+assert GENERAL == 0  # ``not op.form`` above
+
+
+# ------------------------------------------------------------------ factories
+
+
+def factory(func, *args, **kwargs):
+    """Run an operator whose only link to a virtual GPU is ``device=`` (``ones``)."""
+    if Devices.machine is None:
+        raise RuntimeError("No virtual GPUs are in use: call use_virtual_gpus first.")
+    op = operator(func)
+    index = device_index(torch.device(kwargs["device"]))
+    kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
+    kwargs["device"] = Devices.host
+    try:
+        reserve(op, index, args, kwargs)
+        result = wrap(op.call(*args, **kwargs), index)
+    except Exception as error:
+        return contained(error, sys._getframe(2), op)
+    if not op.name.startswith("empty"):
+        Devices.machine.kernel_issued(op, index, result._host.nbytes)
+    return result

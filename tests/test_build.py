@@ -15,7 +15,7 @@ from PIL import Image
 from d2l_gpu.course.files import write_atomically
 from tools.build import editions, main
 from tools.lesson import LessonError, asserts, read_lesson
-from tools.notebook import cells_by_id
+from tools.notebook import canonical, cells_by_id
 from tools.outputs import keep_equal_pictures, normalised
 
 BUILT = Path("notebooks/en/pytorch/01_toy.ipynb")
@@ -151,6 +151,24 @@ def test_bad_source_is_refused(project, source, complaint, capsys):
     assert build(project) == 1
     assert re.search(complaint, capsys.readouterr().err)
     assert not (project / BUILT).exists()
+
+
+def test_assertion_about_an_ignored_output_is_in_the_next_code_cell(project):
+    for between, accepted in [("", True), ("print(n)\n", False)]:
+        cells = ["n = 2\n", between, "assert n == 2\n"]
+        source = GOOD_LESSON
+        for number, cell in enumerate(filter(None, cells)):
+            tags = "[pytorch, machine]" if number == 0 else "[pytorch]"
+            source += (
+                f"\n```{{code-cell}} ipython3\n:key: extra-{number}\n"
+                f":tags: {tags}\n\n{cell}```\n"
+            )
+        path = write_lesson(project, source)
+        if accepted:
+            read_lesson(path)
+        else:
+            with pytest.raises(LessonError, match="cell extra-0: its output is not"):
+                read_lesson(path)
 
 
 def test_code_in_prose_is_not_taken_for_links_or_markup(project):
@@ -360,6 +378,28 @@ def test_committed_picture_is_kept_when_its_pixels_are_equal(colour, kept):
     assert new.data["image/png"] != bytes_before
     keep_equal_pictures([new], [committed])
     assert (new.data["image/png"] == bytes_before) is kept
+
+
+def test_building_keeps_a_committed_picture_of_the_same_pixels(project):
+    write_lesson(
+        project,
+        code(
+            "from PIL import Image\n"
+            "from IPython.display import display\n\n"
+            "display(Image.new('RGB', (64, 64), 'red'))"
+        ),
+    )
+    build(project)
+    notebook = nbformat.read(project / BUILT, as_version=4)
+    data = cells_by_id(notebook)["multiply"].outputs[0].data
+    buffer = io.BytesIO()
+    Image.new("RGB", (64, 64), "red").save(buffer, "PNG", compress_level=0)
+    data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
+    committed = canonical(notebook)
+    assert committed != (project / BUILT).read_text()
+    (project / BUILT).write_text(committed)
+    assert build(project) == 0
+    assert (project / BUILT).read_text() == committed
 
 
 def test_file_is_whole_or_untouched(tmp_path):

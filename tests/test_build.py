@@ -351,6 +351,16 @@ def test_edited_notebook_is_stale(project, capsys):
         assert difference in capsys.readouterr().out
 
 
+def test_building_resolves_a_notebook_with_conflicts(project, capsys):
+    build(project)
+    text = (project / BUILT).read_text()
+    (project / BUILT).write_text("<<<<<<< HEAD\n" + text)
+    assert build(project, "--check") == 1
+    assert "the file is not a notebook" in capsys.readouterr().out
+    assert build(project) == 0
+    assert (project / BUILT).read_text() == text
+
+
 def test_stream_in_pieces_is_joined_but_keeps_its_place():
     outputs = [
         new_output("stream", name="stdout", text="a"),

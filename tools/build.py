@@ -66,7 +66,10 @@ def build(edition: Edition) -> str:
     Raises:
         LessonError: a cell that fails, or one that puts out what it must not.
     """
-    committed = read_notebook(edition.path)
+    try:
+        committed = read_notebook(edition.path)
+    except NotJSONError:
+        committed = None  # as after a merge with conflicts, which this resolves
     notebook = _assembled(edition, committed)
     _execute(notebook, edition)
     before = cells_by_id(committed)

@@ -207,6 +207,8 @@ def test_a_board_can_be_copied_with_its_points():
 
 
 def test_outside_jupyter_nothing_is_shown_nor_imported(tmp_path):
+    # Where matplotlib may not write its settings, it says so on stderr, but not here.
+    (tmp_path / "file").touch()
     out = run_fresh(
         f"""
         import sys
@@ -222,7 +224,7 @@ def test_outside_jupyter_nothing_is_shown_nor_imported(tmp_path):
         animator.savefig({str(tmp_path / "animator.png")!r})
         print('matplotlib.pyplot' in sys.modules)
         """,
-        MPLCONFIGDIR=str(tmp_path / "empty"),  # fonts are looked for, in silence
+        MPLCONFIGDIR=str(tmp_path / "file"),
     )
     assert out.splitlines() == ["[]", "False"]
     assert "<svg" in (tmp_path / "board.svg").read_text("utf-8")
@@ -312,6 +314,9 @@ def in_jupyter():
         "failing = d2l.ProgressBoard('x')\n"
         "for x in range(30):\n    failing.draw(x, x, 'y')\n"
         "raise KeyboardInterrupt",
+        # A copy, made while the original is on display.
+        "import copy\nfirst = d2l.ProgressBoard('x')\nfirst.draw(0, 0, 'y')\n"
+        "second = copy.deepcopy(first)\nsecond.draw(1, 1, 'y')\nfirst.draw(1, 2, 'y')",
     )
 
 
@@ -394,6 +399,15 @@ def test_a_board_can_be_looked_at_again(in_jupyter):
     [output] = outputs[9]
     assert output.output_type == "execute_result"
     assert output.data == drawn.data
+
+
+def test_a_copied_board_has_a_display_of_its_own(in_jupyter):
+    outputs, _ = in_jupyter
+    for output, last in zip(outputs[11], (2, 1), strict=True):
+        figure = d2l.ProgressBoard("x")
+        figure.draw(0, 0, "y")
+        figure.draw(1, last, "y")
+        assert base64.b64decode(output.data["image/png"]) == png_of(figure)
 
 
 def test_a_cell_that_fails_leaves_the_last_state(in_jupyter):

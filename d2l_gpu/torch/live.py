@@ -102,7 +102,7 @@ class LiveFigure:
             kwargs: arguments of ``matplotlib.figure.Figure.savefig``.
         """
         with _matplotlib():
-            self._painted().savefig(path, **({"facecolor": "white"} | kwargs))
+            self._painted().savefig(path, **kwargs)
 
     def flush(self) -> None:
         """Show the present state now, if a display is behind it."""
@@ -201,8 +201,8 @@ def _png(figure: "Figure") -> bytes:
 
     drawn = io.BytesIO()
     dpi = PIXELS_PER_INCH * SHARPNESS
-    # Opaque, so that it reads on a dark page too.
-    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
+    figure.savefig(drawn, format="png", dpi=dpi)
+    # Without transparency it reads on a dark page too.
     picture = Image.open(drawn).convert("RGB")
     small = io.BytesIO()
     picture.quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)

@@ -216,7 +216,7 @@ def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1
-    print(f"{len(wanted)} notebooks are as their sources say")
+    print(f"up to date: {len(wanted)}")
     return 0
 
 

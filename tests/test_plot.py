@@ -191,7 +191,8 @@ def test_redrawing_does_not_add_up():
         return len(gc.get_objects())
 
     redraw()
-    assert redraw() - redraw() in range(-20, 21)
+    # A figure is thousands of objects; matplotlib itself keeps a few per drawing.
+    assert abs(redraw() - redraw()) < 1000
     assert len(board.fig.axes) == 1
 
 

@@ -3,8 +3,8 @@
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 """
 
-# The order matters: `devices` names a submodule and a function, and the function,
-# imported after the submodule, is the one that `d2l.devices` finds.
+# `devices` and `transfers` name a submodule and a function each. The function, imported
+# after the submodule, is the one that `d2l.devices` finds: keep the order.
 from .devices import (
     cpu,
     gpu,
@@ -16,11 +16,12 @@ from .devices import (
     use_virtual_gpus,
 )
 from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
+from .inventory import devices
 from .oop import HyperParameters, add_to_class
 from .plot import Animator, ProgressBoard
-from .tables import devices, transfers
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
+from .transfers import transfers
 
 __all__ = [
     "Accumulator",

@@ -169,6 +169,8 @@ def use_virtual_gpus(
 
 def _decide_real(n: int) -> None:
     global _decision
+    from .inventory import device_model
+
     kind = torch.accelerator.current_accelerator().type
     model = device_model(torch.device(kind, 0))
     _decision = Decision(kind, n, f"Using {_count(n)}, {_names(kind, n)}: {model}.")
@@ -190,14 +192,6 @@ def _decide_virtual(n: int, memory=None, host=None, settings: tuple = ()) -> Non
         f"computed on {where}, memory simulated.",
         settings,
     )
-
-
-def device_model(device: torch.device) -> str:
-    """Return the model name of a device, as its driver gives it."""
-    module = torch.get_device_module(device)
-    if hasattr(module, "get_device_name"):
-        return module.get_device_name(device)
-    return {"mps": "Apple GPU"}.get(device.type, device.type.upper())
 
 
 # ------------------------------------------------------------------ checks

@@ -47,7 +47,7 @@ def enable(
 
     host = torch.device("cpu" if host is None else host)
     if host.type == "vgpu":
-        raise ValueError("The host of virtual GPUs is a real device, not a virtual one.")
+        raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
     if Devices.machine is not None and any(Devices.machine.used):
         raise RuntimeError(
             "Virtual GPUs can be set up anew only when no tensor is left on them: "

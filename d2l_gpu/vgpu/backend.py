@@ -9,7 +9,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 import torch
 
 from . import device_api, patches
-from .tensor import factory
+from .tensor import SPECIAL, factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
 MINIMUM = (2, 10)
@@ -81,6 +81,8 @@ def _register_guard() -> None:
 
 def _register_kernels() -> torch.library.Library:
     library = torch.library.Library("aten", "IMPL")
+    # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
+    library.impl("_copy_from", SPECIAL["_copy_from"], KEY)
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     for name in torch._C._dispatch_get_all_op_names():
         if not name.startswith("aten::") or has(name, KEY):

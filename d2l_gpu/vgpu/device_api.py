@@ -4,33 +4,24 @@ Devices are given as an index, a string, a ``torch.device``, or None for the cur
 device, which is a property of the thread, as in CUDA.
 """
 
-import threading
-
 import torch
 
 from . import errors
-from .tensor import Devices
+from .tensor import Devices, current
 
 Device = int | str | torch.device | None
-
-
-class _Current(threading.local):
-    index = 0
-
-
-_current = _Current()
 
 
 def _index(device: Device = None) -> int:
     """Return the index of a device; raises if there is no such device."""
     if device is None:
-        return _current.index
+        return current.index
     index = device
     if not isinstance(device, int):
         device = torch.device(device)
         if device.type not in ("vgpu", "cuda"):
             raise ValueError(f"Expected a virtual GPU such as vgpu:0, not {device}.")
-        index = _current.index if device.index is None else device.index
+        index = current.index if device.index is None else device.index
     if not 0 <= index < device_count():
         raise errors.invalid_ordinal(index, device_count())
     return index
@@ -61,11 +52,11 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    return _current.index
+    return current.index
 
 
 def set_device(device: Device) -> None:
-    _current.index = _index(device)
+    current.index = _index(device)
 
 
 class device:
@@ -76,12 +67,12 @@ class device:
         self.index = None if device is None or device == -1 else _index(device)
 
     def __enter__(self):
-        self.previous = _current.index
+        self.previous = current.index
         if self.index is not None:
-            _current.index = self.index
+            current.index = self.index
 
     def __exit__(self, *exception):
-        _current.index = self.previous
+        current.index = self.previous
 
 
 def get_device_name(device: Device = None) -> str:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 HOST = -1  # the index that stands for the host's memory
 
@@ -214,19 +215,16 @@ def host_memory_left() -> int | None:
 
 def _meminfo(field: str) -> int | None:
     try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith(field + ":"):
-                    return int(line.split()[1]) * 1024
+        lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    return None
+    values = (line.split()[1] for line in lines if line.startswith(field + ":"))
+    return next((int(value) * 1024 for value in values), None)
 
 
 def _number(path: str) -> int | None:
     try:
-        with open(path) as file:
-            text = file.read().strip()
+        text = Path(path).read_text().strip()
     except OSError:
         return None
     return int(text) if text.isdigit() else None

@@ -9,7 +9,7 @@ import math
 import torch
 from torch._ops import OpOverload
 
-# How the result relates to the arguments, for operators that are simple in this respect.
+# How the result relates to the arguments, where that is simple.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
 
 # Operators that look at geometry only, beside the views: no kernel runs for them.
@@ -215,9 +215,7 @@ def _is_tensor(kind) -> bool:
 def _can_grow(argument) -> bool:
     kind = str(argument.type)
     # Calls with keywords never take the simple path, so only positions matter.
-    return (
-        "int" in kind and not argument.kwarg_only and argument.name not in _HARMLESS
-    )
+    return "int" in kind and not argument.kwarg_only and argument.name not in _HARMLESS
 
 
 def _has_tensor(kind) -> bool:

@@ -6,9 +6,11 @@ Versions are those of PyTorch; "all" means 2.10 to 2.13.
 """
 
 import functools
+import inspect
 
 import torch
 from torch.nn.parameter import (
+    UninitializedBuffer,
     UninitializedParameter,
     UninitializedTensorMixin,
     is_lazy,
@@ -46,12 +48,12 @@ def backward() -> None:
     @functools.wraps(original)
     def run_backward(outputs, grads=(), *args, **kwargs):
         for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
-            if isinstance(grad, torch.Tensor) and grad.device != output.device:
-                if VirtualTensor in (type(output), type(grad)):
-                    raise RuntimeError(
-                        f"invalid gradient at index {i} - expected device "
-                        f"{output.device} but got {grad.device}"
-                    )
+            virtual = _is_virtual(output) or _is_virtual(grad)
+            if virtual and grad is not None and grad.device != output.device:
+                raise RuntimeError(
+                    f"invalid gradient at index {i} - expected device "
+                    f"{output.device} but got {grad.device}"
+                )
         outer, engine.error = engine.error, None
         try:
             with torch.autograd.set_multithreading_enabled(False):
@@ -87,15 +89,20 @@ def modules() -> None:
             # The original calls fn again for the tensors that stayed of their kind.
             return moved[id(tensor)] if id(tensor) in moved else fn(tensor)
 
+        for tensor in (*self._parameters.values(), *self._buffers.values()):
+            if tensor is not None and is_lazy(tensor):
+                # It has no values to move yet; ask an empty tensor where they will go.
+                there = fn(torch.empty(0, dtype=torch.Tensor.dtype.__get__(tensor)))
+                tensor.__dict__.pop("_vgpu_device", None)
+                if _is_virtual(there):
+                    tensor._vgpu_device = there.device
+                    moved[id(tensor)] = tensor
         for parameter in self._parameters.values():
-            if parameter is None:
+            if parameter is None or is_lazy(parameter):
                 continue
             with torch.no_grad():
                 new = fn(parameter)
-            if is_lazy(parameter) and _is_virtual(new):
-                parameter._vgpu_device = new.device
-                new = parameter
-            elif _is_virtual(new) != _is_virtual(parameter):
+            if _is_virtual(new) != _is_virtual(parameter):
                 grad = parameter.grad
                 become(parameter, torch.nn.Parameter(new, parameter.requires_grad))
                 if grad is not None:
@@ -116,7 +123,6 @@ def lazy_parameters() -> None:
     cannot hold for a wrapper.
     """
     materialize = UninitializedTensorMixin.materialize
-    new = UninitializedParameter.__new__
     deepcopy = UninitializedParameter.__deepcopy__
 
     @functools.wraps(materialize)
@@ -131,13 +137,22 @@ def lazy_parameters() -> None:
             tensor = torch.nn.Parameter(tensor, self.requires_grad)
         become(self, tensor)
 
-    def _new(cls, requires_grad=True, device=None, dtype=None):
-        device = None if device is None else torch.device(device)
-        virtual = device is not None and device.type == "vgpu"
-        self = new(cls, requires_grad, None if virtual else device, dtype)
-        if virtual:
-            self._vgpu_device = device_api.as_device(device)
-        return self
+    def remembering(new):
+        signature = inspect.signature(new)
+
+        @functools.wraps(new)
+        def _new(*args, **kwargs):
+            given = signature.bind(*args, **kwargs)
+            device = given.arguments.get("device")
+            virtual = device is not None and torch.device(device).type == "vgpu"
+            if virtual:
+                given.arguments["device"] = None
+            self = new(*given.args, **given.kwargs)
+            if virtual:
+                self._vgpu_device = device_api.as_device(device)
+            return self
+
+        return _new
 
     def _deepcopy(self, memo):
         copy = deepcopy(self, memo)
@@ -150,7 +165,8 @@ def lazy_parameters() -> None:
 
     UninitializedTensorMixin.materialize = _materialize
     UninitializedTensorMixin.device = property(device)
-    UninitializedParameter.__new__ = _new
+    for kind in (UninitializedParameter, UninitializedBuffer):
+        kind.__new__ = remembering(kind.__new__)
     UninitializedParameter.__deepcopy__ = _deepcopy
 
 
@@ -287,5 +303,3 @@ def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(new, tensor.requires_grad)
     return new.requires_grad_(tensor.requires_grad)
-
-

@@ -97,6 +97,15 @@ class Devices:
     host: torch.device = torch.device("cpu")
 
 
+class _Current(threading.local):
+    """The device that a name without an index means; each thread has its own."""
+
+    index = 0
+
+
+current = _Current()
+
+
 # ------------------------------------------------------------------ the path
 
 
@@ -131,9 +140,10 @@ def _simple(func, op: Operator, args):
         Devices.machine.reserve(index, op.result_bytes(args, {}))
     result = op.call(*args)
     if form == FRESH:
+        tensor = wrap(result, index)
         if op.kernel:
             Devices.machine.kernel_issued(op, index, nbytes + result.nbytes)
-        return wrap(result, index)
+        return tensor
     if op.kernel:
         Devices.machine.kernel_issued(op, index, nbytes + host.nbytes)
     return a if form == IN_PLACE else _view(result, index)
@@ -241,10 +251,10 @@ def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
     The account hangs on the storage's Python object, which lives exactly as long as
     the memory: views, saved tensors and copies of the object need no bookkeeping.
     """
+    if host.layout is not _strided:
+        raise errors.unsupported_layout(host)
     storage = host.untyped_storage()
     if not hasattr(storage, "_vgpu_charge"):
-        if host.layout is not _strided:
-            raise errors.unsupported_layout(host)
         storage._vgpu_charge = Devices.machine.charge(index, storage.nbytes())
     return _view(host, index)
 
@@ -316,9 +326,7 @@ def _total_bytes(values) -> int:
 
 def device_index(device: torch.device) -> int:
     """Return the index that a vgpu device names, the current one where it has none."""
-    from . import device_api
-
-    index = device_api.current_device() if device.index is None else device.index
+    index = current.index if device.index is None else device.index
     if index >= len(Devices.names):
         raise errors.invalid_ordinal(index, len(Devices.names))
     return index

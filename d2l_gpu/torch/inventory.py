@@ -1,0 +1,86 @@
+"""The inventory of a machine: its CPU, its GPUs, and the virtual ones in use."""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from .tables import Table
+
+# The kinds of accelerator that PyTorch's own builds support.
+REAL = ("cuda", "xpu", "mps")
+
+
+def devices() -> Table:
+    """Return a table of what this machine has, real and virtual.
+
+    Returns:
+        A table with one row per device: its name in PyTorch, whether it is real, its
+        model, and its memory, which for a virtual GPU is simulated.
+    """
+    memory = _host_memory()
+    rows = [["cpu", "real", _cpu_model(), _size(memory) if memory else "unknown"]]
+    for kind in REAL:
+        for i in range(_count(kind)):
+            device = torch.device(kind, i)
+            rows.append([str(device), "real", device_model(device), _memory(device)])
+    for i in range(_virtual_count()):
+        device = torch.device("vgpu", i)
+        memory = f"{_memory(device)}, simulated"
+        rows.append([str(device), "virtual", device_model(device), memory])
+    return Table(["device", "kind", "model", "memory"], rows)
+
+
+def device_model(device: torch.device) -> str:
+    """Return the model name of an accelerator, as its driver gives it."""
+    module = torch.get_device_module(device)
+    if hasattr(module, "get_device_name"):
+        return module.get_device_name(device)
+    return {"mps": "Apple GPU"}.get(device.type, device.type.upper())
+
+
+def _count(kind: str) -> int:
+    module = getattr(torch, kind, None)
+    if module is None or not module.is_available():
+        return 0
+    return module.device_count()
+
+
+def _virtual_count() -> int:
+    module = getattr(torch, "vgpu", None)  # there once virtual GPUs are in use
+    return module.device_count() if module else 0
+
+
+def _memory(device: torch.device) -> str:
+    module = torch.get_device_module(device)
+    if device.type == "mps":
+        return _size(module.recommended_max_memory())
+    if device.type == "vgpu":
+        return _size(module.mem_get_info(device)[1])
+    return _size(module.get_device_properties(device).total_memory)
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.1f} GiB"
+
+
+def _cpu_model() -> str:
+    cores = os.cpu_count()
+    return f"{_cpu_name()}, {cores} core{'s' * (cores != 1)}"
+
+
+def _cpu_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _host_memory() -> int | None:
+    """Return the host's memory in bytes, None where Python cannot tell (Windows)."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

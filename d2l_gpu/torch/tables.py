@@ -1,0 +1,48 @@
+"""Objects that draw themselves as a table: in HTML in a notebook, in text elsewhere."""
+
+import html
+from collections.abc import Sequence
+
+
+class Table:
+    """A table with a heading row.
+
+    Args:
+        heading: names of the columns.
+        rows: rows of texts, as many in each as there are columns.
+        numbers: names of the columns to align on the right.
+    """
+
+    def __init__(
+        self,
+        heading: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        numbers: Sequence[str] = (),
+    ):
+        self.heading, self.rows = list(heading), [list(row) for row in rows]
+        self.right = [name in numbers for name in heading]
+
+    def __repr__(self) -> str:
+        lines = [self.heading, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                text.rjust(width) if right else text.ljust(width)
+                for text, width, right in zip(line, widths, self.right, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        def row(tag: str, texts: Sequence[str]) -> str:
+            return "".join(
+                f'<{tag} style="text-align: {"right" if right else "left"}">'
+                f"{html.escape(text)}</{tag}>"
+                for text, right in zip(texts, self.right, strict=True)
+            )
+
+        body = "\n".join(f"<tr>{row('td', texts)}</tr>" for texts in self.rows)
+        return (
+            f"<table>\n<thead><tr>{row('th', self.heading)}</tr></thead>\n"
+            f"<tbody>\n{body}\n</tbody>\n</table>"
+        )

@@ -1,0 +1,98 @@
+"""The simulated machine by itself: memory and the log of copies, without torch."""
+
+import gc
+
+import pytest
+
+from d2l_gpu.vgpu import machine as m
+
+
+def test_an_allocation_counts_in_blocks_of_512_bytes_and_until_it_dies():
+    machine = m.Machine(2, capacity=4096)
+    charge = machine.charge(1, 24)
+    assert machine.used == [0, 512]
+    other = machine.charge(1, 513)
+    assert machine.used == [0, 1536]
+    del charge, other
+    gc.collect()
+    assert machine.used == [0, 0]
+    assert machine.peak == [0, 1536]
+
+
+def test_what_does_not_fit_is_refused_and_not_charged():
+    machine = m.Machine(1, capacity=1024)
+    kept = machine.charge(0, 600)
+    with pytest.raises(m.OutOfMemory, match=r"GPU 0 .* of which 0 bytes is free"):
+        machine.charge(0, 1)
+    with pytest.raises(m.OutOfMemory):
+        machine.reserve(0, 1)
+    gc.collect()
+    assert machine.used == [1024]
+    del kept
+    assert machine.used == [0]
+
+
+def test_a_charge_that_cannot_grow_keeps_its_size():
+    machine = m.Machine(1, capacity=1024)
+    charge = machine.charge(0, 512)
+    with pytest.raises(m.OutOfMemory):
+        charge.resize(2048)
+    assert machine.used == [512]
+    charge.resize(100)
+    assert machine.used == [512]
+
+
+def test_more_than_the_host_has_left_is_refused(monkeypatch):
+    machine = m.Machine(1, capacity=2**50)
+    monkeypatch.setattr(m, "host_memory_left", lambda: 2**30)
+    machine.reserve(0, 2**29)
+    with pytest.raises(
+        m.OutOfMemory, match=r"host's memory, of which only 1024.00 MiB"
+    ):
+        machine.reserve(0, 2**31)
+
+
+def test_copies_are_logged_while_somebody_records():
+    machine = m.Machine(2, capacity=1024)
+    machine.bytes_moved(m.HOST, 0, 1)
+    with machine.record_copies() as outer:
+        machine.bytes_moved(m.HOST, 0, 24)
+        with machine.record_copies() as inner:
+            machine.bytes_moved(0, 1, 8, blocking=False)
+        machine.bytes_moved(1, m.HOST, 0)  # nothing moves, nothing is logged
+    machine.bytes_moved(0, 1, 8)
+    assert outer == [m.Copy(24, m.HOST, 0), m.Copy(8, 0, 1, blocking=False)]
+    assert inner == [m.Copy(8, 0, 1, blocking=False)]
+
+
+@pytest.mark.parametrize(
+    ("size", "nbytes"),
+    [(512, 512), ("512MiB", 2**29), ("1.5 GiB", 3 * 2**29), ("2GB", 2 * 10**9)],
+)
+def test_sizes_are_understood(size, nbytes):
+    assert m.parse_size(size) == nbytes
+
+
+@pytest.mark.parametrize("size", ["lots", "12", "-1MiB", 0, -5, "0GiB"])
+def test_sizes_without_sense_are_refused(size):
+    with pytest.raises(ValueError, match=r"[Mm]emory"):
+        m.parse_size(size)
+
+
+@pytest.mark.parametrize("size", [True, 1.5, None])
+def test_sizes_of_another_type_are_refused(size):
+    with pytest.raises(TypeError, match="Memory is a number of bytes or a text"):
+        m.parse_size(size)
+
+
+def test_the_default_capacity_is_what_the_host_can_give(monkeypatch):
+    monkeypatch.setattr(m, "host_memory_left", lambda: 2**33)
+    assert m.default_capacity(2) == 4 * 2**30
+    assert m.default_capacity(16) == 2**29
+    monkeypatch.setattr(m, "host_memory_left", lambda: None)
+    assert m.default_capacity(16) == 4 * 2**30
+
+
+def test_the_host_says_what_it_has_left():
+    left = m.host_memory_left()
+    assert left is None or 2**20 < left < 2**50

@@ -16,6 +16,7 @@ from .devices import (
     use_virtual_gpus,
 )
 from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
+from .files import load_parameters, save_parameters
 from .inventory import devices
 from .oop import HyperParameters, add_to_class
 from .plot import Animator, ProgressBoard
@@ -38,8 +39,10 @@ __all__ = [
     "devices",
     "evaluate_accuracy_gpu",
     "gpu",
+    "load_parameters",
     "num_gpus",
     "require_gpus",
+    "save_parameters",
     "sgd",
     "to",
     "transfers",

@@ -1,0 +1,193 @@
+"""Names of devices, and the decision between real and virtual ones.
+
+Decisions hold for a process, so each is tried in a process of its own.
+"""
+
+import pytest
+import torch
+from fresh_process import run_fresh
+
+from d2l_gpu import torch as d2l
+
+PRELUDE = "import torch\nfrom d2l_gpu import torch as d2l\n"
+
+# A machine with real GPUs, as far as the decision asks for them.
+PRETEND = """
+def pretend(count, kind="cuda"):
+    torch.accelerator.is_available = lambda: count > 0
+    torch.accelerator.device_count = lambda: count
+    torch.accelerator.current_accelerator = lambda: torch.device(kind)
+    torch.cuda.get_device_name = lambda device: "Tesla T4"
+"""
+
+ATTEMPT = """
+def attempt(function, *args, **kwargs):
+    try:
+        print(function(*args, **kwargs))
+    except Exception as error:
+        print(type(error).__name__ + ":", error)
+"""
+
+
+def fresh(code, **environment):
+    return run_fresh(PRELUDE + PRETEND + ATTEMPT + code, **environment).splitlines()
+
+
+def test_names_need_no_device():
+    assert d2l.cpu() == torch.device("cpu")
+    lines = fresh("print(d2l.gpu(), d2l.gpu(1), d2l.gpu(7))")
+    assert lines == ["cuda:0 cuda:1 cuda:7"]
+
+
+@pytest.mark.parametrize("function", [d2l.gpu, d2l.try_gpu])
+@pytest.mark.parametrize("index", [True, 1.5, "0", None])
+def test_an_index_is_an_integer(function, index):
+    with pytest.raises(TypeError, match="A GPU is named by an integer such as 0, not"):
+        function(index)
+
+
+@pytest.mark.parametrize("function", [d2l.gpu, d2l.try_gpu])
+def test_an_index_is_not_negative(function):
+    with pytest.raises(ValueError, match="counted from 0, so there is no GPU -1"):
+        function(-1)
+
+
+def test_without_a_gpu_there_is_always_the_cpu():
+    assert fresh("print(d2l.num_gpus(), d2l.try_gpu(), d2l.try_all_gpus())") == [
+        "0 cpu [device(type='cpu')]"
+    ]
+
+
+def test_virtual_gpus_where_real_ones_are_too_few():
+    lines = fresh(
+        """
+d2l.require_gpus(2)
+d2l.require_gpus(1)
+print(d2l.num_gpus(), d2l.try_all_gpus(), d2l.try_gpu(2))
+attempt(d2l.gpu, 2)
+attempt(d2l.require_gpus, 3)
+print(torch.ones(1, device=d2l.gpu(1)))
+"""
+    )
+    line = "Using 2 virtual GPUs, vgpu:0 and vgpu:1: computed on the CPU, memory simul"
+    assert lines[0] == lines[1] == line + "ated."
+    assert lines[2] == (
+        "2 [device(type='vgpu', index=0), device(type='vgpu', index=1)] cpu"
+    )
+    assert lines[3].startswith("ValueError: gpu(2) does not exist: 2 GPUs in use")
+    assert lines[4].startswith("RuntimeError: 2 GPUs in use since the first call, so 3")
+    assert lines[5] == "tensor([1.], device='vgpu:1')"
+
+
+def test_exactly_the_required_real_gpus_are_visible():
+    lines = fresh(
+        """
+pretend(16)
+print(d2l.num_gpus(), d2l.gpu(9))
+d2l.require_gpus(2)
+print(d2l.num_gpus(), d2l.try_gpu(2), d2l.try_all_gpus())
+attempt(d2l.gpu, 2)
+attempt(d2l.use_virtual_gpus, 2)
+"""
+    )
+    assert lines[:3] == [
+        "16 cuda:9",
+        "Using 2 GPUs, cuda:0 and cuda:1: Tesla T4.",
+        "2 cpu [device(type='cuda', index=0), device(type='cuda', index=1)]",
+    ]
+    assert lines[3] == (
+        "ValueError: gpu(2) does not exist: 2 GPUs in use, cuda:0 and cuda:1."
+    )
+    assert lines[4].startswith("RuntimeError: Using 2 GPUs, cuda:0 and cuda:1: Tesla")
+
+
+def test_one_real_gpu_is_not_mixed_with_virtual_ones():
+    lines = fresh("pretend(1)\nd2l.require_gpus(2)\nprint(d2l.gpu(0), d2l.gpu(1))")
+    assert lines[1] == "vgpu:0 vgpu:1"
+
+
+def test_the_variable_forces_virtual_gpus():
+    code = "pretend(16)\nattempt(d2l.require_gpus, 5)\nd2l.require_gpus(4)"
+    lines = fresh(code, D2L_GPU_VIRTUAL="4")
+    assert lines == [
+        "RuntimeError: This lesson needs 5 GPUs, but D2L_GPU_VIRTUAL=4 allows 4: set "
+        "it to at least 5, or unset it.",
+        "Using 4 virtual GPUs, vgpu:0, vgpu:1, vgpu:2 and vgpu:3: computed on the CPU, "
+        "memory simulated.",
+    ]
+
+
+def test_the_variable_forbids_virtual_gpus():
+    code = """
+attempt(d2l.require_gpus, 2)
+attempt(d2l.use_virtual_gpus, 2)
+pretend(2)
+d2l.require_gpus(2)
+"""
+    lines = fresh(code, D2L_GPU_VIRTUAL="0")
+    assert lines == [
+        "RuntimeError: This lesson needs 2 GPUs, the machine has 0, and "
+        "D2L_GPU_VIRTUAL=0 forbids virtual ones: unset it to use them.",
+        "RuntimeError: D2L_GPU_VIRTUAL=0 forbids virtual GPUs: unset it to use them.",
+        "Using 2 GPUs, cuda:0 and cuda:1: Tesla T4.",
+    ]
+
+
+def test_the_variable_has_to_be_a_number():
+    lines = fresh("attempt(d2l.require_gpus, 2)", D2L_GPU_VIRTUAL="yes")
+    assert lines[0].startswith("ValueError: D2L_GPU_VIRTUAL='yes' is not a number of")
+
+
+@pytest.mark.parametrize(
+    ("n", "sentence"),
+    [
+        ("0", "ValueError: The number of GPUs is at least 1, not 0."),
+        ("-2", "ValueError: The number of GPUs is at least 1, not -2."),
+        (
+            "True",
+            "TypeError: The number of GPUs is an integer such as 2, not True (boo",
+        ),
+        (
+            "2.0",
+            "TypeError: The number of GPUs is an integer such as 2, not 2.0 (float",
+        ),
+    ],
+)
+def test_senseless_numbers_are_refused_and_decide_nothing(n, sentence):
+    lines = fresh(
+        f"attempt(d2l.use_virtual_gpus, {n})\nattempt(d2l.require_gpus, {n})\n"
+        "d2l.require_gpus(1)"
+    )
+    assert lines[0].startswith(sentence)
+    assert lines[1].startswith(sentence)
+    assert lines[2].startswith("Using 1 virtual GPU, vgpu:0: computed on the CPU")
+
+
+def test_virtual_gpus_are_set_up_once():
+    lines = fresh(
+        """
+attempt(d2l.use_virtual_gpus, 2, memory="lots")
+d2l.use_virtual_gpus(3, memory="1GiB")
+d2l.use_virtual_gpus(3, memory="1GiB")
+d2l.require_gpus(2)
+print(torch.accelerator.get_memory_info(2)[1])
+attempt(d2l.use_virtual_gpus, 4)
+"""
+    )
+    assert lines[0].startswith("ValueError: Memory 'lots' is not understood")
+    assert lines[1] == lines[2] == lines[3]
+    assert lines[4] == str(2**30)
+    assert lines[5].startswith("RuntimeError: Using 3 virtual GPUs, vgpu:0, vgpu:1 and")
+    assert "restart Python" in lines[5]
+
+
+def test_sixteen_virtual_gpus():
+    lines = fresh("d2l.require_gpus(16)\nprint(d2l.try_all_gpus()[-1])")
+    assert lines[0].startswith("Using 16 virtual GPUs, vgpu:0 to vgpu:15: computed on")
+    assert lines[1] == "vgpu:15"
+
+
+def test_to_is_the_method():
+    X = torch.ones(1)
+    assert d2l.to(X, "cpu") is X
+    assert d2l.to(X, dtype=torch.float64).dtype is torch.float64

@@ -1,0 +1,97 @@
+"""The tables: what a machine has, and what crossed between its memories."""
+
+import threading
+
+import torch
+from fresh_process import run_fresh
+
+from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
+from d2l_gpu.torch.tables import Table
+from d2l_gpu.torch.transfers import Transfer
+
+
+def test_a_table_is_text_and_html():
+    table = Table(["name", "bytes"], [["<a>", "1"], ["bb", "1,000"]], ["bytes"])
+    assert repr(table) == "name  bytes\n<a>       1\nbb    1,000"
+    markup = table._repr_html_()
+    assert "&lt;a&gt;" in markup and "<a>" not in markup
+    assert '<td style="text-align: right">1,000</td>' in markup
+
+
+def test_copies_of_virtual_gpus_are_logged_from_all_threads():
+    vgpu.enable(2)
+    host, first, second = d2l.cpu(), *(torch.device("vgpu", i) for i in range(2))
+
+    def work():
+        torch.zeros(3, device=second).cpu()
+
+    with d2l.transfers() as log:
+        X = torch.ones(2, 3).to(first)
+        X.to(second)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    X.cpu()
+    assert log == [
+        Transfer(24, host, first),
+        Transfer(24, first, second),
+        Transfer(12, second, host),
+    ]
+    assert (len(log), log.nbytes) == (3, 60)
+    del X
+
+
+def test_equal_copies_in_a_row_are_one_row():
+    vgpu.enable(1)
+    X = torch.ones(1, device="vgpu:0")
+    with d2l.transfers() as log:
+        for _ in range(1000):
+            X.item()
+    del X
+    assert repr(log) == (
+        "copies  bytes each  from    to\n 1,000           4  vgpu:0  cpu"
+    )
+    with d2l.transfers() as log:
+        pass
+    assert repr(log) == log._repr_html_() == "no copies"
+
+
+def test_copies_of_real_devices_are_logged():
+    # The meta device stands in for a GPU: PyTorch treats it as another device.
+    out = run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l
+        X = torch.ones(2, 3)
+        with d2l.transfers() as log:
+            Y = X.to("meta")
+            X + 1
+            X.clone()
+            Y.copy_(X)
+        X.to("meta")
+        print(log)
+        """
+    )
+    assert out == "copies  bytes each  from  to\n     2          24  cpu   meta\n"
+
+
+def test_the_inventory_lists_real_and_virtual_devices():
+    out = run_fresh(
+        """
+        from d2l_gpu import torch as d2l
+        print([row[:2] for row in d2l.devices().rows])
+        d2l.use_virtual_gpus(2, memory="1GiB")
+        for row in d2l.devices().rows[1:]:
+            print(row)
+        """
+    ).splitlines()
+    assert out == [
+        "[['cpu', 'real']]",
+        "Using 2 virtual GPUs, vgpu:0 and vgpu:1: computed on the CPU, memory simula"
+        "ted.",
+        "['vgpu:0', 'virtual', 'virtual GPU, computed on the CPU', '1.0 GiB, simula"
+        "ted']",
+        "['vgpu:1', 'virtual', 'virtual GPU, computed on the CPU', '1.0 GiB, simula"
+        "ted']",
+    ]

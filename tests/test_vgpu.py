@@ -405,6 +405,16 @@ def test_two_threads_train_on_two_devices():
     assert plain
 
 
+def test_autocast_computes_products_in_fewer_bits_as_on_the_cpu():
+    X, W = torch.randn(4, 3), torch.randn(3, 2)
+    with torch.autocast("vgpu", dtype=torch.bfloat16):
+        virtual = (X.to(gpu(1)) @ W.to(gpu(1))) * 2
+        assert (W.to(gpu(1)) + 1).dtype is torch.float32
+    assert virtual.dtype is torch.bfloat16
+    assert same(virtual.float(), (X.bfloat16() @ W.bfloat16() * 2).float())
+    assert (X.to(gpu(1)) @ W.to(gpu(1))).dtype is torch.float32
+
+
 # ------------------------------------------------------------------ autograd
 
 
@@ -628,6 +638,12 @@ def test_torch_accelerator_answers_for_virtual_gpus():
 def test_sparse_tensors_are_refused_with_a_sentence():
     with pytest.raises(NotImplementedError, match="strided tensors only, not sparse"):
         torch.eye(2, device=gpu(0)).to_sparse()
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_are_refused_with_a_sentence(layer):
+    with pytest.raises(NotImplementedError, match="cannot run on virtual GPUs yet"):
+        layer(2, 3).to(gpu(0))(torch.ones(1, 1, 2, device=gpu(0)))
 
 
 def test_another_backend_in_the_one_place():

@@ -400,9 +400,18 @@ def _item(tensor):
     return torch.ops.aten._local_scalar_dense(tensor._host)
 
 
+def _recurrent(*args, **kwargs):
+    raise NotImplementedError(
+        "Recurrent layers (LSTM, GRU) cannot run on virtual GPUs yet: keep them on the "
+        "CPU."
+    )
+
+
 SPECIAL = {
     "_copy_from": _copy_from,
     "_local_scalar_dense": _item,
+    "_thnn_fused_gru_cell": _recurrent,
+    "_thnn_fused_lstm_cell": _recurrent,
     "_to_copy": _to_copy,
     "copy_": _copy_,
 }
@@ -418,6 +427,8 @@ def factory(func, *args, **kwargs):
     if Devices.machine is None:
         raise RuntimeError("No virtual GPUs are in use: call use_virtual_gpus first.")
     op = operator(func)
+    if "device" not in kwargs:  # called with the Python dispatch switched off
+        return _general(func, op, args, kwargs)
     index = device_index(torch.device(kwargs["device"]))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     kwargs["device"] = Devices.host

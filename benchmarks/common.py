@@ -4,28 +4,20 @@ import json
 import os
 import platform
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
+
+from d2l_gpu.torch.inventory import cpu_name
 
 
 def hardware() -> str:
     """Describe the machine: processor, cores that may be used, system, versions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     parts = [
-        f"{_processor()}, {cores or os.cpu_count()} cores",
+        f"{cpu_name()}, {cores or os.cpu_count()} cores",
         f"{platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}",
     ]
     return "; ".join(parts)
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:

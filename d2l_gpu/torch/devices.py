@@ -66,7 +66,7 @@ def num_gpus() -> int:
     """Return the number of GPUs: those in use, else those that the machine has."""
     if _decision is not None:
         return _decision.count
-    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    return _real_count()
 
 
 def try_gpu(i: int = 0) -> torch.device:

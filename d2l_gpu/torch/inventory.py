@@ -67,10 +67,11 @@ def _size(nbytes: int) -> str:
 
 def _cpu_model() -> str:
     cores = os.cpu_count()
-    return f"{_cpu_name()}, {cores} core{'s' * (cores != 1)}"
+    return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the model name of the processor, as far as the system tells it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():

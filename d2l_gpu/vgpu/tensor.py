@@ -51,9 +51,9 @@ class VirtualTensor(Methods, torch.Tensor):
         except AttributeError:
             op = operator(func)
         try:
-            if kwargs or not op.form:
-                return _general(func, op, args, kwargs or {})
-            return _simple(func, op, args)
+            if kwargs or op.form == GENERAL:
+                return _general(op, args, kwargs or {})
+            return _simple(op, args)
         except Exception as error:
             return contained(error, sys._getframe(1), op)
 
@@ -109,7 +109,7 @@ current = _Current()
 # ------------------------------------------------------------------ the path
 
 
-def _simple(func, op: Operator, args):
+def _simple(op: Operator, args):
     """The path of operators with one or two tensors and a single result.
 
     The same steps as in ``_general``, unrolled: most calls come here, and a call of
@@ -117,7 +117,7 @@ def _simple(func, op: Operator, args):
     """
     a = args[0]
     if type(a) is not VirtualTensor:
-        return _general(func, op, args, {})
+        return _general(op, args, {})
     host, index = a._host, a._index
     form = op.form
     if form == DETACH:
@@ -126,14 +126,14 @@ def _simple(func, op: Operator, args):
     nbytes = bound = host.nbytes
     if type(other) is VirtualTensor:
         if other._index != index:
-            return _general(func, op, args, {})
+            return _general(op, args, {})
         other = other._host
         nbytes += other.nbytes
         if not op.pointwise or host.shape != other.shape:
             bound *= other.nbytes
         args = (host, other, *args[2:])
     elif isinstance(other, torch.Tensor):
-        return _general(func, op, args, {})
+        return _general(op, args, {})
     else:
         args = (host, *args[1:])
     if form == FRESH and bound * WIDEST > Devices.machine.free(index):
@@ -149,7 +149,7 @@ def _simple(func, op: Operator, args):
     return a if form == IN_PLACE else _view(result, index)
 
 
-def _general(func, op: Operator, args, kwargs):
+def _general(op: Operator, args, kwargs):
     """The path of every other operator."""
     special = SPECIAL.get(op.name)
     if special is not None:
@@ -195,28 +195,31 @@ def _unwrap(op: Operator, args, kwargs):
 
     Raises RuntimeError when operands live on different devices.
     """
-    index, agree = None, True
     host_args, host_kwargs = list(args), dict(kwargs)
-    for where, items in ((host_args, enumerate(args)), (host_kwargs, kwargs.items())):
-        for key, value in items:
-            if type(value) is VirtualTensor:
-                where[key] = value._host
-                index = value._index if index is None else index
-                agree = agree and index == value._index
-            elif isinstance(value, torch.Tensor):
-                agree = agree and op.accepts_host(value)
-            elif isinstance(value, list | tuple):
-                where[key] = hosts = list(value)
-                for i, x in enumerate(value):
-                    if type(x) is VirtualTensor:
-                        hosts[i] = x._host
-                        index = x._index if index is None else index
-                        agree = agree and index == x._index
-                    elif isinstance(x, torch.Tensor):
-                        agree = agree and op.accepts_host(x)
-    if not agree:
+    indices: set[int] = set()
+    agree = _to_hosts(op, enumerate(args), host_args, indices)
+    agree &= _to_hosts(op, kwargs.items(), host_kwargs, indices)
+    if not agree or len(indices) > 1:
         raise errors.device_mismatch(op, args, kwargs)
-    return index, host_args, host_kwargs
+    return next(iter(indices), None), host_args, host_kwargs
+
+
+def _to_hosts(op: Operator, items, where, indices: set[int]) -> bool:
+    """Put host tensors in place of virtual ones, and collect the indices of these.
+
+    Returns whether all tensors that are on the host already may be there.
+    """
+    agree = True
+    for key, value in items:
+        if type(value) is VirtualTensor:
+            where[key] = value._host
+            indices.add(value._index)
+        elif isinstance(value, torch.Tensor):
+            agree = agree and op.accepts_host(value)
+        elif isinstance(value, list | tuple):
+            where[key] = hosts = list(value)
+            agree &= _to_hosts(op, enumerate(value), hosts, indices)
+    return agree
 
 
 def _result(value, alias, args, kwargs, index: int):
@@ -416,8 +419,6 @@ SPECIAL = {
     "copy_": _copy_,
 }
 
-assert GENERAL == 0  # ``not op.form`` above
-
 
 # ------------------------------------------------------------------ factories
 
@@ -428,7 +429,7 @@ def factory(func, *args, **kwargs):
         raise RuntimeError("No virtual GPUs are in use: call use_virtual_gpus first.")
     op = operator(func)
     if "device" not in kwargs:  # called with the Python dispatch switched off
-        return _general(func, op, args, kwargs)
+        return _general(op, args, kwargs)
     index = device_index(torch.device(kwargs["device"]))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     kwargs["device"] = Devices.host

@@ -43,7 +43,7 @@ def enable(
     import torch
 
     from . import backend
-    from .tensor import Devices
+    from .devices import Devices
 
     host = torch.device("cpu" if host is None else host)
     if host.type == "vgpu":
@@ -65,7 +65,7 @@ def machine_in_use() -> Machine:
     Raises:
         RuntimeError: there is none yet.
     """
-    from .tensor import Devices
+    from .devices import Devices
 
     if Devices.machine is None:
         raise RuntimeError("No virtual GPUs are in use: call enable first.")

@@ -4,32 +4,29 @@ Devices are given as an index, a string, a ``torch.device``, or None for the cur
 device, which is a property of the thread, as in CUDA.
 """
 
+from dataclasses import dataclass
+
 import torch
 
-from . import errors
-from .tensor import Devices, current
+from .devices import Device, Devices, current
+from .devices import index_of as _index
+from .streams import (
+    Event,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
 
-Device = int | str | torch.device | None
-
-
-def _index(device: Device = None) -> int:
-    """Return the index of a device; raises if there is no such device."""
-    if device is None:
-        return current.index
-    index = device
-    if not isinstance(device, int):
-        device = torch.device(device)
-        if device.type not in ("vgpu", "cuda"):
-            raise ValueError(f"Expected a virtual GPU such as vgpu:0, not {device}.")
-        index = current.index if device.index is None else device.index
-    if not 0 <= index < device_count():
-        raise errors.invalid_ordinal(index, device_count())
-    return index
-
-
-def as_device(device: Device = None) -> torch.device:
-    """Return the ``torch.device`` of a virtual GPU, also where it is called cuda."""
-    return Devices.names[_index(device)]
+__all__ = [
+    "Event",
+    "Stream",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+    "stream",
+]
 
 
 # ------------------------------------------------------------------ devices
@@ -75,10 +72,47 @@ class device:
         current.index = self.previous
 
 
-def get_device_name(device: Device = None) -> str:
+class device_of(device):
+    """A context in which the device of a tensor, if it has one, is the current one."""
+
+    def __init__(self, tensor: torch.Tensor):
+        super().__init__(tensor._index if hasattr(tensor, "_index") else None)
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What there is to say about a virtual GPU."""
+
+    name: str
+    total_memory: int  # bytes
+    multi_processor_count: int  # threads of the host
+    major: int = 0  # no generation of a real GPU
+    minor: int = 0
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
     _index(device)
     host = Devices.host
-    return f"virtual GPU, computed on the {'CPU' if host.type == 'cpu' else host}"
+    return DeviceProperties(
+        f"virtual GPU, computed on the {'CPU' if host.type == 'cpu' else host}",
+        Devices.machine.capacity,
+        torch.get_num_threads(),
+    )
+
+
+def get_device_name(device: Device = None) -> str:
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Device = None) -> tuple[int, int]:
+    """Return the generation, (0, 0): no kernels of any real GPU can run."""
+    _index(device)
+    return 0, 0
+
+
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+    """Whether a device can read another's memory itself."""
+    return _index(device) != _index(peer_device)
 
 
 def synchronize(device: Device = None) -> None:
@@ -141,6 +175,16 @@ def manual_seed(seed: int) -> None:
 manual_seed_all = manual_seed
 
 
+def seed() -> int:
+    """Seed the host's generator with a number that cannot be predicted."""
+    seed = torch.default_generator.seed()
+    manual_seed(seed)
+    return seed
+
+
+seed_all = seed
+
+
 def initial_seed() -> int:
     return torch.initial_seed()
 
@@ -153,8 +197,28 @@ def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
     torch.set_rng_state(state)
 
 
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the state for each device: the same, since they share a generator."""
+    return [torch.get_rng_state() for _ in Devices.names]
+
+
+def set_rng_state_all(states: list[torch.Tensor]) -> None:
+    torch.set_rng_state(states[0])
+
+
+# ------------------------------------------------------------------ what it can do
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return True
+
+
+def is_current_stream_capturing() -> bool:
+    return False
 
 
 def _is_in_bad_fork() -> bool:

@@ -6,6 +6,8 @@ asking the dispatcher; operators never come here.
 
 import torch
 
+from .devices import as_device
+
 
 class Methods:
     """Methods of ``torch.Tensor`` that a wrapper has to answer in Python."""
@@ -56,8 +58,6 @@ class Methods:
     def cuda(
         self, device=None, non_blocking=False, memory_format=torch.preserve_format
     ):
-        from .device_api import as_device
-
         return self.to(
             as_device(device), non_blocking=non_blocking, memory_format=memory_format
         )

@@ -17,6 +17,7 @@ from torch.nn.parameter import (
 )
 
 from . import device_api
+from .devices import as_device
 from .tensor import VirtualTensor, engine
 
 
@@ -149,7 +150,7 @@ def lazy_parameters() -> None:
                 given.arguments["device"] = None
             self = new(*given.args, **given.kwargs)
             if virtual:
-                self._vgpu_device = device_api.as_device(device)
+                self._vgpu_device = as_device(device)
             return self
 
         return _new
@@ -195,7 +196,7 @@ def loading() -> None:
         device = torch.device(map_location)
         if device.type != "vgpu":
             return original(f, map_location, *args, **kwargs)
-        device = device_api.as_device(device)
+        device = as_device(device)
         loaded = original(f, "cpu", *args, **kwargs)
         return torch.utils._pytree.tree_map_only(
             torch.Tensor, lambda tensor: _moved(tensor, device), loaded
@@ -264,13 +265,13 @@ def cuda_methods() -> None:
         self, device=None, non_blocking=False, memory_format=torch.preserve_format
     ):
         return self.to(
-            device_api.as_device(device),
+            as_device(device),
             non_blocking=non_blocking,
             memory_format=memory_format,
         )
 
     def module_cuda(self, device=None):
-        return self.to(device_api.as_device(device))
+        return self.to(as_device(device))
 
     torch.Tensor.cuda = cuda
     torch.nn.Module.cuda = module_cuda

@@ -16,7 +16,8 @@ import threading
 import torch
 
 from . import errors
-from .machine import HOST, Machine, OutOfMemory
+from .devices import Devices, index_of
+from .machine import HOST, OutOfMemory
 from .methods import Methods
 from .operators import (
     DETACH,
@@ -89,23 +90,6 @@ def contained(error: Exception, caller, op: Operator):
     raise error from None
 
 
-class Devices:
-    """The machine in use and, as PyTorch's objects, its devices and their host."""
-
-    machine: Machine | None = None
-    names: tuple[torch.device, ...] = ()
-    host: torch.device = torch.device("cpu")
-
-
-class _Current(threading.local):
-    """The device that a name without an index means; each thread has its own."""
-
-    index = 0
-
-
-current = _Current()
-
-
 # ------------------------------------------------------------------ the path
 
 
@@ -162,7 +146,7 @@ def _general(op: Operator, args, kwargs):
             on_host = True
         else:
             if device is not None:
-                index = device_index(device)
+                index = index_of(device)
             host_kwargs["device"] = Devices.host
         host_kwargs.pop("pin_memory", None)
     if op.changes_geometry and type(args[0]) is VirtualTensor:
@@ -327,14 +311,6 @@ def _total_bytes(values) -> int:
 # ------------------------------------------------------------------ copies
 
 
-def device_index(device: torch.device) -> int:
-    """Return the index that a vgpu device names, the current one where it has none."""
-    index = current.index if device.index is None else device.index
-    if index >= len(Devices.names):
-        raise errors.invalid_ordinal(index, len(Devices.names))
-    return index
-
-
 def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return the values of a tensor and the index of the memory that holds them."""
     if type(tensor) is VirtualTensor:
@@ -389,7 +365,7 @@ def _to_copy(
         )
         _copied(here, HOST, result, values.nbytes, non_blocking)
         return result
-    there = device_index(device)
+    there = index_of(device)
     options = {"dtype": dtype, "memory_format": memory_format}
     reserve(op, there, (values,), options)
     result = wrap(op.call(values, device=Devices.host, **options), there)
@@ -430,7 +406,7 @@ def factory(func, *args, **kwargs):
     op = operator(func)
     if "device" not in kwargs:  # called with the Python dispatch switched off
         return _general(op, args, kwargs)
-    index = device_index(torch.device(kwargs["device"]))
+    index = index_of(kwargs["device"])
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     kwargs["device"] = Devices.host
     try:

@@ -18,6 +18,7 @@ from torch.nn.parameter import (
 
 from . import device_api
 from .devices import as_device
+from .generator import Generator
 from .tensor import VirtualTensor, engine
 
 
@@ -31,6 +32,7 @@ def apply() -> None:
     pinned_memory()
     accelerator()
     cuda_methods()
+    generators()
 
 
 def backward() -> None:
@@ -277,6 +279,14 @@ def cuda_methods() -> None:
     torch.nn.Module.cuda = module_cuda
     # Lazy parameters allow the methods on this list only.
     UninitializedTensorMixin._allowed_methods.append(cuda)
+
+
+def generators() -> None:
+    """Let ``torch.Generator(device='vgpu')`` be one.
+
+    All: C++ asks a hook for a generator written in C++.
+    """
+    torch.Generator = Generator
 
 
 # ------------------------------------------------------------------ what they share

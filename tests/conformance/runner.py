@@ -3,8 +3,8 @@
     python tests/conformance/runner.py [pattern] [--record FILE]
 
 Importing PyTorch's databases takes seconds and forking milliseconds, so one process
-imports them, and every case gets a child of its own. A child that aborts or hangs is
-one failed case.
+imports them and its children run the cases. A child that aborts or hangs is one failed
+case; another child goes on with the next.
 """
 
 import argparse
@@ -27,10 +27,11 @@ REPOSITORY = HERE.parents[1]
 # Whatever else the tests import, these two come first.
 sys.path[:0] = [str(REPOSITORY), str(HERE)]
 
-from cases import SKIPPED, Case, all_cases, run  # noqa: E402
+from cases import SKIPPED, Case, all_cases, reason, run  # noqa: E402
 from compare import CLOSE, DIFFERENT, EQUAL, VARIES  # noqa: E402
 
 TIME_LIMIT = 120  # seconds for one case
+BATCH = 8  # cases for one child, which costs as much as a short case
 # Beside the verdicts of a comparison:
 REFUSED, DIED = "refused", "died"
 
@@ -61,10 +62,10 @@ def run_case(case: Case) -> Result:
 
 
 class _Child:
-    """A forked process that runs one case and writes the result into a pipe."""
+    """A forked process that runs some cases and writes their results into a pipe."""
 
-    def __init__(self, case: Case):
-        self.case = case
+    def __init__(self, cases: list[Case]):
+        self.cases = cases
         self.pipe, inlet = os.pipe()
         self.deadline = time.monotonic() + TIME_LIMIT
         self.text = b""
@@ -75,13 +76,14 @@ class _Child:
         os.close(inlet)
 
     def _work(self, inlet: int) -> None:
-        """Run the case; never return, so that nothing of the parent runs twice."""
+        """Run the cases; never return, so that nothing of the parent runs twice."""
         status = 1
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            result = asdict(run_case(self.case))
             with os.fdopen(inlet, "w") as file:
-                json.dump(result, file)
+                for case in self.cases:
+                    file.write(json.dumps(asdict(run_case(case))) + "\n")
+                    file.flush()
             status = 0
         finally:
             os._exit(status)
@@ -90,29 +92,37 @@ class _Child:
         """Take what has arrived; return whether there can be more."""
         chunk = os.read(self.pipe, 65536)
         self.text += chunk
+        if b"\n" in chunk:
+            self.deadline = time.monotonic() + TIME_LIMIT
         return bool(chunk)
 
-    def end(self) -> Result:
-        """Collect the process and return the result."""
+    def end(self) -> tuple[list[Result], list[Case]]:
+        """Collect the process; return the results, and the cases that are left."""
         late = time.monotonic() > self.deadline
         if late:
             os.kill(self.pid, signal.SIGKILL)
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
-        if not late and os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-            return Result(**json.loads(self.text) | {"case": self.case})
+        lines = self.text.decode().splitlines()[: len(self.cases)]
+        results = [
+            Result(**json.loads(line) | {"case": case})
+            for case, line in zip(self.cases, lines, strict=False)
+        ]
+        left = self.cases[len(results) :]
+        if not left:
+            return results, []
         if late:
             note = f"not done after {TIME_LIMIT} s"
         elif os.WIFSIGNALED(status):
             note = f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
         else:
             note = f"exit status {os.WEXITSTATUS(status)}"
-        return Result(self.case, DIED, notes=[note])
+        return [*results, Result(left[0], DIED, notes=[note])], left[1:]
 
 
 def run_all(cases: list[Case], children: int) -> Iterator[Result]:
-    """Run cases, ``children`` at a time; yield results as they come."""
-    waiting = list(reversed(cases))
+    """Run cases, ``children`` processes at a time; yield results as they come."""
+    waiting = [cases[i : i + BATCH] for i in range(0, len(cases), BATCH)][::-1]
     selector = selectors.DefaultSelector()
     while waiting or selector.get_map():
         while waiting and len(selector.get_map()) < children:
@@ -124,7 +134,10 @@ def run_all(cases: list[Case], children: int) -> Iterator[Result]:
         late = [c for c in running if time.monotonic() > c.deadline and c not in done]
         for child in done + late:
             selector.unregister(child.pipe)
-            yield child.end()
+            results, left = child.end()
+            if left:
+                waiting.append(left)
+            yield from results
 
 
 # ------------------------------------------------------------------ the warm parent
@@ -154,13 +167,7 @@ class Server:
     """A warm parent in a process of its own, which runs cases in their order."""
 
     def __init__(self, cases: list[Case]):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "D2L_GPU_VIRTUAL": ""},
-        )
+        self.process = _start("--serve", stdin=subprocess.PIPE)
         self.process.stdin.write("".join(json.dumps(asdict(c)) + "\n" for c in cases))
         self.process.stdin.close()
         self.results: dict[Case, Result] = {}
@@ -180,6 +187,24 @@ class Server:
         self.process.kill()
         self.process.stdout.close()
         self.process.wait()
+
+
+def list_cases() -> list[Case]:
+    """Return all cases, without importing the databases here."""
+    with _start("--list") as process:
+        return [Case(**json.loads(line)) for line in process.stdout]
+
+
+def _start(option: str, **pipes) -> subprocess.Popen:
+    # Real GPUs are hidden, so that results are the same on every machine.
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(
+        [sys.executable, __file__, option],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **pipes,
+    )
 
 
 # ------------------------------------------------------------------ summary
@@ -207,7 +232,6 @@ def summary(results: list[Result]) -> dict:
             for r in sorted(results, key=lambda r: r.case)
             if r.verdict != EQUAL
         },
-        "skipped": {str(case): reason for case, reason in sorted(SKIPPED.items())},
     }
 
 
@@ -215,14 +239,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pattern", nargs="?", default="", help="regular expression")
     parser.add_argument("--record", type=Path, help="write the summary to this file")
+    parser.add_argument("--list", action="store_true", help="print the cases only")
     parser.add_argument("--here", action="store_true", help="do not fork")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve()
+    if options.list:
+        print(*(json.dumps(asdict(case)) for case in all_cases()), sep="\n")
+        return
     warm_up()
     cases = [c for c in all_cases() if re.search(options.pattern, str(c))]
-    cases = [c for c in cases if c not in SKIPPED]
+    cases = [c for c in cases if reason(c, SKIPPED) is None]
     if options.here:
         for case in cases:
             comparison = run(case)

@@ -28,6 +28,9 @@ _NO_KERNEL = {
     "set_",
 }
 
+# Losses that TensorIterator runs, beside the operators with the tag pointwise.
+_ITERATED = {"huber_loss", "mse_loss", "smooth_l1_loss"}
+
 # Operators with a vector of lengths that PyTorch keeps on the CPU, beside its others.
 _HOST_LENGTHS = {
     "_pack_padded_sequence",
@@ -104,7 +107,11 @@ class Operator:
         arguments, returns = schema.arguments, schema.returns
         self.schema, self.call = schema, func._op
         self.name = schema.name.partition("::")[2]
-        self.pointwise = torch.Tag.pointwise in func.tags
+        self.pointwise = (
+            torch.Tag.pointwise in func.tags
+            or self.name in _ITERATED
+            or self.name.startswith("_foreach")
+        )
         self.indexes = self.name.startswith(("index", "_index_put", "_unsafe_index"))
         self.changes_geometry = torch.Tag.inplace_view in func.tags
         self.has_device = any(a.name == "device" for a in arguments)
@@ -157,9 +164,7 @@ class Operator:
             return tensor.dtype is torch.int64
         if self.indexes:
             return tensor.dtype in _INDEX_TYPES or not tensor.dim()
-        if not tensor.dim():
-            return self.pointwise or self.name.startswith("_foreach")
-        return False
+        return self.pointwise and not tensor.dim()
 
     def result_bytes(self, args, kwargs) -> int:
         """Bytes that the new results of this call will occupy, worked out beforehand.

@@ -7,6 +7,7 @@ Versions are those of PyTorch; "all" means 2.10 to 2.13.
 
 import functools
 import inspect
+import warnings
 
 import torch
 from torch.nn.parameter import (
@@ -33,6 +34,7 @@ def apply() -> None:
     accelerator()
     cuda_methods()
     generators()
+    compiling()
 
 
 def backward() -> None:
@@ -287,6 +289,27 @@ def generators() -> None:
     All: C++ asks a hook for a generator written in C++.
     """
     torch.Generator = Generator
+
+
+def compiling() -> None:
+    """Let ``torch.compile`` leave code as it is, with one warning.
+
+    All: the compiler cannot see through a wrapper; it breaks the graph at every
+    operator, with a page of warnings each.
+    """
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model=None, *, disable=False, **settings):
+        if not disable:
+            warnings.warn(
+                "torch.compile does nothing while virtual GPUs are in use: the code "
+                "runs as it is, with the same results.",
+                stacklevel=2,
+            )
+        return original(model, disable=True, **settings)
+
+    torch.compile = compile
 
 
 # ------------------------------------------------------------------ what they share

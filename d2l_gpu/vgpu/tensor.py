@@ -60,8 +60,8 @@ class VirtualTensor(Methods, torch.Tensor):
             return contained(error, sys._getframe(1), op)
 
 
-# Printing shows the name of a subclass; a tensor of a real GPU prints as a tensor.
-VirtualTensor.__name__ = "tensor"
+# PyTorch's errors name the classes of arguments.
+VirtualTensor.__name__ = "Tensor"
 
 
 class _Engine(threading.local):

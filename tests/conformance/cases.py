@@ -115,6 +115,8 @@ def all_cases() -> list[Case]:
         if op.supports_autograd:
             for dtype in _dtypes(op.supported_backward_dtypes("cpu"), 2):
                 cases.append(Case("op", "backward", name, _dtype_name(dtype)))
+        if op.error_inputs_func is not None:
+            cases.append(Case("op", "errors", name, "float32"))
     for name, module in modules().items():
         for mode in ("train", "eval"):
             cases.append(Case("module", mode, name, _dtype_name(module.dtypes[0])))
@@ -152,6 +154,8 @@ def run(case: Case) -> Comparison:
             _run_forward(operators()[case.name], dtype, comparison)
         case "op", "backward":
             _run_backward(operators()[case.name], dtype, comparison)
+        case "op", "errors":
+            _run_errors(operators()[case.name], comparison)
         case "module", mode:
             _run_module(modules()[case.name], dtype, mode == "train", comparison)
         case "optim", _:
@@ -205,6 +209,22 @@ def _run_forward(op, dtype, comparison: Comparison) -> None:
         if op.supports_out:
             _both(call.out, comparison, f"{what} out=", call.place)
             _both(call.growing_out, comparison, f"{what} growing out=", call.place)
+
+
+def _run_errors(op, comparison: Comparison) -> None:
+    """Wrong arguments raise the same error as on the CPU, in the same words."""
+    torch.manual_seed(SEED)
+    for number, wrong in enumerate(op.error_inputs("cpu")):
+        call = _Call(op, wrong.sample_input)
+        said = {}
+        for device in ("cpu", DEVICE):
+            try:
+                call.function(device)
+            except Exception as error:
+                said[device] = type(error), str(error).replace(DEVICE, "cpu")
+        comparison.count += 1
+        if said.get("cpu") != said.get(DEVICE):
+            comparison.different(f"error {number}: {said}")
 
 
 class _Call:

@@ -69,3 +69,4 @@ def test_a_few_steps_reduce_the_loss():
         optimizer.step()
         losses.append(current.item())
     assert losses[-1] < losses[0] / 2
+    assert all(p.grad is not None for p in net.parameters())

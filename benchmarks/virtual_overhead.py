@@ -287,7 +287,7 @@ def main() -> None:
     )
     effort = QUICK if parser.parse_args().quick else FULL
     torch.manual_seed(0)
-    vgpu.enable(MANY)
+    vgpu.enable(MANY, memory="1GiB")  # the same on every machine
     threads = torch.get_num_threads()
     print(f"{hardware()}; PyTorch {torch.__version__}, {threads} threads")
     with vgpu.record_copies():

@@ -8,7 +8,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 
 import torch
 
-from . import autocast, composites, device_api, patches
+from . import autocast, composites, device_api, errors, patches
 from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -40,6 +40,7 @@ def register() -> None:
     )
     _register_guard()
     _kept.append(_register_kernels())
+    _kept.append(_refuse_layouts())
     _kept.extend(composites.register())
     _kept.extend(autocast.register())
     patches.apply()
@@ -94,6 +95,22 @@ def _register_kernels() -> torch.library.Library:
             continue
         if _makes_tensor_from_device(func) or _composite_beside_kernel(name, has):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
+    return library
+
+
+def _refuse_layouts() -> torch.library.Library:
+    """Say one sentence, in place of a page, for tensors that are not strided."""
+    library = torch.library.Library("_", "IMPL")
+    for key, layout in (
+        ("NestedTensor", "nested"),
+        ("Sparse", "sparse"),
+        ("SparseCsr", "sparse"),
+    ):
+
+        def refuse(func, *args, layout=layout, **kwargs):
+            raise errors.unsupported_layout(layout)
+
+        library.fallback(refuse, f"{key}{KEY}")
     return library
 
 

@@ -281,8 +281,8 @@ def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
     The account hangs on the storage's Python object, which lives exactly as long as
     the memory: views, saved tensors and copies of the object need no bookkeeping.
     """
-    if host.layout is not _strided:
-        raise errors.unsupported_layout(host)
+    if host.layout is not _strided or host.is_nested:
+        raise errors.unsupported_layout("nested" if host.is_nested else host.layout)
     charge(host, index)
     return _view(host, index)
 
@@ -349,6 +349,8 @@ def total_bytes(values) -> int:
     total = 0
     for x in values if isinstance(values, list | tuple) else (values,):
         if isinstance(x, torch.Tensor):
+            if x.layout is not _strided:
+                raise errors.unsupported_layout(x.layout)
             total += x.nbytes
         elif isinstance(x, list | tuple):
             total += total_bytes(x)

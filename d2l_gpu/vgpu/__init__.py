@@ -54,7 +54,7 @@ def enable(
             f"{sum(Devices.machine.used)} bytes are in use."
         )
     backend.register()
-    Devices.machine = Machine(n, capacity)
+    Devices.machine = Machine(n, capacity, torch.OutOfMemoryError)
     Devices.names = tuple(torch.device("vgpu", i) for i in range(n))
     Devices.host = host
 

@@ -17,7 +17,7 @@ import torch
 
 from . import errors, generator
 from .devices import Devices, index_of
-from .machine import HOST, OutOfMemory
+from .machine import HOST
 from .methods import Methods
 from .operators import (
     DETACH,
@@ -82,13 +82,14 @@ def contained(error: Exception, caller, op: Operator):
     result that is no tensor and raises an error of its own, and the patched
     ``run_backward`` raises the one that was kept.
     """
-    if isinstance(error, OutOfMemory):
-        error = torch.OutOfMemoryError(str(error))
     if caller.f_code is engine.code and op.aliases:
         if engine.error is None:
             engine.error = error
         return engine
-    raise error from None
+    try:
+        raise error from None
+    finally:
+        del error  # or its traceback would hold it, and the tensors of all frames
 
 
 # ------------------------------------------------------------------ the path

@@ -27,7 +27,15 @@ REPOSITORY = HERE.parents[1]
 # Whatever else the tests import, these two come first.
 sys.path[:0] = [str(REPOSITORY), str(HERE)]
 
-from cases import SKIPPED, Case, all_cases, reason, run  # noqa: E402
+from cases import (  # noqa: E402
+    CLOSE_ONLY,
+    REFUSED_BY_DESIGN,
+    SKIPPED,
+    Case,
+    all_cases,
+    reason,
+    run,
+)
 from compare import CLOSE, DIFFERENT, EQUAL, VARIES  # noqa: E402
 
 TIME_LIMIT = 120  # seconds for one case
@@ -221,18 +229,44 @@ def summary(results: list[Result]) -> dict:
     order = (EQUAL, VARIES, CLOSE, REFUSED, DIFFERENT, DIED)
     return {
         "torch": torch.__version__.partition("+")[0],
+        "build": "CUDA" if torch.version.cuda else "CPU",
         "python": ".".join(map(str, sys.version_info[:2])),
         "comparisons": sum(r.count for r in results),
         "cases": {
             key: {v: counts[key][v] for v in order if counts[key][v]}
             for key in sorted(counts)
         },
-        "not equal": {
-            str(r.case): f"{r.verdict}: {'; '.join(r.notes)[:200]}"
+        "to rounding": _by_reason(results, {VARIES, CLOSE}, CLOSE_ONLY),
+        "refused": _by_reason(results, {REFUSED}, REFUSED_BY_DESIGN),
+        "skipped": {text: [f"`{p}`"] for p, text in SKIPPED.items()},
+        "unexpected": {
+            str(r.case): f"{r.verdict}: {'; '.join(r.notes)[:300]}"
             for r in sorted(results, key=lambda r: r.case)
-            if r.verdict != EQUAL
+            if not expected(r)
         },
     }
+
+
+def _by_reason(
+    results: list[Result], verdicts: set[str], reasons: dict[str, str]
+) -> dict[str, list[str]]:
+    """Return the names of cases by the reason for their verdict."""
+    names: dict[str, set[str]] = {}
+    for result in results:
+        text = reason(result.case, reasons)
+        if result.verdict in verdicts and text is not None:
+            names.setdefault(text, set()).add(f"`{result.case.name}`")
+    return {text: sorted(names[text]) for text in sorted(names)}
+
+
+def expected(result: Result) -> bool:
+    """Whether a verdict is one that the lists in ``cases`` allow."""
+    if reason(result.case, REFUSED_BY_DESIGN) is not None:
+        return result.verdict == REFUSED
+    allowed = {EQUAL, VARIES}
+    if reason(result.case, CLOSE_ONLY) is not None:
+        allowed.add(CLOSE)
+    return result.verdict in allowed and result.count > 0
 
 
 def main() -> None:
@@ -264,10 +298,10 @@ def main() -> None:
         if result.verdict != EQUAL:
             notes = "; ".join(result.notes)
             tqdm.write(f"{result.case} {result.verdict} {notes[:250]}")
-    text = json.dumps(summary(results), indent=1)
-    print(text[: text.index('"not equal"')])
+    record = summary(results)
+    print(json.dumps(record, indent=1))
     if options.record:
-        options.record.write_text(text + "\n")
+        options.record.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

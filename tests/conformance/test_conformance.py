@@ -16,8 +16,8 @@ if not hasattr(os, "fork"):
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import CLOSE_ONLY, REFUSED_BY_DESIGN, SKIPPED, Case, reason
-from runner import Result, Server, list_cases
+from cases import SKIPPED, Case, reason
+from runner import Result, Server, expected, list_cases
 
 
 def pytest_generate_tests(metafunc):
@@ -42,10 +42,4 @@ def test_same_as_on_the_cpu(case: Case, server: Server):
     if skipped is not None:
         pytest.skip(skipped)
     result: Result = server.result(case)
-    allowed = {"equal", "varies"}
-    if reason(case, CLOSE_ONLY) is not None:
-        allowed |= {"close"}
-    if reason(case, REFUSED_BY_DESIGN) is not None:
-        allowed = {"refused"}
-    assert result.verdict in allowed, "\n".join(result.notes)
-    assert result.count or result.verdict == "refused"
+    assert expected(result), "\n".join([result.verdict, *result.notes])

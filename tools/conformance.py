@@ -1,0 +1,171 @@
+"""Run the conformance suite, on this PyTorch or on several, and write the table of it.
+
+    python -m tools.conformance                  run it here, keep the record
+    python -m tools.conformance 2.10.0 2.12.1    run it on these versions of PyTorch,
+                                                 each in a new environment
+    python -m tools.conformance --table          write the table anew, run nothing
+    python -m tools.conformance --check          say whether the table is up to date
+
+Records are ``tests/conformance/results/torch-<version>.json``, and the table stands in
+``d2l_gpu/vgpu/README.md``. For the environment, pip fetches PyTorch as it is set up to:
+on Linux that is the build for CUDA, of several gigabytes.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from d2l_gpu.course.files import write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITE = ROOT / "tests" / "conformance"
+RESULTS = SUITE / "results"
+README = ROOT / "d2l_gpu" / "vgpu" / "README.md"
+BEGIN, END = "<!-- from tools/conformance.py -->", "<!-- end -->"
+
+# What the databases need beside PyTorch and this project.
+NEEDED = ("expecttest", "numpy", "pytest", "scipy", "tqdm")
+
+GROUPS = {
+    "op forward": "operators, forward",
+    "op backward": "operators, backward",
+    "op errors": "operators, wrong arguments",
+    "module train": "modules, training",
+    "module eval": "modules, evaluation",
+    "optim steps": "optimizers, five steps",
+}
+COLUMNS = {
+    "equal": "equal",
+    "varies": "as far as the CPU from itself",
+    "close": "to rounding",
+    "refused": "refused",
+    "different": "different",
+    "died": "ended the process",
+}
+
+
+def run_here(python: str | Path = sys.executable) -> Path:
+    """Run the suite with an interpreter; return the record that it wrote."""
+    version = subprocess.run(
+        [python, "-c", "import torch; print(torch.__version__.partition('+')[0])"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    RESULTS.mkdir(exist_ok=True)
+    record = RESULTS / f"torch-{version}.json"
+    subprocess.run([python, SUITE / "runner.py", "--record", record], check=True)
+    return record
+
+
+def run_on(version: str) -> Path:
+    """Run the suite on a version of PyTorch, in an environment made for it."""
+    with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder, "Scripts" if sys.platform == "win32" else "bin", "python")
+        pip = [python, "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, f"torch=={version}"], check=True)
+        subprocess.run([*pip, *NEEDED], check=True)
+        return run_here(python)
+
+
+# ------------------------------------------------------------------ the table
+
+
+def table(records: list[dict]) -> str:
+    """Return the Markdown between the marks: the newest record, then all in short."""
+    newest = records[-1]
+    lines = [
+        f"PyTorch {newest['torch']}, Python {newest['python']}: "
+        f"{newest['comparisons']:,} results compared.",
+        "",
+        *_rows("PyTorch's database", newest["cases"], GROUPS),
+        "",
+        *_exceptions("To rounding only:", newest["to rounding"]),
+        "",
+        *_exceptions("Refused:", newest["refused"]),
+        "",
+        *_exceptions("Not compared:", newest["skipped"]),
+        "",
+        "All groups together, by version:",
+        "",
+        *_rows(
+            "PyTorch",
+            {_build(r): _sums(r["cases"]) for r in records},
+            {_build(r): _build(r) for r in records},
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _build(record: dict) -> str:
+    return f"{record['torch']} ({record['build']}), Python {record['python']}"
+
+
+def _sums(cases: dict) -> dict[str, int]:
+    return {v: sum(counts.get(v, 0) for counts in cases.values()) for v in COLUMNS}
+
+
+def _rows(head: str, cases: dict, names: dict[str, str]) -> list[str]:
+    sums = _sums(cases)
+    shown = [v for v in COLUMNS if v in ("equal", "different") or sums[v]]
+    cells = [[head, "cases", *(COLUMNS[v] for v in shown)]]
+    for key, name in names.items():
+        counts = cases[key]
+        numbers = [sum(counts.values()), *(counts.get(v, 0) for v in shown)]
+        cells.append([name, *(f"{n:,}" for n in numbers)])
+    rows = ["| " + " | ".join(row) + " |" for row in cells]
+    return [rows[0], "|---" + "|---:" * (len(cells[0]) - 1) + "|", *rows[1:]]
+
+
+def _exceptions(head: str, reasons: dict[str, list[str]]) -> list[str]:
+    items = [f"* {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+    return [head, "", *items] if items else [f"{head} nothing."]
+
+
+def readme_with(text: str, table: str) -> str:
+    """Return a README with the table between its marks.
+
+    Raises:
+        ValueError: the marks are not there.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{README.name} has no lines {BEGIN} and {END}.")
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+
+
+def read_records() -> list[dict]:
+    """Return the records, the oldest version of PyTorch first."""
+    records = [json.loads(path.read_text()) for path in RESULTS.glob("*.json")]
+    return sorted(records, key=lambda r: [int(x) for x in r["torch"].split(".")])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("versions", nargs="*", help="of PyTorch, such as 2.12.1")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    if not (options.table or options.check):
+        for version in options.versions:
+            print(f"PyTorch {version}", flush=True)
+            run_on(version)
+        if not options.versions:
+            run_here()
+    text = README.read_text(encoding="utf-8")
+    new = readme_with(text, table(read_records()))
+    if options.check:
+        if new != text:
+            sys.exit(f"{README.relative_to(ROOT)} is out of date: run --table.")
+        return
+    write_atomically(README, new)
+
+
+if __name__ == "__main__":
+    main()

@@ -138,7 +138,7 @@ def test_a_generator_of_another_device():
         )
 
 
-def test_sparse_and_nested_tensors_are_refused():
+def test_tensors_that_are_not_strided_memory_are_refused():
     X = torch.eye(2, device=gpu(0))
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     for call in (
@@ -149,6 +149,7 @@ def test_sparse_and_nested_tensors_are_refused():
         lambda: torch.sparse_coo_tensor([[0]], [1.0], (2,), device=gpu(0)),
         lambda: nested.to(gpu(1)),
         lambda: torch.nested.nested_tensor([X[0], X[1]]),
+        lambda: torch.quantize_per_tensor(X.cpu(), 0.1, 0, torch.qint8).to(gpu(1)),
     ):
         with pytest.raises(NotImplementedError) as error:
             call()

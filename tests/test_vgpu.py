@@ -71,6 +71,22 @@ def test_factories_take_the_device(make):
     assert (X.device, X.shape) == (gpu(1), (3, 2))
 
 
+def test_what_is_made_of_a_tensor_is_on_its_device():
+    X = torch.ones(2, dtype=torch.float64, device=gpu(1))
+    for Y in (
+        X.new_ones(3),
+        X.new_tensor([1]),
+        X.new_tensor(torch.ones(2)),
+        torch.zeros_like(X),
+        X.new(2, 3),
+        X.new([1, 2]),
+        X.new(),
+    ):
+        assert (Y.device, Y.dtype) == (X.device, X.dtype)
+    assert X.new(2, 3).shape == (2, 3)
+    assert X.new([1, 2]).tolist() == [1, 2]
+
+
 def test_a_name_without_an_index_is_the_current_device():
     with torch.vgpu.device(1):
         assert torch.ones(1, device="vgpu").device == gpu(1)

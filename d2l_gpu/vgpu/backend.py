@@ -103,6 +103,7 @@ def _refuse_layouts() -> torch.library.Library:
     library = torch.library.Library("_", "IMPL")
     for key, layout in (
         ("NestedTensor", "nested"),
+        ("Quantized", "quantized"),
         ("Sparse", "sparse"),
         ("SparseCsr", "sparse"),
     ):

@@ -56,6 +56,23 @@ class Methods:
     def is_vgpu(self) -> bool:
         return True
 
+    # PyTorch makes the next two on the current device, which it sets to this one's.
+
+    def new_tensor(self, data, *, dtype=None, device=None, **options):
+        dtype = self.dtype if dtype is None else dtype
+        device = self.device if device is None else device
+        if isinstance(data, torch.Tensor):  # as new_tensor does, but without warning
+            requires_grad = options.pop("requires_grad", False)
+            copy = data.detach().to(device=device, dtype=dtype, copy=True)
+            return copy.requires_grad_(requires_grad)
+        return torch.tensor(data, dtype=dtype, device=device, **options)
+
+    def new(self, *args, device=None):
+        device = self.device if device is None else device
+        if len(args) == 1 and not isinstance(args[0], int | torch.Size):
+            return self.new_tensor(args[0], device=device)
+        return torch.empty(*(args or (0,)), dtype=self.dtype, device=device)
+
     def cuda(
         self, device=None, non_blocking=False, memory_format=torch.preserve_format
     ):

@@ -81,19 +81,39 @@ def _register_guard() -> None:
 
 
 def _register_kernels() -> torch.library.Library:
-    library = torch.library.Library("aten", "IMPL")
+    library = register_factories(KEY)
     # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
     library.impl("_copy_from", SPECIAL["_copy_from"], KEY)
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or has(name, KEY):
-            continue
-        func = _overload(name)
-        if func is None:
-            continue
-        if _makes_tensor_from_device(func) or _composite_beside_kernel(name, has):
+    for name, func in _without_kernel(KEY):
+        if _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
     return library
+
+
+def register_factories(key: str) -> torch.library.Library:
+    """Register the operators that make a tensor from ``device=`` alone.
+
+    Args:
+        key: the dispatch key of a device type; its devices are then virtual GPUs. The
+            kernels last as long as the library that is returned.
+    """
+    library = torch.library.Library("aten", "IMPL")
+    for name, func in _without_kernel(key):
+        if _makes_tensor_from_device(func):
+            library.impl(name.removeprefix("aten::"), _kernel(func), key)
+    return library
+
+
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+
+
+def _without_kernel(key: str):
+    """Yield name and overload of each of PyTorch's operators without one for key."""
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::") and not _has_kernel(name, key):
+            func = _overload(name)
+            if func is not None:
+                yield name, func
 
 
 def _overload(name: str):

@@ -17,7 +17,8 @@ from torch.nn.parameter import (
 )
 
 from . import device_api
-from .devices import as_device
+from .devices import Devices, as_device, index_of
+from .errors import name_of
 from .tensor import VirtualTensor, engine
 
 
@@ -53,7 +54,7 @@ def backward() -> None:
             if virtual and grad is not None and grad.device != output.device:
                 raise RuntimeError(
                     f"invalid gradient at index {i} - expected device "
-                    f"{output.device} but got {grad.device}"
+                    f"{name_of(output)} but got {name_of(grad)}"
                 )
         outer, engine.error = engine.error, None
         try:
@@ -130,7 +131,7 @@ def lazy_parameters() -> None:
     def _materialize(self, shape, device=None, dtype=None):
         noted = self.__dict__.pop("_vgpu_device", None)
         device = noted if device is None else torch.device(device)
-        if device is None or device.type != "vgpu":
+        if device is None or device.type not in Devices.types:
             return materialize(self, shape, device, dtype)
         dtype = torch.Tensor.dtype.__get__(self) if dtype is None else dtype
         tensor = torch.empty(shape, device=device, dtype=dtype)
@@ -145,12 +146,12 @@ def lazy_parameters() -> None:
         def _new(*args, **kwargs):
             given = signature.bind(*args, **kwargs)
             device = given.arguments.get("device")
-            virtual = device is not None and torch.device(device).type == "vgpu"
+            virtual = device is not None and torch.device(device).type in Devices.types
             if virtual:
                 given.arguments["device"] = None
             self = new(*given.args, **given.kwargs)
             if virtual:
-                self._vgpu_device = as_device(device)
+                self._vgpu_device = Devices.shown[index_of(device)]
             return self
 
         return _new
@@ -194,7 +195,7 @@ def loading() -> None:
         if not isinstance(map_location, str | torch.device):
             return original(f, map_location, *args, **kwargs)
         device = torch.device(map_location)
-        if device.type != "vgpu":
+        if device.type not in Devices.types:
             return original(f, map_location, *args, **kwargs)
         device = as_device(device)
         loaded = original(f, "cpu", *args, **kwargs)

@@ -142,7 +142,7 @@ def _general(op: Operator, args, kwargs):
     on_host = False
     if op.has_device:
         device = host_kwargs.get("device")
-        if device is not None and device.type != "vgpu":
+        if device is not None and device.type not in Devices.types:
             on_host = True
         else:
             if device is not None:
@@ -359,7 +359,7 @@ def _to_copy(
     values, here = _memory_of(tensor)
     op = operator(torch.ops.aten._to_copy.default)
     device = tensor.device if device is None else torch.device(device)
-    if device.type != "vgpu":
+    if device.type not in Devices.types:
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
         )

@@ -16,7 +16,7 @@ from torch.nn.parameter import (
     is_lazy,
 )
 
-from . import device_api
+from . import device_api, parallel
 from .devices import Devices, as_device, index_of
 from .errors import name_of
 from .tensor import VirtualTensor, engine
@@ -32,6 +32,7 @@ def apply() -> None:
     pinned_memory()
     accelerator()
     cuda_methods()
+    parallel.apply()
 
 
 def backward() -> None:
@@ -200,7 +201,7 @@ def loading() -> None:
         device = as_device(device)
         loaded = original(f, "cpu", *args, **kwargs)
         return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda tensor: _moved(tensor, device), loaded
+            torch.Tensor, lambda tensor: moved(tensor, device), loaded
         )
 
     torch.load = load
@@ -243,6 +244,7 @@ def accelerator() -> None:
     here.set_device_index = here.set_device_idx = api.set_device
     here.device_index = api.device
     here.synchronize = api.synchronize
+    here.current_stream, here.set_stream = api.current_stream, api.set_stream
     for module in (here, here.memory):
         module.empty_cache = api.empty_cache
         module.memory_allocated = api.memory_allocated
@@ -298,7 +300,7 @@ def _is_virtual(tensor) -> bool:
     return type(tensor) is VirtualTensor
 
 
-def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Move a loaded tensor; parameters stay parameters."""
     with torch.no_grad():
         new = tensor.detach().to(device)

@@ -1,0 +1,114 @@
+"""Run a program written for CUDA on virtual GPUs.
+
+python -m d2l_gpu.vgpu --gpus 2 train.py --epochs 3
+python -m d2l_gpu.vgpu --gpus 2 --memory 4GiB -m package.train --epochs 3
+"""
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+NAME = "python -m d2l_gpu.vgpu"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a script or module as Python itself would, its ``cuda`` being virtual.
+
+    Args:
+        arguments: without the name of the program; those of the process if None.
+
+    Raises:
+        SystemExit: the arguments make no sense (2), or as the program ends.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    program = options.module or options.script
+    if not program:
+        parser.error("name the script to run, or -m and a module.")
+    try:
+        _check(program[0], options.module is not None)
+        _enable(options.gpus, options.memory)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    sys.argv = list(program)
+    try:
+        if options.module:
+            runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+        else:
+            if not sys.flags.safe_path:
+                sys.path[0] = str(Path(program[0]).resolve().parent)
+            runpy.run_path(program[0], run_name="__main__")
+    except Exception as error:
+        # As Python shows it: from the program's own first line on.
+        error.__traceback__ = _of_program(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Run a program written for CUDA on virtual GPUs, which are "
+        "simulated on the CPU.",
+        usage="%(prog)s [--gpus N] [--memory SIZE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=2, metavar="N", help="how many there are (2)"
+    )
+    parser.add_argument("--memory", metavar="SIZE", help="memory of each, such as 4GiB")
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
+        help="run a module, and give it the arguments that follow",
+    )
+    parser.add_argument(
+        "script",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="run a script, and give it the arguments that follow",
+    )
+    return parser
+
+
+def _check(name: str, is_module: bool) -> None:
+    """Raise ValueError unless there is such a module or file."""
+    if not is_module:
+        if not Path(name).exists():
+            raise ValueError(f"there is no file {name!r}.")
+        return
+    try:
+        found = find_spec(name) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise ValueError(f"there is no module named {name!r}.")
+
+
+def _enable(gpus: int, memory: str | None) -> None:
+    from d2l_gpu import vgpu
+
+    vgpu.enable(gpus, memory=memory, as_cuda=True)
+    print(
+        f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
+        f"answer{'s' * (gpus == 1)} to the name cuda.",
+        file=sys.stderr,
+    )
+
+
+def _of_program(traceback: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of this file and of ``runpy`` above the program's."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while traceback and traceback.tb_frame.f_code.co_filename in ours:
+        traceback = traceback.tb_next
+    return traceback
+
+
+if __name__ == "__main__":
+    main()

@@ -8,9 +8,10 @@ import argparse
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 NAME = "python -m d2l_gpu.vgpu"
 
@@ -39,9 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.module:
             runpy.run_module(program[0], run_name="__main__", alter_sys=True)
         else:
-            if not sys.flags.safe_path:
-                sys.path[0] = str(Path(program[0]).resolve().parent)
-            runpy.run_path(program[0], run_name="__main__")
+            _run_script(Path(program[0]))
     except Exception as error:
         # As Python shows it: from the program's own first line on.
         error.__traceback__ = _of_program(error.__traceback__)
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check(name: str, is_module: bool) -> None:
     """Raise ValueError unless there is such a module or file."""
     if not is_module:
-        if not Path(name).exists():
+        if not Path(name).is_file():
             raise ValueError(f"there is no file {name!r}.")
         return
     try:
@@ -100,6 +99,23 @@ def _enable(gpus: int, memory: str | None) -> None:
         f"answer{'s' * (gpus == 1)} to the name cuda.",
         file=sys.stderr,
     )
+
+
+def _run_script(path: Path) -> None:
+    """Run a file as the module ``__main__``.
+
+    Not by ``runpy.run_path``, which gives ``__file__`` and ``sys.argv[0]`` one value,
+    and takes the module away before functions run that the script left for the end.
+    """
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
+    name = str(path.absolute())
+    main = ModuleType("__main__")
+    main.__file__ = name
+    main.__loader__ = SourceFileLoader("__main__", name)
+    sys.modules["__main__"] = main
+    code = compile(path.read_bytes(), name, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
 
 
 def _of_program(traceback: TracebackType | None) -> TracebackType | None:

@@ -23,19 +23,20 @@ Not covered:
   ``torch.Generator(device='cuda')``.
 * ``pin_memory=True`` in factories such as ``torch.empty``; ``Tensor.pin_memory()`` and
   ``DataLoader(pin_memory=True)`` work.
-* Storages have no place on a virtual GPU: ``Tensor.storage().cuda()`` raises. In
-  ``torch.load``, tensors inside objects other than containers stay on the CPU where
-  the file was written by a real GPU.
-* ``torch.jit.script`` of functions that call ``torch.tensor``, ``as_tensor`` or
-  ``asarray`` with a device named cuda.
-* ``torch.profiler`` sees no activity of CUDA.
+* Storages have no place on a virtual GPU: ``Tensor.untyped_storage().cuda()`` raises,
+  and the device that a storage answers is vgpu. ``torch.load`` brings tensors and
+  modules to virtual GPUs, also inside containers, but of a file that was written by a
+  real GPU not the tensors inside other objects.
+* ``torch.set_default_tensor_type('torch.cuda.FloatTensor')`` sets the default type and
+  device; ``torch.Tensor(2, 3)`` stays on the CPU.
+* ``torch.jit.script`` of functions in which a device is named ``cuda`` without index.
+* ``torch.profiler`` records what the CPU does; NVTX ranges are ignored.
 * Processes started by ``spawn`` begin without virtual GPUs; those of ``fork``, such as
   workers of a ``DataLoader`` on Linux, keep them.
 * Builds of PyTorch with CUDA: there the name is taken, and ``enable`` refuses.
 """
 
 import functools
-import threading
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
@@ -43,7 +44,8 @@ from torch.utils._device import DeviceContext, _device_constructors
 
 from . import backend, device_api
 from .devices import Device, Devices, as_device, index_of
-from .patches import moved
+from .loading import note_place
+from .patches import become
 from .tensor import VirtualTensor
 
 # Registrations end when their Python objects die.
@@ -79,8 +81,9 @@ def apply() -> None:
     tensor_types()
     accelerator()
     cudnn()
-    loading()
-    loading_own_files()
+    setting_data()
+    storages()
+    profiling()
 
 
 def vgpu_name(device: Device) -> Device:
@@ -145,6 +148,10 @@ def _naming(function):
     def named(*args, device=None, **kwargs):
         return function(*args, device=vgpu_name(device), **kwargs)
 
+    # TorchScript knows functions of C++ by their identity.
+    operator = torch.jit._builtins._find_builtin(function)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(named, operator)
     return named
 
 
@@ -243,7 +250,7 @@ def cuda_module() -> None:
     All: its functions ask parts of C++ that are not in this build.
     """
     cuda = torch.cuda
-    shared = {name: getattr(device_api, name) for name in _SHARED}
+    shared = {name: _apart(getattr(device_api, name)) for name in _SHARED}
     own = {
         "StreamContext": device_api.stream,
         "_lazy_call": lambda function, **kwargs: function(),
@@ -262,6 +269,23 @@ def cuda_module() -> None:
         for name, function in (shared | own).items():
             if hasattr(module, name):
                 setattr(module, name, function)
+    for name in ("mark", "range_end", "range_pop", "range_push", "range_start"):
+        setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
+
+
+def _apart(function):
+    """Return the same in a function of its own, since torch.accelerator has it too.
+
+    ``torch.compile`` refuses to know one function by two names.
+    """
+    if isinstance(function, type):
+        return function
+
+    @functools.wraps(function)
+    def apart(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return apart
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
@@ -415,73 +439,60 @@ def tensor_types() -> None:
     torch.set_default_tensor_type = set_default_tensor_type
 
 
-# ------------------------------------------------------------------ files
+# ------------------------------------------------------------------ values and storages
 
 
-class _Load(threading.local):
-    """Whether ``torch.load`` is at work in this thread."""
+def setting_data() -> None:
+    """Let ``parameter.data = parameter.data.cuda()`` move a parameter of the CPU.
 
-    active = False
-
-
-_load = _Load()
-
-
-def loading() -> None:
-    """Make ``torch.load`` bring to virtual GPUs what a file has on CUDA.
-
-    All: PyTorch moves storages, and those of virtual tensors have no values. So they
-    stay on the CPU with a note of their device, also where a function given as
-    ``map_location`` calls ``storage.cuda(1)``, and the tensors made of them are moved
-    once all is read.
+    All: C++ calls a plain tensor and a wrapper incompatible, and programs older than
+    ``Module.to`` move their parameters this way.
     """
-    original, cuda = torch.load, torch.UntypedStorage.cuda
+    data = torch.Tensor.data
 
-    def note(storage, device=None, non_blocking=False):
-        if not _load.active:
-            return cuda(storage, device, non_blocking)
-        storage._vgpu_place = as_device(device)
-        return storage
+    def set_data(self, new):
+        if type(new) is VirtualTensor and type(self) is not VirtualTensor:
+            grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+            become(self, new)
+            self.grad = None if grad is None else grad.to(as_device(self.get_device()))
+        else:
+            data.__set__(self, new)
 
-    def restore(storage, location):
-        # None: another of PyTorch's functions is to restore it.
-        return note(storage, location) if location.startswith("cuda") else None
+    torch.Tensor.data = property(data.__get__, set_data)
+
+
+def storages() -> None:
+    """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
+
+    All: C++ has no memory of CUDA for a storage.
+    """
+    original = torch.UntypedStorage.cuda
 
     @functools.wraps(original)
-    def load(*args, **kwargs):
-        outer, _load.active = _load.active, True
-        try:
-            loaded = original(*args, **kwargs)
-        finally:
-            _load.active = outer
-        return torch.utils._pytree.tree_map_only(torch.Tensor, _to_its_place, loaded)
+    def cuda(self, device=None, non_blocking=False):
+        if note_place(self, device):
+            return self
+        raise NotImplementedError(
+            "Virtual GPUs hold tensors, not storages: copy the tensor."
+        )
 
-    torch.serialization.register_package(5, lambda storage: None, restore)
-    torch.UntypedStorage.cuda = note
-    torch.load = load
+    torch.UntypedStorage.cuda = cuda
 
 
-def _to_its_place(tensor: torch.Tensor) -> torch.Tensor:
-    if type(tensor) is VirtualTensor:
-        return tensor
-    place = getattr(tensor.untyped_storage(), "_vgpu_place", None)
-    return tensor if place is None else moved(tensor, place)
+def profiling() -> None:
+    """Let profilers that are asked for CUDA record what the CPU does.
 
-
-def loading_own_files() -> None:
-    """Let ``map_location`` be a function for tensors saved from virtual GPUs.
-
-    All: their files hold the name of a device instead of a storage there, which
-    PyTorch does not ask a function about.
+    All: they ask a part of C++ that is not in this build, and fill the screen with
+    warnings, one for each operator.
     """
-    original = torch._utils._get_restore_location
+    profile = torch.autograd.profiler.profile
+    original = profile.__init__
 
     @functools.wraps(original)
-    def _get_restore_location(device):
-        rule = torch.serialization._serialization_tls.map_location
-        if rule is None or isinstance(rule, str | torch.device | dict):
-            return original(device)
-        storage = rule(torch.UntypedStorage(0), device)
-        return device if storage is None else getattr(storage, "_vgpu_place", "cpu")
+    def __init__(self, *args, use_cuda=False, use_device=None, **kwargs):
+        use_device = None if use_device == "cuda" else use_device
+        original(self, *args, use_device=use_device, **kwargs)
 
-    torch._utils._get_restore_location = _get_restore_location
+    profile.__init__ = __init__

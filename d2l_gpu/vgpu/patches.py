@@ -16,7 +16,7 @@ from torch.nn.parameter import (
     is_lazy,
 )
 
-from . import device_api, parallel
+from . import device_api, loading, parallel
 from .devices import Devices, as_device, index_of
 from .errors import name_of
 from .tensor import VirtualTensor, engine
@@ -28,7 +28,7 @@ def apply() -> None:
     modules()
     lazy_parameters()
     optimizers()
-    loading()
+    loading.apply()
     pinned_memory()
     accelerator()
     cuda_methods()
@@ -184,29 +184,6 @@ def optimizers() -> None:
         optimizer._foreach_supported_types.append(VirtualTensor)
 
 
-def loading() -> None:
-    """Make ``torch.load(map_location='vgpu:1')`` bring tensors to that device.
-
-    All: PyTorch moves storages, and a virtual tensor's storage has no values.
-    """
-    original = torch.load
-
-    @functools.wraps(original)
-    def load(f, map_location=None, *args, **kwargs):
-        if not isinstance(map_location, str | torch.device):
-            return original(f, map_location, *args, **kwargs)
-        device = torch.device(map_location)
-        if device.type not in Devices.types:
-            return original(f, map_location, *args, **kwargs)
-        device = as_device(device)
-        loaded = original(f, "cpu", *args, **kwargs)
-        return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda tensor: moved(tensor, device), loaded
-        )
-
-    torch.load = load
-
-
 def pinned_memory() -> None:
     """Mark host tensors as pinned; nothing is locked, the log of copies says so.
 
@@ -298,12 +275,3 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 def _is_virtual(tensor) -> bool:
     return type(tensor) is VirtualTensor
-
-
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Move a loaded tensor; parameters stay parameters."""
-    with torch.no_grad():
-        new = tensor.detach().to(device)
-    if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(new, tensor.requires_grad)
-    return new.requires_grad_(tensor.requires_grad)

@@ -169,6 +169,39 @@ assert torch.ones(2).is_cuda and torch.ones(2).dtype is torch.float64
 """)
 
 
+def test_parameters_are_moved_by_setting_their_data():
+    fresh("""
+w = nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([w], lr=1.0)
+(w * 2).sum().backward()
+w.data = w.data.cuda(1)
+w.grad.data = w.grad.data.cuda(1)
+assert type(w.detach()) is type(torch.ones(1, device='cuda'))
+assert isinstance(w, nn.Parameter) and w.is_leaf and w.requires_grad
+(w * 2).sum().backward()
+assert w.grad.tolist() == [4, 4] and w.grad.get_device() == w.get_device() == 1
+optimizer.step()
+assert w.tolist() == [-3, -3]
+x = torch.ones(2)
+x.data = torch.zeros(3)
+assert x.shape == (3,) and not x.is_cuda
+x.data = x.data.cuda()
+assert x.is_cuda and not x.requires_grad and x.grad is None
+""")
+
+
+def test_compilers_are_not_confused():
+    run_fresh("""
+        import torch
+        from d2l_gpu import vgpu
+        vgpu.enable(2, as_cuda=True)
+        assert torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)) == 2
+        # TorchScript knows functions by their identity.
+        assert torch.jit._builtins._find_builtin(torch.tensor) == 'aten::tensor'
+        torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()
+    """)
+
+
 # ------------------------------------------------------------------ torch.cuda
 
 
@@ -495,6 +528,26 @@ for file in (own, real):
     assert loaded(file, lambda storage, location: None) == 'cuda:1'
     assert loaded(file, 'cuda:0', weights_only=False) == 'cuda:0'
 raises(RuntimeError, 'there is no vgpu:7', lambda: loaded(own, 'cuda:7'))
+raises(NotImplementedError, 'tensors, not storages', torch.UntypedStorage(1).cuda)
+""")
+
+
+def test_whole_modules_are_loaded_where_the_program_says():
+    fresh("""
+import io
+for there in (False, True):
+    file = io.BytesIO()
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    torch.save(module.cuda(1) if there else module, file)
+    for rule, device in (
+        ('cuda:0', 'cuda:0'), ('cpu', 'cpu'), (None, 'cuda:1' if there else 'cpu')
+    ):
+        file.seek(0)
+        loaded = torch.load(file, rule, weights_only=False)
+        for x in (*loaded.parameters(), *loaded.buffers()):
+            assert x.device == torch.device(device)
+        assert isinstance(loaded[0].weight, nn.Parameter)
+        assert torch.equal(loaded[0].weight.cpu(), module[0].weight.cpu())
 """)
 
 
@@ -555,6 +608,18 @@ def test_the_tutorial_fails_without():
     done = run(TUTORIAL)
     assert done.returncode == 1
     assert done.stderr == "This tutorial needs CUDA.\n"
+
+
+def test_profilers_record_the_cpu():
+    code = """
+for options in ({'use_device': 'cuda'}, {'use_cuda': True}):
+    with torch.autograd.profiler.profile(**options) as log:
+        torch.ones(2, device='cuda') + 1
+    assert any(e.key == 'aten::add' for e in log.key_averages())
+"""
+    done = run("-c", START + code)
+    assert done.returncode == 0, done.stderr
+    assert "Failed to record CUDA event" not in done.stderr  # the profiler's own log
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def vgpu_name(device: Device) -> Device:
 def tensors() -> None:
     """Let ``x.device``, ``x.is_cuda`` and ``x.type()`` of a virtual tensor say cuda.
 
-    All: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
+    2.13: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
     """
     VirtualTensor.device = property(lambda self: Devices.shown[self._index])
     VirtualTensor.is_cuda = property(lambda self: True)
@@ -110,7 +110,7 @@ def tensors() -> None:
 def names_in_methods() -> None:
     """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand cuda.
 
-    All: C++ asks CUDA's device guard, which is missing, for the current device; and
+    2.13: C++ asks CUDA's device guard, which is missing, for the current device; and
     takes cuda:1 for another device than the vgpu:1 where the tensor is.
     """
     to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
@@ -136,7 +136,7 @@ def names_in_methods() -> None:
 def names_in_functions() -> None:
     """Let the functions that copy values to a device understand cuda.
 
-    All: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
+    2.13: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
     need no help: they come to the kernels at the key of CUDA.
     """
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
@@ -158,7 +158,7 @@ def _naming(function):
 def default_device() -> None:
     """Let ``torch.set_default_device('cuda')`` and ``with torch.device('cuda')`` work.
 
-    All: they give the name to the functions of C++ beneath the changed ones.
+    2.13: they give the name to the functions of C++ beneath the changed ones.
     """
     original = DeviceContext.__torch_function__
 
@@ -175,7 +175,7 @@ def default_device() -> None:
 def autocast() -> None:
     """Let ``torch.autocast('cuda')`` set what virtual tensors obey.
 
-    All: C++ keeps the state by type of device, and their type is vgpu. Without an
+    2.13: C++ keeps the state by type of device, and their type is vgpu. Without an
     argument these functions mean CUDA.
     """
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
@@ -247,7 +247,7 @@ _SHARED = (
 def cuda_module() -> None:
     """Let ``torch.cuda`` answer for virtual GPUs.
 
-    All: its functions ask parts of C++ that are not in this build.
+    2.13: its functions ask parts of C++ that are not in this build.
     """
     cuda = torch.cuda
     shared = {name: _apart(getattr(device_api, name)) for name in _SHARED}
@@ -333,7 +333,7 @@ _REFUSED = {
 def refusals() -> None:
     """Refuse what only a real GPU can do, with a sentence.
 
-    All: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
+    2.13: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
     """
     for path, names in _REFUSED.items():
         module = functools.reduce(getattr, path.split("."), torch)
@@ -357,7 +357,7 @@ def _refusing(name: str):
 def accelerator() -> None:
     """Let ``torch.accelerator`` name its devices as the tensors do.
 
-    All: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
+    2.13: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
     """
     torch.accelerator.current_accelerator = lambda check_available=False: torch.device(
         "cuda"
@@ -367,7 +367,7 @@ def accelerator() -> None:
 def cudnn() -> None:
     """Let recurrent layers go on without cuDNN.
 
-    All: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
+    2.13: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
     """
     torch.backends.cudnn.is_acceptable = lambda tensor: False
 
@@ -408,7 +408,7 @@ class TensorType:
 def tensor_types() -> None:
     """Supply ``torch.cuda.FloatTensor`` and its like, also by name.
 
-    All: C++ has them in builds with CUDA only, and raises.
+    2.13: C++ has them in builds with CUDA only, and raises.
     """
     types = {name: TensorType(name, dtype) for name, dtype in _TYPES.items()}
     for name, kind in types.items():
@@ -445,7 +445,7 @@ def tensor_types() -> None:
 def setting_data() -> None:
     """Let ``parameter.data = parameter.data.cuda()`` move a parameter of the CPU.
 
-    All: C++ calls a plain tensor and a wrapper incompatible, and programs older than
+    2.13: C++ calls a plain tensor and a wrapper incompatible, and programs older than
     ``Module.to`` move their parameters this way.
     """
     data = torch.Tensor.data
@@ -466,7 +466,7 @@ def setting_data() -> None:
 def storages() -> None:
     """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
 
-    All: C++ has no memory of CUDA for a storage.
+    2.13: C++ has no memory of CUDA for a storage.
     """
     original = torch.UntypedStorage.cuda
 
@@ -484,7 +484,7 @@ def storages() -> None:
 def profiling() -> None:
     """Let profilers that are asked for CUDA record what the CPU does.
 
-    All: they ask a part of C++ that is not in this build, and fill the screen with
+    2.13: they ask a part of C++ that is not in this build, and fill the screen with
     warnings, one for each operator.
     """
     profile = torch.autograd.profiler.profile

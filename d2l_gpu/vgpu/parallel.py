@@ -26,7 +26,7 @@ def apply() -> None:
 def communication() -> None:
     """Supply what copies tensors to several devices, and back.
 
-    2.10 to 2.13, builds without CUDA: the functions are missing and ``DataParallel``
+    2.13, builds without CUDA: the functions are missing and ``DataParallel``
     ends in an AttributeError. With CUDA they are there, for real devices only, and
     are left as they are.
     """
@@ -46,7 +46,7 @@ def communication() -> None:
 def sums() -> None:
     """Let gradients of replicas be added without asking NCCL.
 
-    2.10 to 2.13: builds without NCCL warn that they have none, at every backward.
+    2.13: builds without NCCL warn that they have none, at every backward.
     """
     original = comm.nccl.is_available
 
@@ -62,7 +62,7 @@ def sums() -> None:
 def copy_streams() -> None:
     """Let inputs on the CPU be scattered on the default stream.
 
-    2.10 to 2.13: a stream in the background is asked of C++, which has none for a
+    2.13: a stream in the background is asked of C++, which has none for a
     guard written in Python, and whose name for device 0 is not cuda:0.
     """
     original = _functions._get_stream

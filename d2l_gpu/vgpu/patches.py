@@ -1,8 +1,9 @@
-"""Every change made to PyTorch itself, one function each.
+"""The changes made to PyTorch itself, one function each.
 
 PyTorch asks the backend of a device for nearly everything. What it does not ask for is
-here: each function says what fails without it, and on which versions that was seen.
-Versions are those of PyTorch; "all" means 2.10 to 2.13.
+here, in ``loading.py`` and ``parallel.py``, and for programs that say cuda in
+``as_cuda.py``: each function says what fails without it, and on which versions that was
+seen. Versions are those of PyTorch; "all" means 2.10 to 2.13.
 """
 
 import functools

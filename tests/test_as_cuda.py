@@ -108,11 +108,13 @@ for device in ('cuda:1', torch.device('cuda:1'), torch.device('cuda', 1), 1, 'vg
     ]
     assert {x.device for x in made} == {torch.device('cuda:1')}, (device, made)
     assert there.to(device) is there
+    assert nn.LazyLinear(2, device=device).weight.device == there.device
 assert there.new_tensor([1]).device == there.new(3).device == there.device
 assert there.new_ones(2).device == torch.empty_like(there).device == there.device
 assert there.to('cpu').device == there.cpu().device == torch.device('cpu')
 assert torch.zeros_like(there, device='cpu').device.type == 'cpu'
 assert host.to(torch.float64).device.type == 'cpu' and host.to('cpu') is host
+assert nn.LazyLinear(2).to(torch.float64)(host.double()).device.type == 'cpu'
 raises(RuntimeError, 'nonsense', lambda: host.to('nonsense'))
 """)
 
@@ -195,7 +197,8 @@ def test_compilers_are_not_confused():
         import torch
         from d2l_gpu import vgpu
         vgpu.enable(2, as_cuda=True)
-        assert torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)) == 2
+        net = torch.nn.Linear(2, 3)
+        assert torch.compile(net, backend='eager')(torch.ones(1, 2)).shape == (1, 3)
         # TorchScript knows functions by their identity.
         assert torch.jit._builtins._find_builtin(torch.tensor) == 'aten::tensor'
         torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()
@@ -237,6 +240,7 @@ stream = cuda.Stream(device='cuda:1')
 with cuda.stream(stream):
     assert cuda.current_stream() == stream and cuda.current_device() == 1
     end = stream.record_event()
+assert isinstance(stream, cuda.Stream) and isinstance(end, cuda.Event)
 assert cuda.current_device() == 0 and stream.device == torch.device('cuda:1')
 cuda.current_stream().wait_stream(stream)
 start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
@@ -247,6 +251,7 @@ assert torch.accelerator.current_accelerator().type == 'cuda'
 assert torch.version.cuda is None
 torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True
 torch.backends.cuda.matmul.allow_tf32 = True
+nn.LSTM(2, 2).cuda()  # asks for cuDNN
 """)
 
 
@@ -500,9 +505,9 @@ def test_files_are_loaded_where_the_program_says():
     fresh("""
 import io
 
-def saved(x):
+def saved(x, zipped=True):
     file = io.BytesIO()
-    torch.save({'w': x, 'n': [x * 2]}, file)
+    torch.save({'w': x, 'n': [x * 2]}, file, _use_new_zipfile_serialization=zipped)
     return file
 
 def loaded(file, rule=None, **more):
@@ -515,8 +520,8 @@ def loaded(file, rule=None, **more):
 own = saved(torch.ones(2, device='cuda:1'))
 # What a program wrote on a real GPU: storages tagged with its name.
 torch.serialization.register_package(1, lambda storage: 'cuda:1', lambda *_: None)
-real = saved(torch.ones(2))
-for file in (own, real):
+real, old = saved(torch.ones(2)), saved(torch.ones(2), zipped=False)
+for file in (own, real, old):
     assert loaded(file) == 'cuda:1'
     assert loaded(file, 'cuda:0') == 'cuda:0'
     assert loaded(file, torch.device('cuda')) == 'cuda:0'
@@ -644,9 +649,11 @@ print(sys.argv[0] == __file__, sys.path[0])
 def test_a_script_runs_as_python_would_run_it(script, tmp_path):
     script("VALUE = 3", "neighbour.py")
     path = script(WHERE)
-    for program in (path, path.name):
-        plain = run(program, "a", "--gpus", "7", cwd=tmp_path)
-        done = run_virtual("--gpus", 1, program, "a", "--gpus", "7", cwd=tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    for program, folder in ((path.name, "."), (path, "elsewhere")):
+        place = {"cwd": tmp_path / folder}
+        plain = run(program, "a", "--gpus", "7", **place)
+        done = run_virtual("--gpus", 1, program, "a", "--gpus", "7", **place)
         assert plain.returncode == done.returncode == 0, done.stderr
         assert done.stdout == plain.stdout
         assert done.stderr.count("\n") == 1

@@ -669,6 +669,17 @@ def test_a_module_runs_as_python_would_run_it(script, tmp_path):
     assert done.stdout == plain.stdout
 
 
+def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
+    (tmp_path / "package").mkdir()
+    script("import torch; SEEN = torch.cuda.is_available()", "package/__init__.py")
+    script("from package import SEEN; print(SEEN)", "package/train.py")
+    done = run_virtual("-m", "package.train", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    done = run_virtual("-m", "package.missing", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ImportError: No module named package.missing\n")
+
+
 def test_memory_of_the_virtual_gpus(script):
     path = script("import torch; print(torch.cuda.mem_get_info(1)[1])")
     assert run_virtual("--gpus", 2, "--memory", "64MiB", path).stdout == f"{2**26}\n"

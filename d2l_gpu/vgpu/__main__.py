@@ -77,14 +77,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(name: str, is_module: bool) -> None:
-    """Raise ValueError unless there is such a module or file."""
+    """Raise ValueError unless there is such a file, or the package of such a module.
+
+    Nothing is imported: the program's own imports ask for CUDA perhaps.
+    """
     if not is_module:
         if not Path(name).is_file():
             raise ValueError(f"there is no file {name!r}.")
         return
     try:
-        found = find_spec(name) is not None
-    except (ImportError, ValueError):
+        found = find_spec(name.partition(".")[0]) is not None
+    except ValueError:  # an empty name
         found = False
     if not found:
         raise ValueError(f"there is no module named {name!r}.")

@@ -3,6 +3,7 @@
 Each test has a Python of its own, since the name stays once it is given.
 """
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -678,6 +679,34 @@ def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
     done = run_virtual("-m", "package.missing", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.endswith("ImportError: No module named package.missing\n")
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_that_the_program_starts_have_virtual_gpus(script, method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this system")
+    path = script(f"""
+import torch
+import torch.multiprocessing as mp
+
+AT_IMPORT = torch.cuda.device_count()
+
+def work(rank, queue):
+    x = torch.ones(2, device=f'cuda:{{rank}}')
+    queue.put(f'{{AT_IMPORT}} {{x.device}} {{x}}')
+
+if __name__ == '__main__':
+    context = mp.get_context({method!r})
+    queue = context.SimpleQueue()
+    process = context.Process(target=work, args=(1, queue))
+    process.start()
+    print(queue.get())
+    process.join()
+    print(process.exitcode)
+""")
+    done = run_virtual("--gpus", 2, path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 cuda:1 tensor([1., 1.], device='vgpu:1')\n0\n"
 
 
 def test_memory_of_the_virtual_gpus(script):

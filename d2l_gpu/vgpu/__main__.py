@@ -7,9 +7,11 @@ python -m d2l_gpu.vgpu --gpus 2 --memory 4GiB -m package.train --epochs 3
 import argparse
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
+from multiprocessing import spawn
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -96,12 +98,32 @@ def _check(name: str, is_module: bool) -> None:
 def _enable(gpus: int, memory: str | None) -> None:
     from d2l_gpu import vgpu
 
-    vgpu.enable(gpus, memory=memory, as_cuda=True)
+    enable = partial(vgpu.enable, gpus, memory=memory, as_cuda=True)
+    enable()
+    _enable_in_spawned(enable)
     print(
         f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
         f"answer{'s' * (gpus == 1)} to the name cuda.",
         file=sys.stderr,
     )
+
+
+def _enable_in_spawned(enable: Callable) -> None:
+    """Let processes that the program starts by ``spawn`` or ``forkserver`` do the same.
+
+    They begin as a fresh Python (all versions), which first reads what to prepare:
+    an entry that calls enable when it is read comes before the program's own imports.
+    """
+    original = spawn.get_preparation_data
+
+    class Enabling:
+        def __reduce__(self):
+            return enable, ()
+
+    def get_preparation_data(name):
+        return original(name) | {"virtual_gpus": Enabling()}
+
+    spawn.get_preparation_data = get_preparation_data
 
 
 def _run_script(path: Path) -> None:

@@ -31,8 +31,10 @@ Not covered:
   device; ``torch.Tensor(2, 3)`` stays on the CPU.
 * ``torch.jit.script`` of functions in which a device is named ``cuda`` without index.
 * ``torch.profiler`` records what the CPU does; NVTX ranges are ignored.
-* Processes started by ``spawn`` begin without virtual GPUs; those of ``fork``, such as
-  workers of a ``DataLoader`` on Linux, keep them.
+* Processes started by ``spawn`` begin without virtual GPUs, unless the program was run
+  by ``python -m d2l_gpu.vgpu``; those of ``fork``, such as workers of a ``DataLoader``
+  on Linux, keep them. Each process simulates devices and memory of its own, and
+  tensors of virtual GPUs are copied between processes, not shared.
 * Builds of PyTorch with CUDA: there the name is taken, and ``enable`` refuses.
 """
 

@@ -20,15 +20,17 @@ def hardware() -> str:
     return "; ".join(parts)
 
 
-def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
-    """Return the median of each measure, taken in turns.
+def in_turns(
+    measures: Sequence[Callable[[], float]], rounds: int
+) -> list[tuple[float, ...]]:
+    """Return the figures of each measure, taken in turns.
 
     In turns, so that whatever slows the machine down for a while slows all of them.
     One round before the first is thrown away: it finds the disk's cache cold.
 
     Args:
         measures: each measures once and returns a figure.
-        rounds: how often each is called for its median, at least 1.
+        rounds: how many figures of each are returned, at least 1.
 
     Raises:
         ValueError: fewer than one round.
@@ -36,7 +38,12 @@ def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[flo
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}; at least 1 is needed")
     figures = [[measure() for measure in measures] for _ in range(rounds + 1)]
-    return [median(column) for column in zip(*figures[1:], strict=True)]
+    return list(zip(*figures[1:], strict=True))
+
+
+def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
+    """Return the median of each measure, taken ``in_turns``."""
+    return [median(figures) for figures in in_turns(measures, rounds)]
 
 
 def print_result(name: str, value: float, unit: str, baseline: str) -> None:

@@ -11,6 +11,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 REPOSITORY = Path(__file__).resolve().parents[1]
 SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
 
+# A project of its own, which test_pytest_plugin.py runs as its users would.
+collect_ignore = ["example_project"]
+
 GOOD_LESSON = """\
 ---
 kernelspec:

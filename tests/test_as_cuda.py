@@ -199,7 +199,8 @@ def test_compilers_are_not_confused():
         from d2l_gpu import vgpu
         vgpu.enable(2, as_cuda=True)
         net = torch.nn.Linear(2, 3)
-        assert torch.compile(net, backend='eager')(torch.ones(1, 2)).shape == (1, 3)
+        program = torch.export.export(net, (torch.ones(1, 2),))
+        assert program.module()(torch.ones(1, 2)).shape == (1, 3)
         # TorchScript knows functions by their identity.
         assert torch.jit._builtins._find_builtin(torch.tensor) == 'aten::tensor'
         torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()
@@ -247,6 +248,11 @@ cuda.current_stream().wait_stream(stream)
 start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
 start.record(), end.record(), end.synchronize()
 assert start.elapsed_time(end) >= 0 and end.query()
+
+generator = torch.Generator(device='cuda:1').manual_seed(3)
+assert generator.device == torch.device('cuda:1')
+assert torch.rand(2, device='cuda:1', generator=generator).get_device() == 1
+assert torch.Generator('cuda').device == torch.device('cuda:0')
 
 assert torch.accelerator.current_accelerator().type == 'cuda'
 assert torch.version.cuda is None

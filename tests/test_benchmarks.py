@@ -1,6 +1,7 @@
 """Benchmarks end with a line that a program can read. No test asserts a duration."""
 
 import json
+import re
 import subprocess
 import sys
 from itertools import count
@@ -12,21 +13,39 @@ sys.path.append(str(REPOSITORY / "benchmarks"))
 from common import alternated
 
 
-def test_import_time_prints_a_sentence_and_json():
-    script = REPOSITORY / "benchmarks" / "import_time.py"
-    result = subprocess.run(
-        [sys.executable, str(script), "--rounds", "1"],
+def run_benchmark(name: str, *options: str) -> tuple[list[str], dict]:
+    """Run a benchmark; return its lines, and what the last one says in JSON."""
+    script = REPOSITORY / "benchmarks" / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, str(script), *options],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
         check=True,
     )
-    sentence, last = result.stdout.splitlines()
-    assert sentence.startswith("import d2l_gpu.torch")
+    *lines, last = done.stdout.splitlines()
     result = json.loads(last)
     assert list(result) == ["name", "value", "unit", "baseline", "hardware"]
-    assert result["name"] == "import_time"
+    assert result["name"] == name
     assert result["value"] > 0
+    return lines, result
+
+
+def test_import_time_prints_a_sentence_and_json():
+    (sentence,), _ = run_benchmark("import_time", "--rounds", "1")
+    assert sentence.startswith("import d2l_gpu.torch")
+
+
+def test_virtual_overhead_prints_two_tables_and_json():
+    (first, *lines), result = run_benchmark("virtual_overhead", "--quick")
+    assert first.startswith(result["hardware"])
+    operators = [line for line in lines if line.startswith(("warm, ", "cold, "))]
+    assert len(operators) == 4
+    assert {len(re.findall(r"-?\d+\.\d", line)) for line in operators} == {6}
+    steps = [line for line in lines if line.endswith("  equal")]
+    assert [line.split()[0] for line in steps] == ["ResNet-18,", "MLP", "CNN,", "the"]
+    assert float(steps[0].split()[-3]) == result["value"]
+    assert re.search(r"\d\.\d+ virtual, \d\.\d+ with as many replicas", lines[-1])
 
 
 def test_measures_take_turns_and_the_first_round_is_dropped():

@@ -1,5 +1,6 @@
 """What pip and conda install is what the course needs, and no more."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -48,6 +49,12 @@ def test_conda_environment_agrees_with_the_project():
     assert set(conda[2:]) <= extras
 
 
+def test_pytest_is_told_of_the_plugin():
+    ((name, target),) = PROJECT["entry-points"]["pytest11"].items()
+    assert name == "d2l_gpu_vgpu"
+    assert importlib.import_module(target).virtual_gpus
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -71,7 +78,8 @@ def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     assert carried == lessons
     assert lessons
     assert {name.split("/")[0].split("-")[0] for name in names} == {"d2l_gpu"}
-    assert not [name for name in names if "test" in Path(name).name]
+    tests = ("test_", "conftest", "fresh_process")
+    assert not [name for name in names if Path(name).name.startswith(tests)]
 
 
 def test_installed_wheel_runs_outside_of_the_clone(wheel, tmp_path):

@@ -18,6 +18,7 @@ from .devices import (
 from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
 from .files import load_parameters, save_parameters
 from .inventory import devices
+from .nets import Residual, resnet18
 from .oop import HyperParameters, add_to_class
 from .plot import Animator, ProgressBoard
 from .timing import Timer
@@ -31,6 +32,7 @@ __all__ = [
     "HyperParameters",
     "Module",
     "ProgressBoard",
+    "Residual",
     "Timer",
     "Trainer",
     "accuracy",
@@ -42,6 +44,7 @@ __all__ = [
     "load_parameters",
     "num_gpus",
     "require_gpus",
+    "resnet18",
     "save_parameters",
     "sgd",
     "to",

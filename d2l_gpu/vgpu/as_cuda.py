@@ -17,10 +17,9 @@ Not covered:
 * ``torch.version.cuda`` stays None, ``torch.backends.cuda.is_built()`` stays False.
 * CUDA graphs, NCCL, ``torch.cuda.jiterator``, memory snapshots and pools, and what
   asks the driver (utilisation, temperature, processes) raise NotImplementedError.
-* Extensions with kernels of their own, ``torch.utils.cpp_extension``, Triton and
-  ``torch.compile`` for the GPU: there is no GPU to compile for.
-* ``torch.Stream`` and ``torch.Event`` (``torch.cuda.Stream`` and ``Event`` work), and
-  ``torch.Generator(device='cuda')``.
+* Extensions with kernels of their own, ``torch.utils.cpp_extension`` and Triton: there
+  is no GPU to compile for, and ``torch.compile`` leaves code as it is.
+* ``torch.Stream`` and ``torch.Event``; ``torch.cuda.Stream`` and ``Event`` work.
 * ``pin_memory=True`` in factories such as ``torch.empty``; ``Tensor.pin_memory()`` and
   ``DataLoader(pin_memory=True)`` work.
 * Storages have no place on a virtual GPU: ``Tensor.untyped_storage().cuda()`` raises,
@@ -278,7 +277,7 @@ def cuda_module() -> None:
 def _apart(function):
     """Return the same in a function of its own, since torch.accelerator has it too.
 
-    ``torch.compile`` refuses to know one function by two names.
+    ``torch.export`` refuses to know one function by two names.
     """
     if isinstance(function, type):
         return function

@@ -8,8 +8,8 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 
 import torch
 
-from . import autocast, device_api, patches
-from .tensor import SPECIAL, factory
+from . import autocast, composites, device_api, patches
+from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
 MINIMUM = (2, 10)
@@ -40,6 +40,7 @@ def register() -> None:
     )
     _register_guard()
     _kept.append(_register_kernels())
+    _kept.extend(composites.register())
     _kept.extend(autocast.register())
     patches.apply()
 
@@ -83,7 +84,7 @@ def _register_guard() -> None:
 def _register_kernels() -> torch.library.Library:
     library = register_factories(KEY)
     # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
-    library.impl("_copy_from", SPECIAL["_copy_from"], KEY)
+    library.impl("_copy_from", _kernel(torch.ops.aten._copy_from.default), KEY)
     for name, func in _without_kernel(KEY):
         if _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)

@@ -61,3 +61,11 @@ def unsupported_layout(tensor: torch.Tensor) -> NotImplementedError:
         f"Virtual GPUs hold strided tensors only, not {layout} ones: keep this tensor "
         "on the CPU."
     )
+
+
+def wrong_generator(generator: torch.Generator) -> RuntimeError:
+    """The error for a generator of another kind of device."""
+    return RuntimeError(
+        "Expected a 'vgpu' device type for generator but found "
+        f"'{generator.device.type}'"
+    )

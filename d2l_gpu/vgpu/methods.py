@@ -20,8 +20,9 @@ class Methods:
         if self._is_parameter():
             # PyTorch writes Parameter(...) around subclasses.
             text = text.removeprefix("Parameter(").removesuffix(")")
-            return f"Parameter containing:\n{text}"
-        return text
+        # PyTorch writes the class of a subclass, of which this one has the same length.
+        text = "tensor(" + text.removeprefix("Tensor(")
+        return f"Parameter containing:\n{text}" if self._is_parameter() else text
 
     def __format__(self, spec):
         # PyTorch formats the value of a single element only for its own class.

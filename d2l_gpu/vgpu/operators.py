@@ -5,6 +5,7 @@ in a dictionary runs its Python ``__hash__`` and an attribute does not.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch._ops import OpOverload
@@ -27,8 +28,18 @@ _NO_KERNEL = {
     "set_",
 }
 
-# Operators with an integer tensor that PyTorch keeps on the CPU, beside its others.
-_HOST_LENGTHS = {"_pack_padded_sequence", "_pack_padded_sequence_backward"}
+# Losses that TensorIterator runs, beside the operators with the tag pointwise.
+_ITERATED = {"huber_loss", "mse_loss", "smooth_l1_loss"}
+
+# Operators with a vector of lengths that PyTorch keeps on the CPU, beside its others.
+_HOST_LENGTHS = {
+    "_pack_padded_sequence",
+    "_pack_padded_sequence_backward",
+    "gru",
+    "lstm",
+    "rnn_relu",
+    "rnn_tanh",
+}
 
 # Integer arguments that cannot make a result larger than the tensors it comes from.
 _HARMLESS = {
@@ -44,6 +55,10 @@ _HARMLESS = {
     "k",
     "reduction",
 }
+
+# What runs in place of an operator, by its name: a function of the operator's facts
+# and of the same arguments.
+SPECIAL: dict[str, Callable] = {}
 
 _INDEX_TYPES = (torch.int64, torch.int32, torch.uint8, torch.bool)
 
@@ -65,6 +80,8 @@ class Operator:
         changes_geometry: whether sizes, strides or storage of an argument can change.
         pointwise: whether TensorIterator runs it (zero-dimensional CPU tensors may
             stand beside tensors of a device, and mismatches are worded its way).
+        special: what runs in its place, if anything.
+        out_list: name of a list of tensors that it writes and does not return.
     """
 
     __slots__ = (
@@ -78,9 +95,11 @@ class Operator:
         "kernel",
         "leading",
         "name",
+        "out_list",
         "pointwise",
         "schema",
         "sizes",
+        "special",
     )
 
     def __init__(self, func: OpOverload):
@@ -88,11 +107,16 @@ class Operator:
         arguments, returns = schema.arguments, schema.returns
         self.schema, self.call = schema, func._op
         self.name = schema.name.partition("::")[2]
-        self.pointwise = torch.Tag.pointwise in func.tags
+        self.pointwise = (
+            torch.Tag.pointwise in func.tags
+            or self.name in _ITERATED
+            or self.name.startswith("_foreach")
+        )
         self.indexes = self.name.startswith(("index", "_index_put", "_unsafe_index"))
         self.changes_geometry = torch.Tag.inplace_view in func.tags
         self.has_device = any(a.name == "device" for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
+        self.special = SPECIAL.get(self.name)
         self.sizes: dict = {}
 
         written = {}
@@ -106,6 +130,10 @@ class Operator:
             else None
             for r in returns
         )
+        self.out_list = next(
+            (a.name for a in arguments if a.is_out and str(a.type) == "List[Tensor]"),
+            None,
+        )
         self.allocates = not func.is_view and None in self.aliases
 
         tensors = [i for i, a in enumerate(arguments) if _has_tensor(a.type)]
@@ -114,6 +142,7 @@ class Operator:
         self.form = GENERAL
         if (
             plain
+            and self.special is None
             and 1 <= self.leading <= 2
             and not (self.has_device or self.changes_geometry)
             and func.namespace == "aten"
@@ -132,12 +161,10 @@ class Operator:
     def accepts_host(self, tensor: torch.Tensor) -> bool:
         """Whether a CPU tensor may stand beside tensors of a device here."""
         if self.name in _HOST_LENGTHS:
-            return True
+            return tensor.dtype is torch.int64
         if self.indexes:
             return tensor.dtype in _INDEX_TYPES or not tensor.dim()
-        if not tensor.dim():
-            return self.pointwise or self.name.startswith("_foreach")
-        return False
+        return self.pointwise and not tensor.dim()
 
     def result_bytes(self, args, kwargs) -> int:
         """Bytes that the new results of this call will occupy, worked out beforehand.
@@ -166,7 +193,7 @@ class Operator:
             # No meta kernel, a size that depends on values, or wrong arguments. The
             # operator itself, which runs next, is the one to complain.
             return 0
-        if isinstance(results, torch.Tensor):
+        if not isinstance(results, list | tuple):
             results = (results,)
         total = 0
         for result, alias in zip(results, self.aliases, strict=False):

@@ -8,6 +8,7 @@ seen. Versions are those of PyTorch; "all" means 2.10 to 2.13.
 
 import functools
 import inspect
+import warnings
 
 import torch
 from torch.nn.parameter import (
@@ -20,6 +21,7 @@ from torch.nn.parameter import (
 from . import device_api, loading, parallel
 from .devices import Devices, as_device, index_of
 from .errors import name_of
+from .generator import Generator
 from .tensor import VirtualTensor, engine
 
 
@@ -34,6 +36,8 @@ def apply() -> None:
     accelerator()
     cuda_methods()
     parallel.apply()
+    generators()
+    compiling()
 
 
 def backward() -> None:
@@ -258,6 +262,35 @@ def cuda_methods() -> None:
     torch.nn.Module.cuda = module_cuda
     # Lazy parameters allow the methods on this list only.
     UninitializedTensorMixin._allowed_methods.append(cuda)
+
+
+def generators() -> None:
+    """Let ``torch.Generator(device='vgpu')`` be one.
+
+    All: C++ asks a hook for a generator written in C++.
+    """
+    torch.Generator = Generator
+
+
+def compiling() -> None:
+    """Let ``torch.compile`` leave code as it is, with one warning.
+
+    All: the compiler cannot see through a wrapper; it breaks the graph at every
+    operator, with a page of warnings each.
+    """
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model=None, *, disable=False, **settings):
+        if not disable:
+            warnings.warn(
+                "torch.compile does nothing while virtual GPUs are in use: the code "
+                "runs as it is, with the same results.",
+                stacklevel=2,
+            )
+        return original(model, disable=True, **settings)
+
+    torch.compile = compile
 
 
 # ------------------------------------------------------------------ what they share

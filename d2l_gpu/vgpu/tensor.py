@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-from . import errors
+from . import errors, generator
 from .devices import Devices, index_of
 from .machine import HOST, OutOfMemory
 from .methods import Methods
@@ -24,6 +24,7 @@ from .operators import (
     FRESH,
     GENERAL,
     IN_PLACE,
+    SPECIAL,
     Operator,
     operator,
     size_bound,
@@ -59,8 +60,8 @@ class VirtualTensor(Methods, torch.Tensor):
             return contained(error, sys._getframe(1), op)
 
 
-# Printing shows the name of a subclass; a tensor of a real GPU prints as a tensor.
-VirtualTensor.__name__ = "tensor"
+# PyTorch's errors name the classes of arguments.
+VirtualTensor.__name__ = "Tensor"
 
 
 class _Engine(threading.local):
@@ -106,6 +107,8 @@ def _simple(op: Operator, args):
     form = op.form
     if form == DETACH:
         return _view(host, index)
+    if host.is_complex():
+        return _general(op, args, {})
     other = args[1] if op.leading == 2 and len(args) > 1 else None
     nbytes = bound = host.nbytes
     if type(other) is VirtualTensor:
@@ -135,10 +138,16 @@ def _simple(op: Operator, args):
 
 def _general(op: Operator, args, kwargs):
     """The path of every other operator."""
-    special = SPECIAL.get(op.name)
-    if special is not None:
-        return special(*args, **kwargs)
-    index, host_args, host_kwargs = _unwrap(op, args, kwargs)
+    if op.special is not None:
+        return op.special(op, *args, **kwargs)
+    return run(op, args, kwargs)
+
+
+def run(op: Operator, args, kwargs):
+    """Run an operator on the host: all steps, for any arguments and results."""
+    if "generator" in kwargs:
+        generator.check(kwargs["generator"])
+    index, host_args, host_kwargs = unwrap(op, args, kwargs)
     on_host = False
     if op.has_device:
         device = host_kwargs.get("device")
@@ -154,13 +163,20 @@ def _general(op: Operator, args, kwargs):
         args[0]._host = host_args[0] = args[0]._host.detach()
     if op.allocates and not on_host:
         reserve(op, index, host_args, host_kwargs)
-    results = op.call(*host_args, **host_kwargs)
+    if _has_complex(host_args):
+        with _lazy_bits():
+            results = op.call(*host_args, **host_kwargs)
+    else:
+        results = op.call(*host_args, **host_kwargs)
     if on_host:
         return results
     if op.kernel:
         Devices.machine.kernel_issued(
-            op, index, _total_bytes(host_args) + _total_bytes(results)
+            op, index, total_bytes(host_args) + total_bytes(results)
         )
+    if op.out_list is not None:
+        for tensor in kwargs[op.out_list]:
+            refresh(tensor)
     if isinstance(results, torch.Tensor):
         return _result(results, op.aliases[0], args, kwargs, index)
     if not isinstance(results, list | tuple):
@@ -174,7 +190,7 @@ def _general(op: Operator, args, kwargs):
     return _lengths_to_host(op, wrapped)
 
 
-def _unwrap(op: Operator, args, kwargs):
+def unwrap(op: Operator, args, kwargs):
     """Return the device's index and the call with host tensors in all places.
 
     Raises RuntimeError when operands live on different devices.
@@ -226,6 +242,33 @@ def _lengths_to_host(op: Operator, results):
     return results
 
 
+def _has_complex(values) -> bool:
+    for x in values:
+        if isinstance(x, list | tuple) and x:
+            x = x[0]
+        if isinstance(x, torch.Tensor) and x.is_complex():
+            return True
+    return False
+
+
+def _lazy_bits():
+    """Let the host's operators see conjugate and negative bits of the tensors inside.
+
+    The keys that do are excluded below Python, where they have done their work for the
+    virtual tensors; but an operator may conjugate and call others on the way.
+    """
+    excluded = torch._C._dispatch_tls_local_exclude_set() - _LAZY
+    included = torch._C._dispatch_tls_local_include_set()
+    return torch._C._ForceDispatchKeyGuard(included, excluded)
+
+
+_LAZY = (
+    torch._C.DispatchKeySet(torch._C.DispatchKey.Conjugate)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.ZeroTensor)
+)
+
+
 # ------------------------------------------------------------------ wrapping
 
 _make = torch.Tensor._make_wrapper_subclass
@@ -240,10 +283,18 @@ def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
     """
     if host.layout is not _strided:
         raise errors.unsupported_layout(host)
-    storage = host.untyped_storage()
-    if not hasattr(storage, "_vgpu_charge"):
-        storage._vgpu_charge = Devices.machine.charge(index, storage.nbytes())
+    charge(host, index)
     return _view(host, index)
+
+
+def charge(host: torch.Tensor, index: int) -> None:
+    """Account for the memory of a host tensor, all of it, on a virtual GPU."""
+    storage = host.untyped_storage()
+    account = getattr(storage, "_vgpu_charge", None)
+    if account is None:
+        storage._vgpu_charge = Devices.machine.charge(index, storage.nbytes())
+    elif account.nbytes < storage.nbytes():  # resize_ and out= make it grow
+        account.resize(storage.nbytes())
 
 
 def _view(host: torch.Tensor, index: int) -> VirtualTensor:
@@ -272,13 +323,7 @@ def _view(host: torch.Tensor, index: int) -> VirtualTensor:
 def refresh(tensor: VirtualTensor) -> None:
     """Bring geometry and account of a wrapper up to date with its host tensor."""
     host = tensor._host
-    storage = host.untyped_storage()
-    charge = getattr(storage, "_vgpu_charge", None)
-    if charge is None:
-        charge = Devices.machine.charge(tensor._index, storage.nbytes())
-        storage._vgpu_charge = charge
-    elif charge.nbytes < storage.nbytes():
-        charge.resize(storage.nbytes())
+    charge(host, tensor._index)
     if (
         tensor.shape != host.shape
         or tensor.stride() != host.stride()
@@ -286,6 +331,8 @@ def refresh(tensor: VirtualTensor) -> None:
     ):
         # A shallow copy of the C++ geometry, exact where as_strided_ is not.
         torch.Tensor.data.__set__(tensor, _view(host, tensor._index))
+    if host.is_conj() != tensor.is_conj():
+        torch._C._set_conj(tensor, host.is_conj())
 
 
 # ------------------------------------------------------------------ memory
@@ -298,13 +345,13 @@ def reserve(op: Operator, index: int, args, kwargs) -> None:
         Devices.machine.reserve(index, op.result_bytes(args, kwargs))
 
 
-def _total_bytes(values) -> int:
+def total_bytes(values) -> int:
     total = 0
     for x in values if isinstance(values, list | tuple) else (values,):
         if isinstance(x, torch.Tensor):
             total += x.nbytes
         elif isinstance(x, list | tuple):
-            total += _total_bytes(x)
+            total += total_bytes(x)
     return total
 
 
@@ -331,7 +378,7 @@ def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> N
     )
 
 
-def _copy_(target, source, non_blocking=False):
+def _copy_(op, target, source, non_blocking=False):
     """``target.copy_(source)``, in any direction."""
     to, there = _memory_of(target)
     values, here = _memory_of(source)
@@ -341,11 +388,12 @@ def _copy_(target, source, non_blocking=False):
     return target
 
 
-def _copy_from(source, target, non_blocking=False):
-    return _copy_(target, source, non_blocking)
+def _copy_from(op, source, target, non_blocking=False):
+    return _copy_(op, target, source, non_blocking)
 
 
 def _to_copy(
+    op,
     tensor,
     *,
     dtype=None,
@@ -357,7 +405,6 @@ def _to_copy(
 ):
     """``tensor.to(...)`` where something has to change."""
     values, here = _memory_of(tensor)
-    op = operator(torch.ops.aten._to_copy.default)
     device = tensor.device if device is None else torch.device(device)
     if device.type not in Devices.types:
         result = op.call(
@@ -373,27 +420,35 @@ def _to_copy(
     return result
 
 
-def _item(tensor):
+def _item(op, tensor):
     """``tensor.item()``: one element crosses to the host, which waits for it."""
     _copied(tensor._index, HOST, None, tensor.element_size(), False)
-    return torch.ops.aten._local_scalar_dense(tensor._host)
+    return op.call(tensor._host)
 
 
-def _recurrent(*args, **kwargs):
-    raise NotImplementedError(
-        "Recurrent layers (LSTM, GRU) cannot run on virtual GPUs yet: keep them on the "
-        "CPU."
-    )
+def _softmax(op, x, dim, half_to_float):
+    """``_softmax`` of short floats that returns float32, which the CPU does not have.
+
+    PyTorch asks it of devices in place of a conversion before it (and, in the backward
+    pass, after it).
+    """
+    return run(op, (x.float() if half_to_float else x, dim, False), {})
 
 
-SPECIAL = {
-    "_copy_from": _copy_from,
-    "_local_scalar_dense": _item,
-    "_thnn_fused_gru_cell": _recurrent,
-    "_thnn_fused_lstm_cell": _recurrent,
-    "_to_copy": _to_copy,
-    "copy_": _copy_,
-}
+def _softmax_backward(op, grad, output, dim, input_dtype):
+    return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
+
+
+SPECIAL.update(
+    _copy_from=_copy_from,
+    _local_scalar_dense=_item,
+    _to_copy=_to_copy,
+    copy_=_copy_,
+    _log_softmax=_softmax,
+    _log_softmax_backward_data=_softmax_backward,
+    _softmax=_softmax,
+    _softmax_backward_data=_softmax_backward,
+)
 
 
 # ------------------------------------------------------------------ factories
@@ -407,6 +462,7 @@ def factory(func, *args, **kwargs):
     if "device" not in kwargs:  # called with the Python dispatch switched off
         return _general(op, args, kwargs)
     index = index_of(kwargs["device"])
+    generator.check(kwargs.get("generator"))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     kwargs["device"] = Devices.host
     try:

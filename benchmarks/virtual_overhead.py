@@ -1,0 +1,305 @@
+"""What a virtual GPU costs over the plain CPU: small operators and training steps.
+
+    python benchmarks/virtual_overhead.py [--quick]
+
+The accounts of memory and copies are kept all the while, as in a lesson. The promises
+are at most 8 µs added to a small operator in a tight loop, and a ResNet-18 training
+step of at most 1.05 times the CPU's. Figures are minima, with medians beside them:
+other work on the machine can only make a step slower.
+"""
+
+import argparse
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from timeit import Timer
+
+import torch
+from common import hardware, in_turns, print_result
+from torch import nn
+
+from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
+
+# X and Y are 32×32, float32.
+OPERATORS = {
+    "add": "X + Y",
+    "add_": "X.add_(Y)",
+    "view": "X.view(1024)",
+    "sum": "X.sum()",
+    "relu": "X.relu()",
+    "mm": "X @ Y",
+}
+MANY = 16  # devices
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often each thing is measured, and the batch of the large network."""
+
+    warm: int
+    calls: int  # of an operator, per measurement in the warm loop
+    cold: int
+    resnet: int
+    batch_size: int
+    mlp: int
+    many: int
+
+
+FULL = Effort(200, 500, 200, 20, 64, 300, 20)
+QUICK = Effort(3, 50, 2, 1, 4, 3, 1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same thing measured on a virtual GPU and on the CPU, in seconds."""
+
+    virtual: Sequence[float]
+    cpu: Sequence[float]
+
+    def added(self, figure: Callable) -> float:
+        """Return the microseconds that the virtual GPU adds, by ``min`` or median."""
+        return 1e6 * (figure(self.virtual) - figure(self.cpu))
+
+    def ratio(self, figure: Callable) -> float:
+        return figure(self.virtual) / figure(self.cpu)
+
+
+def measure_pair(measure: Callable[[str], Callable[[], float]], rounds: int) -> Pair:
+    """Measure by turns what ``measure`` prepares for a device."""
+    return Pair(*in_turns([measure("vgpu:0"), measure("cpu")], rounds))
+
+
+# ------------------------------------------------------------------ small operators
+
+
+def small_operator(statement: str, device: str) -> Timer:
+    """Return a timer of one operator on matrices of a device."""
+    X, Y = torch.ones(2, 32, 32, device=device).unbind()
+    return Timer(statement, globals={"X": X, "Y": Y})
+
+
+def warm(statement: str, effort: Effort) -> Pair:
+    """Measure an operator called again and again."""
+
+    def prepare(device: str) -> Callable[[], float]:
+        timer, calls = small_operator(statement, device), effort.calls
+        return lambda: timer.timeit(calls) / calls
+
+    return measure_pair(prepare, effort.warm)
+
+
+def cold(statement: str, effort: Effort) -> Pair:
+    """Measure an operator called once after a kernel that has filled the caches."""
+
+    def prepare(device: str) -> Callable[[], float]:
+        timer = small_operator(statement, device)
+        X = torch.ones(64, 64, 28, 28, device=device)
+        W = torch.ones(64, 64, 3, 3, device=device)
+
+        def measure() -> float:
+            nn.functional.conv2d(X, W, padding=1)
+            return timer.timeit(1)
+
+        return measure
+
+    return measure_pair(prepare, effort.cold)
+
+
+# ------------------------------------------------------------------ training steps
+
+
+class Training:
+    """Training of a copy of a network on one batch, on one or several devices.
+
+    Every device has a replica and a batch of its own, of the same size; gradients are
+    summed on the first device and copied back, by hand.
+
+    Args:
+        net: network on the CPU, from which the replicas are copied.
+        devices: names of devices; a name may be repeated.
+        X, y: images and labels of each device.
+    """
+
+    def __init__(
+        self, net: nn.Module, devices: Sequence[str], X: torch.Tensor, y: torch.Tensor
+    ):
+        self.nets = [copy.deepcopy(net).to(device) for device in devices]
+        self.batches = [(X.to(device), y.to(device)) for device in devices]
+        self.optimizers = [
+            torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+            for net in self.nets
+        ]
+
+    def step(self) -> float:
+        """Take one step; return its seconds per device."""
+        start = perf_counter()
+        for net, optimizer, (X, y) in zip(
+            self.nets, self.optimizers, self.batches, strict=True
+        ):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(X), y).backward()
+        if len(self.nets) > 1:
+            self._sum_gradients()
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return (perf_counter() - start) / len(self.nets)
+
+    def _sum_gradients(self) -> None:
+        for replicas in zip(*(net.parameters() for net in self.nets), strict=True):
+            first, *others = [replica.grad for replica in replicas]
+            for grad in others:
+                first += grad.to(first.device)
+            for grad in others:
+                grad.copy_(first)
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return parameters and buffers of all replicas, on the CPU."""
+        return [x.cpu() for net in self.nets for x in net.state_dict().values()]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A training step on virtual GPUs and on the CPU, by turns.
+
+    Attributes:
+        steps: the seconds per device.
+        equal: whether all weights are equal to the last bit in the end.
+    """
+
+    steps: Pair
+    equal: bool
+
+
+def train(
+    net: nn.Module, size: Sequence[int], rounds: int, devices: Sequence[int] = (1,)
+) -> list[Comparison]:
+    """Train copies of a network on virtual GPUs and on the CPU, by turns.
+
+    Args:
+        net: network on the CPU.
+        size: shape of the images of each device.
+        rounds: how many figures of each are taken.
+        devices: numbers of devices, each compared with as many replicas on the CPU.
+    """
+    X, y = torch.randn(*size), torch.randint(10, (size[0],))
+    trainings = [
+        Training(net, names, X, y)
+        for count in devices
+        for names in ([f"vgpu:{i}" for i in range(count)], ["cpu"] * count)
+    ]
+
+    def measure(training: Training) -> Callable[[], float]:
+        # Every figure is the mean of as many steps of a device.
+        steps = max(devices) // len(training.nets)
+        return lambda: sum(training.step() for _ in range(steps)) / steps
+
+    seconds = in_turns([measure(training) for training in trainings], rounds)
+    return [
+        Comparison(Pair(*seconds[i : i + 2]), same_weights(*trainings[i : i + 2]))
+        for i in range(0, len(trainings), 2)
+    ]
+
+
+def same_weights(one: Training, other: Training) -> bool:
+    """Whether all weights of two trainings are equal to the last bit."""
+    pairs = zip(one.weights(), other.weights(), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def small_cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, 10),
+    )
+
+
+# ------------------------------------------------------------------ what is printed
+
+
+def report(text: str) -> None:
+    """Say on stderr what is being measured: the whole takes minutes."""
+    print(f"{text} …", file=sys.stderr, flush=True)
+
+
+def print_operators(effort: Effort) -> None:
+    """Measure the small operators; print what is added to each, in microseconds."""
+    print("\nµs added     " + "".join(f"{name:>8}" for name in OPERATORS))
+    for name, measure in (("warm", warm), ("cold", cold)):
+        report(f"small operators, {name}")
+        pairs = [measure(statement, effort) for statement in OPERATORS.values()]
+        for figure in (min, median):
+            added = "".join(f"{pair.added(figure):8.1f}" for pair in pairs)
+            print(f"{name}, {figure.__name__:<6} {added}", flush=True)
+
+
+def print_step(name: str, comparison: Comparison) -> None:
+    steps = comparison.steps
+    print(
+        f"{name:<28}{1e3 * min(steps.virtual):9.2f}{1e3 * min(steps.cpu):9.2f}"
+        f"{steps.ratio(min):9.3f}{steps.ratio(median):9.3f}  "
+        f"{'equal' if comparison.equal else 'DIFFERENT'}",
+        flush=True,
+    )
+
+
+def print_steps(effort: Effort) -> Pair:
+    """Measure the training steps and print them; return those of ResNet-18."""
+    print(f"\n{'ms per step and device':<28}", end="")
+    print(f"{'virtual':>9}{'CPU':>9}{'ratio':>9}{'median':>9}  weights", flush=True)
+    report("training ResNet-18")
+    size = (effort.batch_size, 1, 28, 28)
+    (resnet,) = train(d2l.resnet18(10), size, effort.resnet)
+    print_step(f"ResNet-18, batch {effort.batch_size}", resnet)
+    report("training an MLP")
+    (comparison,) = train(mlp(), (256, 784), effort.mlp)
+    print_step("MLP 784-256-10, batch 256", comparison)
+    report(f"training a CNN on 1 device and on {MANY}")
+    one, many = train(small_cnn(), (32, 1, 28, 28), effort.many, (1, MANY))
+    print_step("CNN, batch 32, 1 device", one)
+    print_step(f"the same on {MANY} devices", many)
+    one, many = one.steps, many.steps
+    print(
+        f"\nTime per device on {MANY} devices, in times of that on one: "
+        f"{min(many.virtual) / min(one.virtual):.3f} virtual, "
+        f"{min(many.cpu) / min(one.cpu):.3f} with as many replicas on the CPU."
+    )
+    return resnet.steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds and a small batch"
+    )
+    effort = QUICK if parser.parse_args().quick else FULL
+    torch.manual_seed(0)
+    vgpu.enable(MANY, memory="1GiB")  # the same on every machine
+    threads = torch.get_num_threads()
+    print(f"{hardware()}; PyTorch {torch.__version__}, {threads} threads")
+    with vgpu.record_copies():
+        print_operators(effort)
+        resnet = print_steps(effort)
+    baseline = (
+        f"ResNet-18 training step on the CPU, batch {effort.batch_size}: "
+        f"{min(resnet.cpu):.3f} s"
+    )
+    ratio = round(resnet.ratio(min), 3)
+    print_result("virtual_overhead", ratio, "times the baseline", baseline)
+
+
+if __name__ == "__main__":
+    main()

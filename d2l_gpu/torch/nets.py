@@ -1,0 +1,91 @@
+"""Networks that several lessons train."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Residual(nn.Module):
+    """The residual block: two 3×3 convolutions, and a path around them.
+
+    Returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes.
+
+    Args:
+        num_channels: channels of the output.
+        use_1x1conv: whether a 1×1 convolution on the path around gives X the shape of
+            the output.
+        strides: stride of the first convolution, and of the 1×1 convolution.
+        input_channels: channels of the input; default ``num_channels``.
+    Raises:
+        ValueError: the shape changes, and no 1×1 convolution makes X follow.
+    Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
+    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6, where the channels of the
+    input are found at the first call instead of being given.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        use_1x1conv: bool = False,
+        strides: int = 1,
+        input_channels: int | None = None,
+    ):
+        super().__init__()
+        if input_channels is None:
+            input_channels = num_channels
+        if not use_1x1conv and (strides != 1 or input_channels != num_channels):
+            raise ValueError(
+                f"A residual block from {input_channels} to {num_channels} channels "
+                f"with stride {strides} adds tensors of different shapes: give "
+                "use_1x1conv=True."
+            )
+        self.conv1 = nn.Conv2d(
+            input_channels, num_channels, kernel_size=3, padding=1, stride=strides
+        )
+        self.bn1 = nn.BatchNorm2d(num_channels)
+        self.conv2 = nn.Conv2d(num_channels, num_channels, kernel_size=3, padding=1)
+        self.bn2 = nn.BatchNorm2d(num_channels)
+        self.conv3 = (
+            nn.Conv2d(input_channels, num_channels, kernel_size=1, stride=strides)
+            if use_1x1conv
+            else None
+        )
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Map (n, input_channels, h, w) to (n, num_channels, ⌈h/strides⌉, …)."""
+        Y = F.relu(self.bn1(self.conv1(X)))
+        Y = self.bn2(self.conv2(Y))
+        return F.relu(Y + (X if self.conv3 is None else self.conv3(X)))
+
+
+def resnet18(num_classes: int, in_channels: int = 1) -> nn.Sequential:
+    """Return ResNet-18 for small images: no reduction before the residual blocks.
+
+    Images (n, in_channels, h, w) become logits (n, num_classes). It begins with a 3×3
+    convolution of stride 1 instead of 7×7, stride 2 and max-pooling. All convolutions
+    have biases and the path around a block no batch normalization, as in the book:
+    11,175,818 parameters for 10 classes and one channel.
+
+    Args:
+        num_classes: number of logits.
+        in_channels: channels of the images.
+    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6.
+    """
+    blocks: list[nn.Module] = []
+    channels = 64
+    for num_channels in (64, 128, 256, 512):
+        halved = num_channels != channels
+        blocks += [
+            Residual(num_channels, halved, 2 if halved else 1, channels),
+            Residual(num_channels),
+        ]
+        channels = num_channels
+    return nn.Sequential(
+        nn.Conv2d(in_channels, 64, kernel_size=3, padding=1),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, num_classes),
+    )

@@ -1,0 +1,66 @@
+"""``torch.Generator(device='vgpu:1')``: random numbers of one's own on a virtual GPU.
+
+PyTorch makes generators of a device in C++. This one is a generator of the host, which
+draws the numbers, and says that it belongs to a virtual GPU.
+"""
+
+from weakref import WeakValueDictionary
+
+import torch
+
+from . import errors
+from .devices import Devices, as_device
+
+HostGenerator = torch.Generator
+
+# By the address of the C++ object: operators get it in another Python object.
+_ours: WeakValueDictionary = WeakValueDictionary()
+
+
+class _Kind(type(HostGenerator)):
+    """The class of the class below: every generator is an instance of it."""
+
+    def __instancecheck__(cls, instance) -> bool:
+        return isinstance(instance, HostGenerator)
+
+
+class Generator(HostGenerator, metaclass=_Kind):
+    """Stands in the place of ``torch.Generator``; other devices get PyTorch's own."""
+
+    def __new__(cls, device="cpu"):
+        if torch.device(device).type not in Devices.types:
+            return HostGenerator(device)
+        self = super().__new__(cls, "cpu")
+        self._device = as_device(device)
+        _ours[self._cdata] = self
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return Devices.shown[self._device.index]
+
+    def clone_state(self) -> "Generator":
+        clone = Generator(self._device)
+        clone.set_state(self.get_state())
+        return clone
+
+    def graphsafe_get_state(self) -> "Generator":
+        return self
+
+    def __reduce__(self):
+        return _restored, (str(self._device), self.get_state())
+
+
+Generator.__module__ = "torch"
+
+
+def _restored(device: str, state: torch.Tensor) -> Generator:
+    generator = Generator(device)
+    generator.set_state(state)
+    return generator
+
+
+def check(generator: HostGenerator | None) -> None:
+    """Raise RuntimeError if a generator is not one of a virtual GPU."""
+    if generator is not None and generator._cdata not in _ours:
+        raise errors.wrong_generator(generator)

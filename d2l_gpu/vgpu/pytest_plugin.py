@@ -1,0 +1,150 @@
+"""Virtual GPUs in pytest: tests of code for several GPUs, on any machine.
+
+    @pytest.mark.virtual_gpus(4, memory='1GiB')
+    def test_every_device_adds_its_part(virtual_gpus):
+        parts = [torch.ones(2, device=device) for device in virtual_gpus]
+        total = sum(part.to(virtual_gpus[0]) for part in parts)
+        assert total.tolist() == [4, 4]
+
+Nothing has to be imported or configured: pytest finds this plugin where d2l-gpu is
+installed. Each test has the devices to itself, with nothing on them and all counts at
+zero. The fixture alone means two devices, and the marker alone suffices where a test
+does not need their names; it may mark a class or a module. With ``as_cuda=True`` they
+answer to ``cuda:0`` … as well. Fixtures that put tensors on the devices ask for
+``virtual_gpus`` too, and so live no longer than a test.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from d2l_gpu import vgpu
+
+if TYPE_CHECKING:  # pytest loads this file at its start, whether or not torch is used
+    import torch
+
+NAME = "virtual_gpus"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{NAME}(n=2, *, memory=None, as_cuda=False): run the test on n virtual GPUs "
+        "with so much memory each, such as '1GiB'.",
+    )
+    config.stash[_LAST] = _Last()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give tests with the marker the fixture, before any other of theirs."""
+    if item.get_closest_marker(NAME) and hasattr(item, "fixturenames"):
+        others = [name for name in item.fixturenames if name != NAME]
+        item.fixturenames = [NAME, *others]
+
+
+@pytest.fixture
+def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
+    """The virtual GPUs of this test: two, or what ``@pytest.mark.virtual_gpus`` says.
+
+    The test has an error, in one sentence, where there can be none, or where tensors
+    of an earlier test are still on devices that have to be set up differently.
+    """
+    last = request.config.stash[_LAST]
+    try:
+        settings = _settings(request.node.get_closest_marker(NAME))
+        left = _bytes_in_use()
+        if left > last.left:
+            last.left_since = last.test
+        last.left = left
+        if not left:
+            vgpu.enable(**settings)
+        elif vgpu.machine_in_use() is last.machine and settings == last.settings:
+            problem = f"The virtual GPUs are not empty: {last.leftovers()}."
+            request.node.warn(pytest.PytestWarning(problem))
+            _reset_counts(last.machine)
+        else:
+            pytest.fail(
+                "The virtual GPUs cannot be set up as this test needs them: "
+                f"{last.leftovers()}.",
+                pytrace=False,
+            )
+    except (ImportError, RuntimeError, TypeError, ValueError) as error:
+        pytest.fail(str(error), pytrace=False)
+    last.machine, last.settings = vgpu.machine_in_use(), settings
+    last.test = request.node.nodeid
+    yield _current_devices(last.machine.count)
+
+
+@dataclass
+class _Last:
+    """What is known of the tests before.
+
+    Attributes:
+        test: the last one that had virtual GPUs; ``machine`` and ``settings`` were its.
+        left: bytes in use on the devices when the next one began.
+        left_since: the test after which they had grown.
+    """
+
+    test: str | None = None
+    machine: vgpu.machine.Machine | None = None
+    settings: dict | None = None
+    left: int = 0
+    left_since: str | None = None
+
+    def leftovers(self) -> str:
+        since = f" since {self.left_since}" if self.left_since else ""
+        return f"tensors of {self.left} bytes have been on them{since}"
+
+
+_LAST = pytest.StashKey[_Last]()
+
+
+def _settings(marker: pytest.Mark | None) -> dict:
+    """Return what a marker asks for, as arguments of ``vgpu.enable``."""
+
+    def settings(n=2, *, memory=None, as_cuda=False):
+        return {"n": n, "memory": memory} | ({"as_cuda": True} if as_cuda else {})
+
+    if marker is None:
+        return settings()
+    try:
+        return settings(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        problem = str(error).partition("settings() ")[2]
+        raise TypeError(
+            f"@pytest.mark.{NAME}(n=2, *, memory=None, as_cuda=False) {problem}."
+        ) from None
+
+
+def _bytes_in_use() -> int:
+    """Return the bytes on the devices of earlier tests, freeing what can be freed."""
+    from .devices import Devices
+
+    if Devices.machine is None:
+        return 0
+    if any(Devices.machine.used):
+        # Until the next test runs, pytest keeps the traceback of the last failure
+        # here, and with it the variables of the test that failed.
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            sys.__dict__.pop(name, None)
+        gc.collect()
+    return sum(Devices.machine.used)
+
+
+def _reset_counts(machine: vgpu.machine.Machine) -> None:
+    machine.peak[:] = machine.used
+    machine.kernels[:] = [0] * machine.count
+
+
+def _current_devices(count: int) -> "list[torch.device]":
+    """Return the devices, having made the first, and its default stream, current."""
+    import torch
+
+    for i in reversed(range(count)):
+        torch.vgpu.set_stream(torch.vgpu.default_stream(i))
+    # A tensor tells what its device is called: as_cuda changes that.
+    return [torch.empty(0, device=f"vgpu:{i}").device for i in range(count)]

@@ -1,0 +1,158 @@
+"""What virtual GPUs say when something is wrong: PyTorch's own sentences.
+
+The wordings are those of PyTorch 2.13's sources for CUDA, with vgpu in the place of
+cuda; where they stand is written in ``d2l_gpu/vgpu/errors.py``.
+"""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from d2l_gpu import vgpu
+
+
+@pytest.fixture(autouse=True)
+def two_devices():
+    vgpu.enable(2, memory="256MiB")
+
+
+def gpu(i):
+    return torch.device("vgpu", i)
+
+
+def wrong(argument, operator, other="vgpu:1", first="vgpu:0"):
+    """The sentence of operators that check their arguments one by one."""
+    return (
+        f"Expected all tensors to be on the same device, but got {argument} is on "
+        f"{other}, different from other tensors on {first} (when checking argument in "
+        f"method wrapper_VGPU_{operator})"
+    )
+
+
+def found(other="vgpu:1", first="vgpu:0"):
+    """The sentence of element-wise operators."""
+    return (
+        "Expected all tensors to be on the same device, but found at least two "
+        f"devices, {first} and {other}!"
+    )
+
+
+INDICES = "indices should be either on cpu or on the same device as the indexed tensor"
+ZEROS = torch.zeros(2, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda X, Y: X + Y, found()),
+        (lambda X, Y: X.add_(Y), found()),
+        (lambda X, Y: torch.add(X, X, out=Y), found()),
+        (lambda X, Y: torch.where(X > 0, X, Y), found()),
+        (lambda X, Y: X.masked_fill(Y > 0, 0), found()),
+        (lambda X, Y: torch._foreach_add([X], [Y]), found()),
+        (lambda X, Y: F.mse_loss(X, Y), found()),
+        (lambda X, Y: X @ Y, wrong("mat2", "mm")),
+        (lambda X, Y: F.linear(X, Y), wrong("mat2", "mm")),
+        (lambda X, Y: F.linear(X, X, Y[0]), wrong("mat1", "addmm", "vgpu:0", "vgpu:1")),
+        (lambda X, Y: torch.bmm(X[None], Y[None]), wrong("mat2", "bmm")),
+        (lambda X, Y: torch.cat([X, Y]), wrong("tensors", "cat")),
+        (lambda X, Y: torch.stack([X, Y]), wrong("tensors", "stack")),
+        (
+            lambda X, Y: F.cross_entropy(X, ZEROS.to(Y.device)),
+            wrong("target", "nll_loss_forward"),
+        ),
+        (
+            lambda X, Y: F.cross_entropy(X, ZEROS),
+            wrong("target", "nll_loss_forward", "cpu"),
+        ),
+        (
+            lambda X, Y: F.embedding(ZEROS, X),
+            wrong("indices", "embedding", "cpu"),
+        ),
+        (lambda X, Y: X[ZEROS.to(Y.device)], f"{INDICES} (vgpu:0)"),
+        (lambda X, Y: X.cpu()[ZEROS.to(Y.device)], f"{INDICES} (cpu)"),
+        (
+            lambda X, Y: nn.LSTM(2, 2).to(Y.device)(X),
+            wrong("params", "lstm"),
+        ),
+    ],
+)
+def test_operands_on_two_devices(call, sentence):
+    X, Y = torch.ones(2, 2, device=gpu(0)), torch.ones(2, 2, device=gpu(1))
+    with pytest.raises(RuntimeError) as error:
+        call(X, Y)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("other", ["vgpu:1", "cpu"])
+def test_an_optimizer_with_its_state_elsewhere(foreach, other):
+    weight = nn.Parameter(torch.ones(2, device=gpu(0)))
+    weight.grad = torch.ones(2, device=gpu(0))
+    optimizer = torch.optim.Adam([weight], foreach=foreach)
+    optimizer.step()
+    state = optimizer.state[weight]
+    state["exp_avg"] = state["exp_avg"].to(other)
+    with pytest.raises(RuntimeError) as error:
+        optimizer.step()
+    if foreach and other != "cpu":  # PyTorch groups tensors by device first
+        assert "Tensors of the same index must be on the same device" in str(error.value)
+    else:
+        pair = {"vgpu:0", other}
+        assert str(error.value) in {found(a, b) for a in pair for b in pair - {a}}
+
+
+@pytest.mark.parametrize("name", ["vgpu:2", "vgpu:99"])
+def test_a_device_that_is_not_there(name):
+    X = torch.ones(1)
+    for call in (lambda: X.to(name), lambda: torch.ones(1, device=name)):
+        with pytest.raises(RuntimeError, match=f"invalid device ordinal.*no {name}, 2"):
+            call()
+    for call in (torch.vgpu.set_device, torch.vgpu.Stream, torch.vgpu.memory_allocated):
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            call(name)
+
+
+def test_running_out_of_memory_is_worded_like_cudas():
+    X = torch.ones(25 * 2**20, device=gpu(1))  # 100 of 256 MiB
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        torch.ones(50 * 2**20, device=gpu(1))
+    assert str(error.value) == (
+        "vgpu out of memory. Tried to allocate 200.00 MiB. GPU 1 has a total capacity "
+        "of 256.00 MiB of which 156.00 MiB is free. Of the allocated memory 100.00 MiB "
+        "is allocated by PyTorch. (Simulated memory of a virtual GPU.)"
+    )
+    del X
+
+
+def test_a_generator_of_another_device():
+    for call in (
+        lambda g: torch.randn(2, device=gpu(0), generator=g),
+        lambda g: torch.empty(2, device=gpu(0)).normal_(generator=g),
+        lambda g: F.dropout(torch.ones(2, device=gpu(0))).bernoulli_(generator=g),
+    ):
+        with pytest.raises(RuntimeError) as error:
+            call(torch.Generator())
+        assert str(error.value) == (
+            "Expected a 'vgpu' device type for generator but found 'cpu'"
+        )
+
+
+def test_sparse_and_nested_tensors_are_refused():
+    X = torch.eye(2, device=gpu(0))
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for call in (
+        X.to_sparse,
+        X.to_sparse_csr,
+        lambda: torch.eye(2).to_sparse().to(gpu(1)),
+        lambda: torch.eye(2).to_sparse_csr().to(gpu(1)),
+        lambda: torch.sparse_coo_tensor([[0]], [1.0], (2,), device=gpu(0)),
+        lambda: nested.to(gpu(1)),
+        lambda: torch.nested.nested_tensor([X[0], X[1]]),
+    ):
+        with pytest.raises(NotImplementedError) as error:
+            call()
+        assert re.match("Virtual GPUs hold strided tensors only", str(error.value))

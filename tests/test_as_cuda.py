@@ -193,14 +193,11 @@ assert x.is_cuda and not x.requires_grad and x.grad is None
 """)
 
 
-def test_compilers_are_not_confused():
+def test_annotations_for_compilers_and_profilers():
     run_fresh("""
         import torch
         from d2l_gpu import vgpu
         vgpu.enable(2, as_cuda=True)
-        net = torch.nn.Linear(2, 3)
-        program = torch.export.export(net, (torch.ones(1, 2),))
-        assert program.module()(torch.ones(1, 2)).shape == (1, 3)
         # TorchScript knows functions by their identity.
         assert torch.jit._builtins._find_builtin(torch.tensor) == 'aten::tensor'
         torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()

@@ -251,7 +251,7 @@ def cuda_module() -> None:
     2.13: its functions ask parts of C++ that are not in this build.
     """
     cuda = torch.cuda
-    shared = {name: _apart(getattr(device_api, name)) for name in _SHARED}
+    shared = {name: getattr(device_api, name) for name in _SHARED}
     own = {
         "StreamContext": device_api.stream,
         "_lazy_call": lambda function, **kwargs: function(),
@@ -272,21 +272,6 @@ def cuda_module() -> None:
                 setattr(module, name, function)
     for name in ("mark", "range_end", "range_pop", "range_push", "range_start"):
         setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
-
-
-def _apart(function):
-    """Return the same in a function of its own, since torch.accelerator has it too.
-
-    ``torch.export`` refuses to know one function by two names.
-    """
-    if isinstance(function, type):
-        return function
-
-    @functools.wraps(function)
-    def apart(*args, **kwargs):
-        return function(*args, **kwargs)
-
-    return apart
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:

@@ -262,6 +262,8 @@ nn.LSTM(2, 2).cuda()  # asks for cuDNN
 def test_what_needs_a_real_gpu_is_refused_with_a_sentence():
     fresh("""
 x = torch.ones(2, device='cuda')
+raises(NotImplementedError, 'Virtual GPUs hold strided tensors only',
+       lambda: torch.zeros(2, layout=torch.sparse_coo, device='cuda'))
 for name, call in {
     'CUDAGraph': torch.cuda.CUDAGraph,
     'graph': lambda: torch.cuda.graph(None),

@@ -11,12 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from d2l_gpu import vgpu
-
-
-@pytest.fixture(autouse=True)
-def two_devices():
-    vgpu.enable(2, memory="256MiB")
+pytestmark = pytest.mark.virtual_gpus(2, memory="256MiB")
 
 
 def gpu(i):
@@ -99,7 +94,9 @@ def test_an_optimizer_with_its_state_elsewhere(foreach, other):
     with pytest.raises(RuntimeError) as error:
         optimizer.step()
     if foreach and other != "cpu":  # PyTorch groups tensors by device first
-        assert "Tensors of the same index must be on the same device" in str(error.value)
+        assert "Tensors of the same index must be on the same device" in str(
+            error.value
+        )
     else:
         pair = {"vgpu:0", other}
         assert str(error.value) in {found(a, b) for a in pair for b in pair - {a}}

@@ -68,7 +68,7 @@ def enable(
     backend.register()
     if as_cuda:
         cuda_names.apply()
-    Devices.machine = Machine(n, capacity)
+    Devices.machine = Machine(n, capacity, torch.OutOfMemoryError)
     Devices.names = tuple(torch.device("vgpu", i) for i in range(n))
     Devices.shown = tuple(torch.device(Devices.types[-1], i) for i in range(n))
     Devices.host = host

@@ -69,6 +69,7 @@ def apply() -> None:
     if _kept:
         return
     _kept.append(backend.register_factories("CUDA"))
+    _kept.append(backend.refuse_layouts("CUDA"))
     Devices.types = ("vgpu", "cuda")
     # It remembers functions of torch, which have to be those of C++.
     _device_constructors()

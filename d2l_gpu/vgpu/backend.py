@@ -8,7 +8,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 
 import torch
 
-from . import autocast, composites, device_api, patches
+from . import autocast, composites, device_api, errors, patches
 from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -40,6 +40,7 @@ def register() -> None:
     )
     _register_guard()
     _kept.append(_register_kernels())
+    _kept.append(refuse_layouts(KEY))
     _kept.extend(composites.register())
     _kept.extend(autocast.register())
     patches.apply()
@@ -115,6 +116,22 @@ def _without_kernel(key: str):
             func = _overload(name)
             if func is not None:
                 yield name, func
+
+
+def refuse_layouts(key: str) -> torch.library.Library:
+    """Say one sentence, in place of a page, for tensors that are not strided."""
+    library = torch.library.Library("_", "IMPL")
+    for kind, layout in (
+        ("NestedTensor", "nested"),
+        ("Sparse", "sparse"),
+        ("SparseCsr", "sparse"),
+    ):
+
+        def refuse(func, *args, layout=layout, **kwargs):
+            raise errors.unsupported_layout(layout)
+
+        library.fallback(refuse, f"{kind}{key}")
+    return library
 
 
 def _overload(name: str):

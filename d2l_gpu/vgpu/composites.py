@@ -7,6 +7,7 @@ differently, or forget to write ``out=``. Those are given to the host's PyTorch 
 piece here, above autograd, with its own autograd inside.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from .devices import Devices
 from .operators import operator
-from .tensor import VirtualTensor, charge, run, total_bytes, unwrap, wrap
+from .tensor import (
+    VirtualTensor,
+    charge,
+    contained,
+    reserve,
+    run,
+    total_bytes,
+    unwrap,
+    wrap,
+)
 
 KEYS = ("AutogradPrivateUse1", "PrivateUse1")
 
@@ -61,11 +71,14 @@ def _on_host(func, watched: bool = True):
     op = operator(func)
 
     def kernel(*args, **kwargs):
-        index, _, _ = unwrap(op, args, kwargs)
-        leaves, spec = tree_flatten((args, kwargs))
-        call = _Call(func, index, spec, watched)
-        results = _OnHost.apply(call, *leaves)
-        return tree_unflatten(list(results), call.structure)
+        try:
+            index, _, _ = unwrap(op, args, kwargs)
+            leaves, spec = tree_flatten((args, kwargs))
+            call = _Call(func, index, spec, watched)
+            results = _OnHost.apply(call, *leaves)
+            return tree_unflatten(list(results), call.structure)
+        except Exception as error:
+            return contained(error, sys._getframe(1), op)
 
     return kernel
 
@@ -172,8 +185,11 @@ class _Watch(TorchDispatchMode):
         self.index = index
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        results = func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
         op = operator(func)
+        if op.allocates:
+            reserve(op, self.index, args, kwargs)
+        results = func(*args, **kwargs)
         if op.kernel:
             nbytes = total_bytes(args) + total_bytes(results)
             Devices.machine.kernel_issued(op, self.index, nbytes)
@@ -208,7 +224,7 @@ def _into_out(func):
     op = operator(func)
 
     def kernel(*args, **kwargs):
-        leaves = tree_flatten((args, kwargs))[0]
+        leaves, _ = tree_flatten((args, kwargs))
         if torch.is_grad_enabled() and any(
             isinstance(x, torch.Tensor) and x.requires_grad for x in leaves
         ):
@@ -216,7 +232,10 @@ def _into_out(func):
                 f"{op.name}(): functions with out=... arguments don't support "
                 "automatic differentiation, but one of the arguments requires grad."
             )
-        return run(op, args, kwargs)
+        try:
+            return run(op, args, kwargs)
+        except Exception as error:
+            return contained(error, sys._getframe(1), op)
 
     return kernel
 

@@ -54,12 +54,12 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
     )
 
 
-def unsupported_layout(tensor: torch.Tensor) -> NotImplementedError:
+def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
     """The error for sparse, nested and other tensors that are not strided memory."""
-    layout = str(tensor.layout).removeprefix("torch.")
+    name = str(layout).removeprefix("torch.")
     return NotImplementedError(
-        f"Virtual GPUs hold strided tensors only, not {layout} ones: keep this tensor "
-        "on the CPU."
+        f"Virtual GPUs hold strided tensors only, not {name} ones: keep this tensor on "
+        "the CPU."
     )
 
 

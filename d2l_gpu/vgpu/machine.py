@@ -26,10 +26,6 @@ DEFAULT_CAPACITY = 4 * 2**30
 LARGE = 64 * 2**20
 
 
-class OutOfMemory(MemoryError):
-    """A virtual device, or the host behind it, cannot hold one more allocation."""
-
-
 @dataclass(frozen=True, slots=True)
 class Copy:
     """Bytes that crossed from one memory to another; ``HOST`` stands for the host."""
@@ -51,7 +47,7 @@ class Charge:
         self.resize(nbytes)
 
     def resize(self, nbytes: int) -> None:
-        """Change the size of the allocation; raises OutOfMemory if it does not fit."""
+        """Change the size of the allocation; raises out_of_memory if it does not fit."""
         machine, index = self.machine, self.index
         nbytes = nbytes + BLOCK - 1 & -BLOCK
         with machine.lock:
@@ -71,15 +67,24 @@ class Charge:
 class Machine:
     """``count`` devices with ``capacity`` bytes of memory each.
 
+    Args:
+        out_of_memory: the error raised when a device, or the host behind it, cannot
+            hold one more allocation.
     Attributes:
         used, peak: bytes allocated on each device, now and at most so far.
         kernels: number of kernels issued to each device.
     """
 
-    def __init__(self, count: int, capacity: int | None = None):
+    def __init__(
+        self,
+        count: int,
+        capacity: int | None = None,
+        out_of_memory: type[Exception] = MemoryError,
+    ):
         if capacity is None:
             capacity = default_capacity(count)
         self.count, self.capacity = count, capacity
+        self.out_of_memory = out_of_memory
         self.used, self.peak, self.kernels = [0] * count, [0] * count, [0] * count
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
@@ -92,14 +97,14 @@ class Machine:
         return self.capacity - self.used[index]
 
     def reserve(self, index: int, nbytes: int) -> None:
-        """Raise OutOfMemory unless nbytes fit, before anything is allocated."""
+        """Raise out_of_memory unless nbytes fit, before anything is allocated."""
         rounded = nbytes + BLOCK - 1 & -BLOCK
         if self.used[index] + rounded > self.capacity:
             raise self.overflow(index, rounded)
         if rounded >= LARGE:
             left = host_memory_left()
             if left is not None and rounded > left:
-                raise OutOfMemory(
+                raise self.out_of_memory(
                     f"vgpu out of memory. Tried to allocate {size_text(rounded)}. "
                     f"GPU {index} is simulated in the host's memory, of which only "
                     f"{size_text(left)} is left."
@@ -109,9 +114,9 @@ class Machine:
         """Account for an allocation; keep the result for as long as it lives."""
         return Charge(self, index, nbytes)
 
-    def overflow(self, index: int, nbytes: int) -> OutOfMemory:
+    def overflow(self, index: int, nbytes: int) -> Exception:
         # Worded like CUDACachingAllocator.cpp's message, and labelled.
-        return OutOfMemory(
+        return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
             f"GPU {index} has a total capacity of {size_text(self.capacity)} of which "
             f"{size_text(self.free(index))} is free. Of the allocated memory "

@@ -114,7 +114,7 @@ class Operator:
         )
         self.indexes = self.name.startswith(("index", "_index_put", "_unsafe_index"))
         self.changes_geometry = torch.Tag.inplace_view in func.tags
-        self.has_device = any(a.name == "device" for a in arguments)
+        self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
         self.special = SPECIAL.get(self.name)
         self.sizes: dict = {}

@@ -17,7 +17,7 @@ import torch
 
 from . import errors, generator
 from .devices import Devices, index_of
-from .machine import HOST, OutOfMemory
+from .machine import HOST
 from .methods import Methods
 from .operators import (
     DETACH,
@@ -82,13 +82,14 @@ def contained(error: Exception, caller, op: Operator):
     result that is no tensor and raises an error of its own, and the patched
     ``run_backward`` raises the one that was kept.
     """
-    if isinstance(error, OutOfMemory):
-        error = torch.OutOfMemoryError(str(error))
     if caller.f_code is engine.code and op.aliases:
         if engine.error is None:
             engine.error = error
         return engine
-    raise error from None
+    try:
+        raise error from None
+    finally:
+        del error  # or its traceback would hold it, and the tensors of all frames
 
 
 # ------------------------------------------------------------------ the path
@@ -281,8 +282,8 @@ def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
     The account hangs on the storage's Python object, which lives exactly as long as
     the memory: views, saved tensors and copies of the object need no bookkeeping.
     """
-    if host.layout is not _strided:
-        raise errors.unsupported_layout(host)
+    if host.layout is not _strided or host.is_nested:
+        raise errors.unsupported_layout("nested" if host.is_nested else host.layout)
     charge(host, index)
     return _view(host, index)
 
@@ -349,6 +350,8 @@ def total_bytes(values) -> int:
     total = 0
     for x in values if isinstance(values, list | tuple) else (values,):
         if isinstance(x, torch.Tensor):
+            if x.layout is not _strided:
+                raise errors.unsupported_layout(x.layout)
             total += x.nbytes
         elif isinstance(x, list | tuple):
             total += total_bytes(x)

@@ -1,0 +1,115 @@
+"""Operators that the host computes whole: recurrent layers, attention, ``out=``.
+
+That their values and gradients are the CPU's is tested in ``conformance``.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.virtual_gpus(2, memory="256MiB")
+
+
+def gpu(i):
+    return torch.device("vgpu", i)
+
+
+def results(layer, X):
+    """Outputs, gradients, and gradients of gradients of a recurrent layer."""
+    X = X.detach().requires_grad_()
+    Y, _ = layer(X)
+    (grad,) = torch.autograd.grad(Y.sin().sum(), X, create_graph=True)
+    weights = list(layer.parameters())
+    return [Y, grad, *torch.autograd.grad(grad.square().sum(), [X, *weights])]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_have_gradients_of_gradients(kind):
+    torch.manual_seed(0)
+    layer, X = kind(3, 4, 2).double(), torch.randn(5, 2, 3).double()
+    expected = results(layer, X)
+    actual = results(layer.to(gpu(1)), X.to(gpu(1)))
+    assert {x.device for x in actual} == {gpu(1)}
+    torch.testing.assert_close([x.cpu() for x in actual], expected)
+
+
+def test_recurrent_layers_take_packed_sequences():
+    sequences = [torch.ones(3, 2), torch.ones(1, 2)]
+    torch.manual_seed(0)
+    layer = nn.LSTM(2, 4)
+    packed = nn.utils.rnn.pack_sequence(sequences)
+    expected, _ = nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
+    on_device = layer.to(gpu(1))(packed.to(gpu(1)))[0]
+    assert on_device.data.device == gpu(1)
+    assert on_device.batch_sizes.device.type == "cpu"
+    actual, lengths = nn.utils.rnn.pad_packed_sequence(on_device)
+    assert torch.equal(actual.cpu(), expected)
+    assert lengths.tolist() == [3, 1]
+
+
+def test_memory_and_kernels_inside_are_the_devices():
+    from d2l_gpu import vgpu
+
+    machine = vgpu.machine_in_use()
+    layer = nn.LSTM(8, 16).to(gpu(1))
+    X = torch.ones(32, 4, 8, device=gpu(1))
+    before, kernels = torch.vgpu.memory_allocated(1), machine.kernels[1]
+    Y, _ = layer(X)
+    held = torch.vgpu.memory_allocated(1) - before
+    assert held > 4 * Y.nbytes  # four gates are kept for the backward pass
+    assert machine.kernels[1] > kernels
+    del Y, _
+    assert torch.vgpu.memory_allocated(1) == before
+    assert torch.vgpu.memory_allocated(0) == 0
+
+
+def test_running_out_of_memory_inside_leaves_nothing_behind():
+    layer = nn.LSTM(64, 1024).to(gpu(0))
+    before = torch.vgpu.memory_allocated(0)
+    with pytest.raises(torch.OutOfMemoryError, match="GPU 0 has a total capacity"):
+        layer(torch.ones(512, 64, 64, device=gpu(0)))
+    assert torch.vgpu.memory_allocated(0) == before
+
+
+def test_running_out_of_memory_in_the_backward_pass():
+    layer = nn.LSTM(64, 256).to(gpu(0))
+    Y, _ = layer(torch.ones(100, 16, 64, device=gpu(0)))
+    free, _ = torch.vgpu.mem_get_info(0)
+    filler = torch.empty(free - 2**20, dtype=torch.uint8, device=gpu(0))
+    with pytest.raises(torch.OutOfMemoryError, match="GPU 0 has a total capacity"):
+        Y.sum().backward()
+    del filler
+    Y, _ = layer(torch.ones(100, 16, 64, device=gpu(0)))
+    Y.sum().backward()
+    assert layer.weight_ih_l0.grad.device == gpu(0)
+
+
+def test_attention_takes_the_path_of_the_host():
+    torch.manual_seed(0)
+    Q, K, V = torch.randn(3, 2, 4, 16, 8).unbind()
+    expected = nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True)
+    on_device = [x.to(gpu(0)) for x in (Q, K, V)]
+    actual = nn.functional.scaled_dot_product_attention(*on_device, is_causal=True)
+    assert torch.equal(actual.cpu(), expected)
+
+
+def test_out_is_written_where_pytorch_forgets_subclasses():
+    X = torch.eye(3, device=gpu(1))
+    rank = torch.zeros((), dtype=torch.int64, device=gpu(1))
+    assert torch.linalg.matrix_rank(X, out=rank) is rank
+    assert rank.item() == 3
+    Y = torch.empty(0, device=gpu(1))
+    torch.matmul(X.expand(2, 3, 3), X[0], out=Y)
+    assert Y.tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+def test_out_has_no_gradient():
+    X = torch.eye(3, device=gpu(1), requires_grad=True)
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.matmul(X, X, out=torch.empty(3, 3, device=gpu(1)))
+
+
+def test_conjugates_inside_an_operator():
+    torch.manual_seed(0)
+    X = torch.randn(4, 3, dtype=torch.complex64)
+    assert torch.equal(torch.linalg.pinv(X.to(gpu(1))).cpu(), torch.linalg.pinv(X))

@@ -1,0 +1,101 @@
+"""``torch.vgpu``: streams, events, and what else ``torch.cuda`` has."""
+
+import threading
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.virtual_gpus(2)
+
+
+def test_the_current_stream_belongs_to_device_and_thread():
+    first, second = torch.vgpu.Stream(0), torch.vgpu.Stream("vgpu:1")
+    assert torch.vgpu.current_stream() == torch.vgpu.default_stream()
+    with torch.vgpu.stream(first):
+        assert torch.vgpu.current_stream() == first
+        with second:
+            assert torch.vgpu.current_device() == 1
+            assert torch.vgpu.current_stream() == second
+            assert torch.vgpu.current_stream(0) == first
+        assert torch.vgpu.current_device() == 0
+        seen = []
+        thread = threading.Thread(
+            target=lambda: seen.append(torch.vgpu.current_stream(0))
+        )
+        thread.start()
+        thread.join()
+        assert seen == [torch.vgpu.default_stream(0)]
+    assert torch.vgpu.current_stream() == torch.vgpu.default_stream()
+    with torch.vgpu.stream(None):
+        assert torch.vgpu.current_stream() == torch.vgpu.default_stream()
+
+
+def test_streams_are_told_apart():
+    streams = {torch.vgpu.Stream(0), torch.vgpu.Stream(0), torch.vgpu.Stream(1)}
+    assert len(streams) == 3
+    assert torch.vgpu.default_stream(0) == torch.vgpu.default_stream(0)
+    assert torch.vgpu.default_stream(0) != torch.vgpu.default_stream(1)
+    assert repr(torch.vgpu.default_stream(1)) == (
+        "<torch.vgpu.Stream device=vgpu:1 stream_id=0>"
+    )
+
+
+def test_work_is_in_order_whichever_stream_it_is_on():
+    X = torch.zeros(4, device="vgpu:0")
+    side = torch.vgpu.Stream(0)
+    side.wait_stream(torch.vgpu.current_stream())
+    with torch.vgpu.stream(side):
+        X += 1
+        Y = X.to("vgpu:1", non_blocking=True)
+    done = side.record_event()
+    torch.vgpu.current_stream().wait_event(done)
+    X.record_stream(side)
+    side.synchronize()
+    assert side.query() and done.query()
+    assert Y.tolist() == X.tolist() == [1, 1, 1, 1]
+
+
+def test_an_event_tells_the_time_if_it_was_asked_to():
+    start, end = (torch.vgpu.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    with pytest.raises(RuntimeError, match="must be recorded before"):
+        start.elapsed_time(end)
+    end.record(torch.vgpu.Stream(1))
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        start.elapsed_time(torch.vgpu.Event())
+    with pytest.raises(NotImplementedError, match="cannot be shared between proc"):
+        torch.vgpu.Event(interprocess=True)
+
+
+def test_properties_say_that_it_is_virtual():
+    properties = torch.vgpu.get_device_properties("vgpu:1")
+    assert properties.name.startswith("virtual GPU, computed on the CPU")
+    assert properties.total_memory == torch.vgpu.mem_get_info(1)[1]
+    assert torch.vgpu.get_device_capability() == (0, 0)
+    assert torch.vgpu.can_device_access_peer(0, 1)
+    assert not torch.vgpu.can_device_access_peer(1, 1)
+
+
+def test_the_state_of_the_random_numbers_can_be_kept():
+    torch.vgpu.manual_seed_all(1)
+    states = torch.vgpu.get_rng_state_all()
+    expected = torch.rand(3, device="vgpu:1")
+    torch.vgpu.set_rng_state_all(states)
+    assert torch.rand(3, device="vgpu:1").tolist() == expected.tolist()
+    with torch.random.fork_rng(devices=[0], device_type="vgpu"):
+        torch.vgpu.seed()
+        changed = torch.rand(3, device="vgpu:0")
+    assert changed.tolist() != expected.tolist()
+    state = torch.vgpu.get_rng_state(1)
+    torch.vgpu.set_rng_state(state, "vgpu:1")
+    assert torch.vgpu.initial_seed() == torch.initial_seed()
+
+
+def test_the_device_of_a_tensor_can_be_the_current_one():
+    X = torch.ones(1, device="vgpu:1")
+    with torch.vgpu.device_of(X):
+        assert torch.vgpu.current_device() == 1
+    with torch.vgpu.device_of(torch.ones(1)):
+        assert torch.vgpu.current_device() == 0

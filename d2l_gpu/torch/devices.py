@@ -22,10 +22,6 @@ class Decision:
     line: str
     settings: tuple = ()
 
-    @property
-    def virtual(self) -> bool:
-        return self.type == "vgpu"
-
 
 _decision: Decision | None = None
 
@@ -138,7 +134,11 @@ def require_gpus(n: int) -> None:
 
 
 def use_virtual_gpus(
-    n: int = 2, *, memory: int | str | None = None, host: str | torch.device = None
+    n: int = 2,
+    *,
+    memory: int | str | None = None,
+    host: str | torch.device = None,
+    as_cuda: bool = False,
 ) -> None:
     """Use n virtual GPUs in this process, whatever the machine has.
 
@@ -148,6 +148,8 @@ def use_virtual_gpus(
             4 GiB, less where the host has less to give.
         host: the device that computes for them; default the CPU, or the machine's
             one CUDA GPU where it has exactly one.
+        as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
+            programs written for CUDA run unmodified; needs PyTorch for CPUs.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: other devices are in use in this process already, or virtual
@@ -156,9 +158,9 @@ def use_virtual_gpus(
     _check_number(n)
     if _limit() == 0:
         raise RuntimeError(f"{VARIABLE}=0 forbids virtual GPUs: unset it to use them.")
-    settings = (n, memory, host)
+    settings = (n, memory, host, as_cuda)
     if _decision is None:
-        _decide_virtual(n, memory, host, settings)
+        _decide_virtual(n, memory, host, as_cuda, settings)
     elif _decision.settings != settings:
         raise RuntimeError(
             f"{_decision.line} This cannot be changed any more: restart Python (the "
@@ -176,19 +178,24 @@ def _decide_real(n: int) -> None:
     _decision = Decision(kind, n, f"Using {_count(n)}, {_names(kind, n)}: {model}.")
 
 
-def _decide_virtual(n: int, memory=None, host=None, settings: tuple = ()) -> None:
+def _decide_virtual(
+    n: int, memory=None, host=None, as_cuda: bool = False, settings: tuple = ()
+) -> None:
     global _decision
     if host is None:
         one_cuda = torch.cuda.is_available() and torch.cuda.device_count() == 1
         host = "cuda:0" if one_cuda else "cpu"
     from d2l_gpu import vgpu
 
-    vgpu.enable(n, memory=memory, host=host)
+    vgpu.enable(n, memory=memory, host=host, as_cuda=as_cuda)
     where = "the CPU" if torch.device(host).type == "cpu" else str(host)
+    names = _names("vgpu", n)
+    if as_cuda:
+        names += f", which answer to the names {_names('cuda', n)}"
     _decision = Decision(
-        "vgpu",
+        "cuda" if as_cuda else "vgpu",
         n,
-        f"Using {n} virtual GPU{'s' * (n > 1)}, {_names('vgpu', n)}: "
+        f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: "
         f"computed on {where}, memory simulated.",
         settings,
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from d2l_gpu.vgpu.devices import Devices
+
 from .tables import Table
 
 # The kinds of accelerator that PyTorch's own builds support.
@@ -41,6 +43,8 @@ def device_model(device: torch.device) -> str:
 
 
 def _count(kind: str) -> int:
+    if kind in Devices.types:  # the name of virtual GPUs here
+        return 0
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
         return 0

@@ -17,7 +17,11 @@ __all__ = ["Copy", "enable", "machine_in_use", "record_copies"]
 
 
 def enable(
-    n: int = 2, *, memory: int | str | None = None, host: "str | None" = None
+    n: int = 2,
+    *,
+    memory: int | str | None = None,
+    host: "str | None" = None,
+    as_cuda: bool = False,
 ) -> None:
     """Put n virtual GPUs at ``torch``'s disposal.
 
@@ -29,10 +33,14 @@ def enable(
             where the host has less to give.
         host: the device that computes their values: ``'cpu'``, the default, or a real
             GPU such as ``'cuda:0'``.
+        as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
+            programs written for CUDA run unmodified: see ``as_cuda.py``. Once on, it
+            stays on in this process, whatever later calls say.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: PyTorch is older than 2.10, another backend has taken PyTorch's
-            place for one, or tensors are still on the devices that were there before.
+            place for one, or tensors are still on the devices that were there before;
+            or as_cuda is asked for where the name cuda belongs to PyTorch's own build.
     """
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"The number of virtual GPUs is an integer, not {n!r}.")
@@ -53,9 +61,16 @@ def enable(
             "Virtual GPUs can be set up anew only when no tensor is left on them: "
             f"{sum(Devices.machine.used)} bytes are in use."
         )
+    if as_cuda:
+        from . import as_cuda as cuda_names
+
+        cuda_names.check()
     backend.register()
+    if as_cuda:
+        cuda_names.apply()
     Devices.machine = Machine(n, capacity, torch.OutOfMemoryError)
     Devices.names = tuple(torch.device("vgpu", i) for i in range(n))
+    Devices.shown = tuple(torch.device(Devices.types[-1], i) for i in range(n))
     Devices.host = host
 
 

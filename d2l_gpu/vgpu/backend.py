@@ -40,7 +40,7 @@ def register() -> None:
     )
     _register_guard()
     _kept.append(_register_kernels())
-    _kept.append(_refuse_layouts())
+    _kept.append(refuse_layouts(KEY))
     _kept.extend(composites.register())
     _kept.extend(autocast.register())
     patches.apply()
@@ -83,25 +83,45 @@ def _register_guard() -> None:
 
 
 def _register_kernels() -> torch.library.Library:
-    library = torch.library.Library("aten", "IMPL")
+    library = register_factories(KEY)
     # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
     library.impl("_copy_from", _kernel(torch.ops.aten._copy_from.default), KEY)
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or has(name, KEY):
-            continue
-        func = _overload(name)
-        if func is None:
-            continue
-        if _makes_tensor_from_device(func) or _composite_beside_kernel(name, has):
+    for name, func in _without_kernel(KEY):
+        if _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
     return library
 
 
-def _refuse_layouts() -> torch.library.Library:
+def register_factories(key: str) -> torch.library.Library:
+    """Register the operators that make a tensor from ``device=`` alone.
+
+    Args:
+        key: the dispatch key of a device type; its devices are then virtual GPUs. The
+            kernels last as long as the library that is returned.
+    """
+    library = torch.library.Library("aten", "IMPL")
+    for name, func in _without_kernel(key):
+        if _makes_tensor_from_device(func):
+            library.impl(name.removeprefix("aten::"), _kernel(func), key)
+    return library
+
+
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+
+
+def _without_kernel(key: str):
+    """Yield name and overload of each of PyTorch's operators without one for key."""
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::") and not _has_kernel(name, key):
+            func = _overload(name)
+            if func is not None:
+                yield name, func
+
+
+def refuse_layouts(key: str) -> torch.library.Library:
     """Say one sentence, in place of a page, for tensors that are not strided."""
     library = torch.library.Library("_", "IMPL")
-    for key, layout in (
+    for kind, layout in (
         ("NestedTensor", "nested"),
         ("Quantized", "quantized"),
         ("Sparse", "sparse"),
@@ -111,7 +131,7 @@ def _refuse_layouts() -> torch.library.Library:
         def refuse(func, *args, layout=layout, **kwargs):
             raise errors.unsupported_layout(layout)
 
-        library.fallback(refuse, f"{key}{KEY}")
+        library.fallback(refuse, f"{kind}{key}")
     return library
 
 

@@ -11,11 +11,19 @@ Device = int | str | torch.device | None
 
 
 class Devices:
-    """The machine in use and, as PyTorch's objects, its devices and their host."""
+    """The machine in use and, as PyTorch's objects, its devices and their host.
+
+    Attributes:
+        names: ``vgpu:0``, ``vgpu:1`` …, the devices as PyTorch's C++ knows them.
+        types: the types of device whose names mean virtual GPUs.
+        shown: what ``Tensor.device`` answers: the names, unless ``as_cuda`` is on.
+    """
 
     machine: Machine | None = None
     names: tuple[torch.device, ...] = ()
     host: torch.device = torch.device("cpu")
+    types: tuple[str, ...] = ("vgpu",)
+    shown: tuple[torch.device, ...] = ()
 
 
 class _Current(threading.local):

@@ -8,6 +8,11 @@ torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator
 import torch
 
 
+def name_of(tensor: torch.Tensor) -> torch.device:
+    """Return where a tensor is: ``vgpu:1`` also where programs are told cuda:1."""
+    return torch.Tensor.device.__get__(tensor)
+
+
 def device_mismatch(op, args, kwargs) -> RuntimeError:
     """The error for tensors of one call that live on different devices."""
     found: list[tuple[str, torch.Tensor]] = []
@@ -27,17 +32,17 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
     if op.pointwise:
         return RuntimeError(
             "Expected all tensors to be on the same device, but found at least two "
-            f"devices, {first.device} and {other.device}!"
+            f"devices, {name_of(first)} and {name_of(other)}!"
         )
     if op.indexes:
         return RuntimeError(
             "indices should be either on cpu or on the same device as the indexed "
-            f"tensor ({found[0][1].device})"
+            f"tensor ({name_of(found[0][1])})"
         )
     return RuntimeError(
         f"Expected all tensors to be on the same device, but got {name} is on "
-        f"{other.device}, different from other tensors on {first.device} (when "
-        f"checking argument in method wrapper_{first.device.type.upper()}_{op.name})"
+        f"{name_of(other)}, different from other tensors on {name_of(first)} (when "
+        f"checking argument in method wrapper_{name_of(first).type.upper()}_{op.name})"
     )
 
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from . import errors
-from .devices import as_device
+from .devices import Devices, as_device
 
 HostGenerator = torch.Generator
 
@@ -28,7 +28,7 @@ class Generator(HostGenerator, metaclass=_Kind):
     """Stands in the place of ``torch.Generator``; other devices get PyTorch's own."""
 
     def __new__(cls, device="cpu"):
-        if torch.device(device).type != "vgpu":
+        if torch.device(device).type not in Devices.types:
             return HostGenerator(device)
         self = super().__new__(cls, "cpu")
         self._device = as_device(device)
@@ -37,7 +37,7 @@ class Generator(HostGenerator, metaclass=_Kind):
 
     @property
     def device(self) -> torch.device:
-        return self._device
+        return Devices.shown[self._device.index]
 
     def clone_state(self) -> "Generator":
         clone = Generator(self._device)

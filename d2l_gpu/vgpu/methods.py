@@ -6,7 +6,8 @@ asking the dispatcher; operators never come here.
 
 import torch
 
-from .devices import as_device
+from .devices import Devices, as_device
+from .errors import name_of
 
 
 class Methods:
@@ -14,6 +15,8 @@ class Methods:
 
     def __repr__(self, *, tensor_contents=None):
         text = torch._tensor_str._str(self, tensor_contents=tensor_contents)
+        # What is printed says what it is, also where programs are told cuda.
+        text = text.replace(f"device='{self.device}'", f"device='{name_of(self)}'")
         if self._is_parameter():
             # PyTorch writes Parameter(...) around subclasses.
             text = text.removeprefix("Parameter(").removesuffix(")")
@@ -36,7 +39,7 @@ class Methods:
     def numpy(self, *, force: bool = False):
         if not force:
             raise TypeError(
-                f"can't convert {self.device} device type tensor to numpy. Use "
+                f"can't convert {name_of(self)} device type tensor to numpy. Use "
                 "Tensor.cpu() to copy the tensor to host memory first."
             )
         return self.detach().cpu().resolve_conj().resolve_neg().numpy()
@@ -85,8 +88,18 @@ class Methods:
 
     def pin_memory(self, device=None):
         raise RuntimeError(
-            f"cannot pin a tensor on {self.device}: only dense CPU tensors can be "
+            f"cannot pin a tensor on {name_of(self)}: only dense CPU tensors can be "
             "pinned"
+        )
+
+    def new(self, *args, **kwargs):
+        # C++ takes device 0 here and below, whatever the tensor's.
+        return torch.Tensor.new(self, *args, **kwargs).to(Devices.names[self._index])
+
+    def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+        device = Devices.names[self._index] if device is None else device
+        return torch.tensor(
+            data, dtype=dtype, device=device, requires_grad=requires_grad
         )
 
     def record_stream(self, stream) -> None:
@@ -102,8 +115,8 @@ class Methods:
     def data(self, new):
         if type(new) is not type(self):
             raise RuntimeError(
-                f"incompatible tensor type: the data of a tensor on {self.device} "
-                f"cannot be set to a tensor on {new.device}: copy it there first."
+                f"incompatible tensor type: the data of a tensor on {name_of(self)} "
+                f"cannot be set to a tensor on {name_of(new)}: copy it there first."
             )
         torch.Tensor.data.__set__(self, new)
         self._host, self._index = new._host, new._index

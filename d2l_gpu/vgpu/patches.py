@@ -1,8 +1,9 @@
-"""Every change made to PyTorch itself, one function each.
+"""The changes made to PyTorch itself, one function each.
 
 PyTorch asks the backend of a device for nearly everything. What it does not ask for is
-here: each function says what fails without it, and on which versions that was seen.
-Versions are those of PyTorch; "all" means 2.10 to 2.13.
+here, in ``loading.py`` and ``parallel.py``, and for programs that say cuda in
+``as_cuda.py``: each function says what fails without it, and on which versions that was
+seen. Versions are those of PyTorch; "all" means 2.10 to 2.13.
 """
 
 import functools
@@ -17,8 +18,9 @@ from torch.nn.parameter import (
     is_lazy,
 )
 
-from . import device_api
-from .devices import as_device
+from . import device_api, loading, parallel
+from .devices import Devices, as_device, index_of
+from .errors import name_of
 from .generator import Generator
 from .tensor import VirtualTensor, engine
 
@@ -29,10 +31,11 @@ def apply() -> None:
     modules()
     lazy_parameters()
     optimizers()
-    loading()
+    loading.apply()
     pinned_memory()
     accelerator()
     cuda_methods()
+    parallel.apply()
     generators()
     compiling()
 
@@ -57,7 +60,7 @@ def backward() -> None:
             if virtual and grad is not None and grad.device != output.device:
                 raise RuntimeError(
                     f"invalid gradient at index {i} - expected device "
-                    f"{output.device} but got {grad.device}"
+                    f"{name_of(output)} but got {name_of(grad)}"
                 )
         outer, engine.error = engine.error, None
         try:
@@ -134,7 +137,7 @@ def lazy_parameters() -> None:
     def _materialize(self, shape, device=None, dtype=None):
         noted = self.__dict__.pop("_vgpu_device", None)
         device = noted if device is None else torch.device(device)
-        if device is None or device.type != "vgpu":
+        if device is None or device.type not in Devices.types:
             return materialize(self, shape, device, dtype)
         dtype = torch.Tensor.dtype.__get__(self) if dtype is None else dtype
         tensor = torch.empty(shape, device=device, dtype=dtype)
@@ -149,12 +152,12 @@ def lazy_parameters() -> None:
         def _new(*args, **kwargs):
             given = signature.bind(*args, **kwargs)
             device = given.arguments.get("device")
-            virtual = device is not None and torch.device(device).type == "vgpu"
+            virtual = device is not None and torch.device(device).type in Devices.types
             if virtual:
                 given.arguments["device"] = None
             self = new(*given.args, **given.kwargs)
             if virtual:
-                self._vgpu_device = as_device(device)
+                self._vgpu_device = Devices.shown[index_of(device)]
             return self
 
         return _new
@@ -184,29 +187,6 @@ def optimizers() -> None:
 
     if VirtualTensor not in optimizer._foreach_supported_types:
         optimizer._foreach_supported_types.append(VirtualTensor)
-
-
-def loading() -> None:
-    """Make ``torch.load(map_location='vgpu:1')`` bring tensors to that device.
-
-    All: PyTorch moves storages, and a virtual tensor's storage has no values.
-    """
-    original = torch.load
-
-    @functools.wraps(original)
-    def load(f, map_location=None, *args, **kwargs):
-        if not isinstance(map_location, str | torch.device):
-            return original(f, map_location, *args, **kwargs)
-        device = torch.device(map_location)
-        if device.type != "vgpu":
-            return original(f, map_location, *args, **kwargs)
-        device = as_device(device)
-        loaded = original(f, "cpu", *args, **kwargs)
-        return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda tensor: _moved(tensor, device), loaded
-        )
-
-    torch.load = load
 
 
 def pinned_memory() -> None:
@@ -246,6 +226,7 @@ def accelerator() -> None:
     here.set_device_index = here.set_device_idx = api.set_device
     here.device_index = api.device
     here.synchronize = api.synchronize
+    here.current_stream, here.set_stream = api.current_stream, api.set_stream
     for module in (here, here.memory):
         module.empty_cache = api.empty_cache
         module.memory_allocated = api.memory_allocated
@@ -328,12 +309,3 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
 
 def _is_virtual(tensor) -> bool:
     return type(tensor) is VirtualTensor
-
-
-def _moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Move a loaded tensor; parameters stay parameters."""
-    with torch.no_grad():
-        new = tensor.detach().to(device)
-    if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(new, tensor.requires_grad)
-    return new.requires_grad_(tensor.requires_grad)

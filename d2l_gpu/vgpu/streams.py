@@ -31,7 +31,7 @@ class Stream:
 
     @property
     def device(self) -> torch.device:
-        return Devices.names[self.device_index]
+        return Devices.shown[self.device_index]
 
     def synchronize(self) -> None:
         """Wait for the work on this stream: it is done."""
@@ -39,6 +39,10 @@ class Stream:
     def query(self) -> bool:
         """Whether all work on this stream is done."""
         return True
+
+    def is_capturing(self) -> bool:
+        """Whether work is recorded into a graph instead of done: never."""
+        return False
 
     def wait_event(self, event: "Event") -> None:
         """Let later work on this stream wait for an event: it has happened."""
@@ -69,7 +73,8 @@ class Stream:
         return hash((self.device_index, self.stream_id))
 
     def __repr__(self) -> str:
-        return f"<torch.vgpu.Stream device={self.device} stream_id={self.stream_id}>"
+        device = Devices.names[self.device_index]
+        return f"<torch.vgpu.Stream device={device} stream_id={self.stream_id}>"
 
 
 class Event:

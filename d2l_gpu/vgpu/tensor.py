@@ -152,7 +152,7 @@ def run(op: Operator, args, kwargs):
     on_host = False
     if op.has_device:
         device = host_kwargs.get("device")
-        if device is not None and device.type != "vgpu":
+        if device is not None and device.type not in Devices.types:
             on_host = True
         else:
             if device is not None:
@@ -409,7 +409,7 @@ def _to_copy(
     """``tensor.to(...)`` where something has to change."""
     values, here = _memory_of(tensor)
     device = tensor.device if device is None else torch.device(device)
-    if device.type != "vgpu":
+    if device.type not in Devices.types:
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
         )

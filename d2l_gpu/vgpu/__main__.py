@@ -1,0 +1,155 @@
+"""Run a program written for CUDA on virtual GPUs.
+
+python -m d2l_gpu.vgpu --gpus 2 train.py --epochs 3
+python -m d2l_gpu.vgpu --gpus 2 --memory 4GiB -m package.train --epochs 3
+"""
+
+import argparse
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec
+from multiprocessing import spawn
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+NAME = "python -m d2l_gpu.vgpu"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a script or module as Python itself would, its ``cuda`` being virtual.
+
+    Args:
+        arguments: without the name of the program; those of the process if None.
+
+    Raises:
+        SystemExit: the arguments make no sense (2), or as the program ends.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    program = options.module or options.script
+    if not program:
+        parser.error("name the script to run, or -m and a module.")
+    try:
+        _check(program[0], options.module is not None)
+        _enable(options.gpus, options.memory)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    sys.argv = list(program)
+    try:
+        if options.module:
+            runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+        else:
+            _run_script(Path(program[0]))
+    except Exception as error:
+        # As Python shows it: from the program's own first line on.
+        error.__traceback__ = _of_program(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Run a program written for CUDA on virtual GPUs, which are "
+        "simulated on the CPU.",
+        usage="%(prog)s [--gpus N] [--memory SIZE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=2, metavar="N", help="how many there are (2)"
+    )
+    parser.add_argument("--memory", metavar="SIZE", help="memory of each, such as 4GiB")
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
+        help="run a module, and give it the arguments that follow",
+    )
+    parser.add_argument(
+        "script",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="run a script, and give it the arguments that follow",
+    )
+    return parser
+
+
+def _check(name: str, is_module: bool) -> None:
+    """Raise ValueError unless there is such a file, or the package of such a module.
+
+    Nothing is imported: the program's own imports ask for CUDA perhaps.
+    """
+    if not is_module:
+        if not Path(name).is_file():
+            raise ValueError(f"there is no file {name!r}.")
+        return
+    try:
+        found = find_spec(name.partition(".")[0]) is not None
+    except ValueError:  # an empty name
+        found = False
+    if not found:
+        raise ValueError(f"there is no module named {name!r}.")
+
+
+def _enable(gpus: int, memory: str | None) -> None:
+    from d2l_gpu import vgpu
+
+    enable = partial(vgpu.enable, gpus, memory=memory, as_cuda=True)
+    enable()
+    _enable_in_spawned(enable)
+    print(
+        f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
+        f"answer{'s' * (gpus == 1)} to the name cuda.",
+        file=sys.stderr,
+    )
+
+
+def _enable_in_spawned(enable: Callable) -> None:
+    """Let processes that the program starts by ``spawn`` or ``forkserver`` do the same.
+
+    They begin as a fresh Python (all versions), which first reads what to prepare:
+    an entry that calls enable when it is read comes before the program's own imports.
+    """
+    original = spawn.get_preparation_data
+
+    class Enabling:
+        def __reduce__(self):
+            return enable, ()
+
+    def get_preparation_data(name):
+        return original(name) | {"virtual_gpus": Enabling()}
+
+    spawn.get_preparation_data = get_preparation_data
+
+
+def _run_script(path: Path) -> None:
+    """Run a file as the module ``__main__``.
+
+    Not by ``runpy.run_path``, which gives ``__file__`` and ``sys.argv[0]`` one value,
+    and takes the module away before functions run that the script left for the end.
+    """
+    if not sys.flags.safe_path:
+        sys.path[0] = str(path.resolve().parent)
+    name = str(path.absolute())
+    main = ModuleType("__main__")
+    main.__file__ = name
+    main.__loader__ = SourceFileLoader("__main__", name)
+    sys.modules["__main__"] = main
+    code = compile(path.read_bytes(), name, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _of_program(traceback: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of this file and of ``runpy`` above the program's."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while traceback and traceback.tb_frame.f_code.co_filename in ours:
+        traceback = traceback.tb_next
+    return traceback
+
+
+if __name__ == "__main__":
+    main()

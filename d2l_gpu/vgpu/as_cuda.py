@@ -1,0 +1,485 @@
+"""``enable(as_cuda=True)``: programs that say ``cuda`` run unmodified without CUDA.
+
+Virtual GPUs keep their device type; what changes is what names mean. On a build
+without CUDA its dispatch key is free, so the kernels that make tensors from
+``device='cuda:1'`` are registered there too, and make tensors on ``vgpu:1``. A tensor
+answers ``device(type='cuda', index=1)`` to the program, the functions of ``torch.cuda``
+are those of ``torch.vgpu``, and the few places where C++ needs a real device to
+understand ``cuda`` are told ``vgpu`` instead. All of it is for good, in this process.
+
+What is printed tells the truth: ``repr`` of a tensor, errors and names of devices say
+``vgpu`` and virtual.
+
+Not covered:
+
+* ``torch.device(1)`` is ``vgpu:1``: it can be used as a device everywhere, but does
+  not equal the ``cuda:1`` that tensors answer.
+* ``torch.version.cuda`` stays None, ``torch.backends.cuda.is_built()`` stays False.
+* CUDA graphs, NCCL, ``torch.cuda.jiterator``, memory snapshots and pools, and what
+  asks the driver (utilisation, temperature, processes) raise NotImplementedError.
+* Extensions with kernels of their own, ``torch.utils.cpp_extension`` and Triton: there
+  is no GPU to compile for, and ``torch.compile`` leaves code as it is.
+* ``torch.Stream`` and ``torch.Event``; ``torch.cuda.Stream`` and ``Event`` work.
+* ``pin_memory=True`` in factories such as ``torch.empty``; ``Tensor.pin_memory()`` and
+  ``DataLoader(pin_memory=True)`` work.
+* Storages have no place on a virtual GPU: ``Tensor.untyped_storage().cuda()`` raises,
+  and the device that a storage answers is vgpu. ``torch.load`` brings tensors and
+  modules to virtual GPUs, also inside containers, but of a file that was written by a
+  real GPU not the tensors inside other objects.
+* ``torch.set_default_tensor_type('torch.cuda.FloatTensor')`` sets the default type and
+  device; ``torch.Tensor(2, 3)`` stays on the CPU.
+* ``torch.jit.script`` of functions in which a device is named ``cuda`` without index.
+* ``torch.profiler`` records what the CPU does; NVTX ranges are ignored.
+* Processes started by ``spawn`` begin without virtual GPUs, unless the program was run
+  by ``python -m d2l_gpu.vgpu``; those of ``fork``, such as workers of a ``DataLoader``
+  on Linux, keep them. Each process simulates devices and memory of its own, and
+  tensors of virtual GPUs are copied between processes, not shared.
+* Builds of PyTorch with CUDA: there the name is taken, and ``enable`` refuses.
+"""
+
+import functools
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils._device import DeviceContext, _device_constructors
+
+from . import backend, device_api
+from .devices import Device, Devices, as_device, index_of
+from .loading import note_place
+from .patches import become
+from .tensor import VirtualTensor
+
+# Registrations end when their Python objects die.
+_kept: list = []
+
+
+def check() -> None:
+    """Raise RuntimeError where the name cuda belongs to PyTorch's own build."""
+    if _kept:
+        return
+    if torch.backends.cuda.is_built() or torch.cuda.is_available():
+        raise RuntimeError(
+            "Virtual GPUs cannot answer to the name cuda here: this build of PyTorch "
+            "has CUDA of its own. Install the one for CPUs, or use the name vgpu."
+        )
+
+
+def apply() -> None:
+    """Apply all changes, at the first call; virtual GPUs are registered already."""
+    if _kept:
+        return
+    _kept.append(backend.register_factories("CUDA"))
+    _kept.append(backend.refuse_layouts("CUDA"))
+    Devices.types = ("vgpu", "cuda")
+    # It remembers functions of torch, which have to be those of C++.
+    _device_constructors()
+    tensors()
+    names_in_methods()
+    names_in_functions()
+    default_device()
+    autocast()
+    cuda_module()
+    refusals()
+    tensor_types()
+    accelerator()
+    cudnn()
+    setting_data()
+    storages()
+    profiling()
+
+
+def vgpu_name(device: Device) -> Device:
+    """Return a device's name as C++ understands it: cuda:1 is vgpu:1."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type == "cuda":
+        return as_device(device)
+    return device
+
+
+# ------------------------------------------------------------------ tensors and names
+
+
+def tensors() -> None:
+    """Let ``x.device``, ``x.is_cuda`` and ``x.type()`` of a virtual tensor say cuda.
+
+    2.13: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
+    """
+    VirtualTensor.device = property(lambda self: Devices.shown[self._index])
+    VirtualTensor.is_cuda = property(lambda self: True)
+
+
+def names_in_methods() -> None:
+    """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand cuda.
+
+    2.13: C++ asks CUDA's device guard, which is missing, for the current device; and
+    takes cuda:1 for another device than the vgpu:1 where the tensor is.
+    """
+    to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
+
+    @functools.wraps(to)
+    def _to(self, *args, **kwargs):
+        if args and isinstance(args[0], str | torch.device):
+            args = (vgpu_name(args[0]), *args[1:])
+        elif kwargs.get("device") is not None:
+            kwargs["device"] = vgpu_name(kwargs["device"])
+        return to(self, *args, **kwargs)
+
+    @functools.wraps(new_tensor)
+    def _new_tensor(self, *args, device=None, **kwargs):
+        return new_tensor(self, *args, device=vgpu_name(device), **kwargs)
+
+    torch.Tensor.to = _to
+    torch.Tensor.new_tensor = _new_tensor
+    # Lazy parameters allow the methods on this list only.
+    UninitializedTensorMixin._allowed_methods.append(_to)
+
+
+def names_in_functions() -> None:
+    """Let the functions that copy values to a device understand cuda.
+
+    2.13: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
+    need no help: they come to the kernels at the key of CUDA.
+    """
+    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+        setattr(torch, name, _naming(getattr(torch, name)))
+
+
+def _naming(function):
+    @functools.wraps(function)
+    def named(*args, device=None, **kwargs):
+        return function(*args, device=vgpu_name(device), **kwargs)
+
+    # TorchScript knows functions of C++ by their identity.
+    operator = torch.jit._builtins._find_builtin(function)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(named, operator)
+    return named
+
+
+def default_device() -> None:
+    """Let ``torch.set_default_device('cuda')`` and ``with torch.device('cuda')`` work.
+
+    2.13: they give the name to the functions of C++ beneath the changed ones.
+    """
+    original = DeviceContext.__torch_function__
+
+    @functools.wraps(original)
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if self.device.type == "cuda" and func in _device_constructors():
+            kwargs["device"] = kwargs.get("device") or as_device(self.device)
+        return original(self, func, types, args, kwargs)
+
+    DeviceContext.__torch_function__ = __torch_function__
+
+
+def autocast() -> None:
+    """Let ``torch.autocast('cuda')`` set what virtual tensors obey.
+
+    2.13: C++ keeps the state by type of device, and their type is vgpu. Without an
+    argument these functions mean CUDA.
+    """
+    for name in ("is_autocast_enabled", "get_autocast_dtype"):
+        setattr(torch, name, _translating(getattr(torch, name), least=0))
+    for name in ("set_autocast_enabled", "set_autocast_dtype"):
+        setattr(torch, name, _translating(getattr(torch, name), least=1))
+    torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("vgpu")
+    torch.set_autocast_gpu_dtype = lambda dtype: torch.set_autocast_dtype("vgpu", dtype)
+
+
+def _translating(function, least: int):
+    """Return function with the type of device first, if more than least are given."""
+
+    @functools.wraps(function)
+    def translated(*args):
+        if len(args) == least:
+            return function("vgpu", *args)
+        return function("vgpu" if args[0] == "cuda" else args[0], *args[1:])
+
+    return translated
+
+
+# ------------------------------------------------------------------ torch.cuda
+
+# What torch.cuda takes from torch.vgpu, name by name.
+_SHARED = (
+    "Event",
+    "Stream",
+    "_is_in_bad_fork",
+    "can_device_access_peer",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+)
+
+
+def cuda_module() -> None:
+    """Let ``torch.cuda`` answer for virtual GPUs.
+
+    2.13: its functions ask parts of C++ that are not in this build.
+    """
+    cuda = torch.cuda
+    shared = {name: getattr(device_api, name) for name in _SHARED}
+    own = {
+        "StreamContext": device_api.stream,
+        "_lazy_call": lambda function, **kwargs: function(),
+        "_lazy_init": device_api.init,
+        "get_arch_list": list,
+        "ipc_collect": device_api.empty_cache,
+        "is_tf32_supported": lambda: False,
+        "max_memory_cached": device_api.max_memory_reserved,
+        "memory_cached": device_api.memory_reserved,
+        "memory_summary": memory_summary,
+        "reset_accumulated_memory_stats": index_of,
+        "reset_max_memory_allocated": device_api.reset_peak_memory_stats,
+        "reset_max_memory_cached": device_api.reset_peak_memory_stats,
+    }
+    for module in (cuda, cuda.memory, cuda.random, cuda.streams):
+        for name, function in (shared | own).items():
+            if hasattr(module, name):
+                setattr(module, name, function)
+    for name in ("mark", "range_end", "range_pop", "range_push", "range_start"):
+        setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Return in words what a virtual GPU's memory holds."""
+    used = device_api.memory_allocated(device)
+    peak = device_api.max_memory_allocated(device)
+    free, capacity = device_api.mem_get_info(device)
+    return (
+        f"Simulated memory of {as_device(device)}, in bytes: {used} allocated, at most "
+        f"{peak} so far, {free} of {capacity} free."
+    )
+
+
+# What has no meaning without the driver or the libraries of CUDA.
+_REFUSED = {
+    "cuda": (
+        "CUDAGraph",
+        "CUDAPluggableAllocator",
+        "ExternalStream",
+        "MemPool",
+        "caching_allocator_alloc",
+        "caching_allocator_delete",
+        "change_current_allocator",
+        "clock_rate",
+        "cudart",
+        "current_blas_handle",
+        "device_memory_used",
+        "get_stream_from_external",
+        "graph",
+        "graph_pool_handle",
+        "list_gpu_processes",
+        "make_graphed_callables",
+        "memory_snapshot",
+        "memory_usage",
+        "power_draw",
+        "set_per_process_memory_fraction",
+        "temperature",
+        "utilization",
+    ),
+    "cuda.jiterator": ("_create_jit_fn", "_create_multi_output_jit_fn"),
+    "cuda.nccl": ("all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"),
+}
+
+
+def refusals() -> None:
+    """Refuse what only a real GPU can do, with a sentence.
+
+    2.13: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
+    """
+    for path, names in _REFUSED.items():
+        module = functools.reduce(getattr, path.split("."), torch)
+        for name in names:
+            original = getattr(module, name, None)
+            if isinstance(original, type):
+                original.__new__ = _refusing(f"torch.{path}.{name}")
+            elif original is not None:
+                setattr(module, name, _refusing(f"torch.{path}.{name}"))
+
+
+def _refusing(name: str):
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(
+            f"Virtual GPUs have no {name}: it needs a real GPU and its driver."
+        )
+
+    return refuse
+
+
+def accelerator() -> None:
+    """Let ``torch.accelerator`` name its devices as the tensors do.
+
+    2.13: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
+    """
+    torch.accelerator.current_accelerator = lambda check_available=False: torch.device(
+        "cuda"
+    )
+
+
+def cudnn() -> None:
+    """Let recurrent layers go on without cuDNN.
+
+    2.13: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
+    """
+    torch.backends.cudnn.is_acceptable = lambda tensor: False
+
+
+# ------------------------------------------------------------------ types of tensors
+
+_TYPES = {
+    "FloatTensor": torch.float32,
+    "DoubleTensor": torch.float64,
+    "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+    "ByteTensor": torch.uint8,
+    "CharTensor": torch.int8,
+    "ShortTensor": torch.int16,
+    "IntTensor": torch.int32,
+    "LongTensor": torch.int64,
+    "BoolTensor": torch.bool,
+}
+
+
+class TensorType:
+    """``torch.cuda.FloatTensor`` and its like: makes tensors, and recognises them."""
+
+    def __init__(self, name: str, dtype: torch.dtype):
+        self.name, self.dtype = f"torch.cuda.{name}", dtype
+        self._on_cpu = getattr(torch, name)
+
+    def __call__(self, *args) -> torch.Tensor:
+        return self._on_cpu(*args).to(as_device())
+
+    def __instancecheck__(self, tensor) -> bool:
+        return type(tensor) is VirtualTensor and tensor.dtype is self.dtype
+
+    def __repr__(self) -> str:
+        return f"<class '{self.name}'>"
+
+
+def tensor_types() -> None:
+    """Supply ``torch.cuda.FloatTensor`` and its like, also by name.
+
+    2.13: C++ has them in builds with CUDA only, and raises.
+    """
+    types = {name: TensorType(name, dtype) for name, dtype in _TYPES.items()}
+    for name, kind in types.items():
+        setattr(torch.cuda, name, kind)
+    by_name = {kind.name: kind for kind in types.values()}
+    cast, set_default = torch.Tensor.type, torch.set_default_tensor_type
+
+    @functools.wraps(cast)
+    def _type(self, dtype=None, non_blocking=False, **kwargs):
+        kind = by_name.get(dtype) if isinstance(dtype, str) else dtype
+        if isinstance(kind, TensorType):
+            index = getattr(self, "_index", None)
+            return self.to(as_device(index), kind.dtype, non_blocking=non_blocking)
+        if dtype is None:
+            return cast(self).replace("torch.vgpu.", "torch.cuda.")
+        return cast(self, dtype, non_blocking, **kwargs)
+
+    @functools.wraps(set_default)
+    def set_default_tensor_type(t, /):
+        kind = by_name.get(t) if isinstance(t, str) else t
+        if isinstance(kind, TensorType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("cuda")
+        else:
+            set_default(t)
+
+    torch.Tensor.type = _type
+    torch.set_default_tensor_type = set_default_tensor_type
+
+
+# ------------------------------------------------------------------ values and storages
+
+
+def setting_data() -> None:
+    """Let ``parameter.data = parameter.data.cuda()`` move a parameter of the CPU.
+
+    2.13: C++ calls a plain tensor and a wrapper incompatible, and programs older than
+    ``Module.to`` move their parameters this way.
+    """
+    data = torch.Tensor.data
+
+    def set_data(self, new):
+        if type(new) is VirtualTensor and type(self) is not VirtualTensor:
+            grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+            become(self, new)
+            self.grad = None if grad is None else grad.to(as_device(self.get_device()))
+        else:
+            data.__set__(self, new)
+
+    torch.Tensor.data = property(data.__get__, set_data)
+
+
+def storages() -> None:
+    """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
+
+    2.13: C++ has no memory of CUDA for a storage.
+    """
+    original = torch.UntypedStorage.cuda
+
+    @functools.wraps(original)
+    def cuda(self, device=None, non_blocking=False):
+        if note_place(self, device):
+            return self
+        raise NotImplementedError(
+            "Virtual GPUs hold tensors, not storages: copy the tensor."
+        )
+
+    torch.UntypedStorage.cuda = cuda
+
+
+def profiling() -> None:
+    """Let profilers that are asked for CUDA record what the CPU does.
+
+    2.13: they ask a part of C++ that is not in this build, and fill the screen with
+    warnings, one for each operator.
+    """
+    profile = torch.autograd.profiler.profile
+    original = profile.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *args, use_cuda=False, use_device=None, **kwargs):
+        use_device = None if use_device == "cuda" else use_device
+        original(self, *args, use_device=use_device, **kwargs)
+
+    profile.__init__ = __init__

@@ -1,0 +1,100 @@
+"""``torch.load`` on virtual GPUs.
+
+PyTorch brings *storages* to the device that a file or ``map_location`` names, and a
+virtual tensor's storage has no values. So storages stay on the CPU with a note of their
+device, and the tensors made of them are moved once all is read.
+"""
+
+import functools
+import threading
+
+import torch
+
+from .devices import Devices, as_device
+from .tensor import VirtualTensor
+
+
+class _Load(threading.local):
+    """Whether ``torch.load`` is at work in this thread."""
+
+    active = False
+
+
+_load = _Load()
+
+
+def apply() -> None:
+    """Apply all changes; ``patches.apply`` calls this once."""
+    moving()
+    places_of_own_files()
+
+
+def moving() -> None:
+    """Make ``torch.load(map_location='vgpu:1')`` bring tensors to that device.
+
+    2.13: PyTorch raises, since the storage cannot be there.
+    """
+    original = torch.load
+
+    def restore(storage, location):
+        # None: another of PyTorch's functions is to restore it.
+        virtual = location.partition(":")[0] in Devices.types
+        return storage if virtual and note_place(storage, location) else None
+
+    @functools.wraps(original)
+    def load(*args, **kwargs):
+        outer, _load.active = _load.active, True
+        try:
+            loaded = original(*args, **kwargs)
+        finally:
+            _load.active = outer
+        return torch.utils._pytree.tree_map(_to_its_place, loaded)
+
+    torch.serialization.register_package(5, lambda storage: None, restore)
+    torch.load = load
+
+
+def places_of_own_files() -> None:
+    """Let ``map_location`` be a function for tensors saved from virtual GPUs.
+
+    2.13: their files hold the name of a device instead of a storage there, and PyTorch
+    refuses to ask a function about it.
+    """
+    original = torch._utils._get_restore_location
+
+    @functools.wraps(original)
+    def _get_restore_location(device):
+        rule = torch.serialization._serialization_tls.map_location
+        if rule is None or isinstance(rule, str | torch.device | dict):
+            return original(device)
+        storage = rule(torch.UntypedStorage(0), device)
+        return device if storage is None else getattr(storage, "_vgpu_place", "cpu")
+
+    torch._utils._get_restore_location = _get_restore_location
+
+
+def note_place(storage: torch.UntypedStorage, device) -> bool:
+    """Note where the tensors of a storage belong; only while a file is read.
+
+    Returns:
+        Whether it was noted.
+    """
+    if _load.active:
+        storage._vgpu_place = as_device(device)
+    return _load.active
+
+
+def _to_its_place(value):
+    """Return value, a tensor or module, moved to where its storages belong."""
+    if isinstance(value, torch.nn.Module):
+        return value._apply(_to_its_place)
+    if not isinstance(value, torch.Tensor) or type(value) is VirtualTensor:
+        return value
+    place = getattr(value.untyped_storage(), "_vgpu_place", None)
+    if place is None:
+        return value
+    with torch.no_grad():
+        new = value.detach().to(place)
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(new, value.requires_grad)
+    return new.requires_grad_(value.requires_grad)

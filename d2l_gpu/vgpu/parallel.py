@@ -1,0 +1,127 @@
+"""``torch.nn.parallel`` on virtual GPUs: the copies between devices that it asks for.
+
+``DataParallel`` and ``torch.cuda.comm`` are Python, but for seven functions of
+``torch._C`` that only builds with CUDA have. They are written out here by copies, which
+the machine sees as it sees all others.
+"""
+
+import functools
+
+import torch
+from torch.nn.parallel import _functions, comm
+
+from .devices import Devices, as_device
+from .streams import default_stream
+
+CPU = -1  # the index that torch.nn.parallel uses for the host
+
+
+def apply() -> None:
+    """Apply all changes; ``patches.apply`` calls this once."""
+    communication()
+    sums()
+    copy_streams()
+
+
+def communication() -> None:
+    """Supply what copies tensors to several devices, and back.
+
+    2.13, builds without CUDA: the functions are missing and ``DataParallel``
+    ends in an AttributeError. With CUDA they are there, for real devices only, and
+    are left as they are.
+    """
+    for function in (
+        _broadcast,
+        _broadcast_coalesced,
+        _broadcast_out,
+        _gather,
+        _gather_out,
+        _scatter,
+        _scatter_out,
+    ):
+        if not hasattr(torch._C, function.__name__):
+            setattr(torch._C, function.__name__, function)
+
+
+def sums() -> None:
+    """Let gradients of replicas be added without asking NCCL.
+
+    2.13: builds without NCCL warn that they have none, at every backward.
+    """
+    original = comm.nccl.is_available
+
+    @functools.wraps(original)
+    def is_available(tensors):
+        if any(hasattr(x, "_index") for x in tensors):
+            return False
+        return original(tensors)
+
+    comm.nccl.is_available = is_available
+
+
+def copy_streams() -> None:
+    """Let inputs on the CPU be scattered on the default stream.
+
+    2.13: a stream in the background is asked of C++, which has none for a
+    guard written in Python, and whose name for device 0 is not cuda:0.
+    """
+    original = _functions._get_stream
+
+    @functools.wraps(original)
+    def _get_stream(device):
+        if device.type in Devices.types:
+            return default_stream(device)
+        return original(device)
+
+    _functions._get_stream = _get_stream
+
+
+# ------------------------------------------------------------------ the seven functions
+
+
+def _broadcast(tensor, devices):
+    return [_copy(tensor, i) for i in devices]
+
+
+def _broadcast_coalesced(tensors, devices, buffer_size):
+    """Return for each device a list of tensors, which share memory on their own one."""
+    return [[_copy(tensor, i).data for tensor in tensors] for i in devices]
+
+
+def _broadcast_out(tensor, out):
+    return [target.copy_(tensor, non_blocking=True) for target in out]
+
+
+def _scatter(tensor, devices, chunk_sizes, dim, streams=None):
+    if chunk_sizes is None:
+        chunks = tensor.chunk(len(devices), dim)
+    elif len(chunk_sizes) != len(devices):
+        raise RuntimeError(
+            f"Expected one chunk size for each of {len(devices)} devices, but got "
+            f"{len(chunk_sizes)}."
+        )
+    else:
+        chunks = tensor.split(list(chunk_sizes), dim)
+    return [_copy(chunk, i) for chunk, i in zip(chunks, devices, strict=False)]
+
+
+def _scatter_out(tensor, out, dim, streams=None):
+    chunks = tensor.split([target.size(dim) for target in out], dim)
+    return [
+        target.copy_(chunk, non_blocking=True)
+        for target, chunk in zip(out, chunks, strict=True)
+    ]
+
+
+def _gather(tensors, dim, destination):
+    device = torch.device("cpu") if destination == CPU else as_device(destination)
+    return torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors], dim)
+
+
+def _gather_out(tensors, out, dim):
+    return out.copy_(_gather(tensors, dim, out.get_device()))
+
+
+def _copy(tensor, index: int):
+    """Return the tensor on virtual GPU ``index``, itself if it is there already."""
+    return tensor.to(as_device(index), non_blocking=True)

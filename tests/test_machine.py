@@ -46,9 +46,7 @@ def test_more_than_the_host_has_left_is_refused(monkeypatch):
     machine = m.Machine(1, capacity=2**50)
     monkeypatch.setattr(m, "host_memory_left", lambda: 2**30)
     machine.reserve(0, 2**29)
-    with pytest.raises(
-        MemoryError, match=r"host's memory, of which only 1024.00 MiB"
-    ):
+    with pytest.raises(MemoryError, match=r"host's memory, of which only 1024.00 MiB"):
         machine.reserve(0, 2**31)
 
 

@@ -47,7 +47,7 @@ class Charge:
         self.resize(nbytes)
 
     def resize(self, nbytes: int) -> None:
-        """Change the size of the allocation; raises out_of_memory if it does not fit."""
+        """Change the size of the allocation; raises if it does not fit."""
         machine, index = self.machine, self.index
         nbytes = nbytes + BLOCK - 1 & -BLOCK
         with machine.lock:

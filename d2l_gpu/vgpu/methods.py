@@ -92,16 +92,6 @@ class Methods:
             "pinned"
         )
 
-    def new(self, *args, **kwargs):
-        # C++ takes device 0 here and below, whatever the tensor's.
-        return torch.Tensor.new(self, *args, **kwargs).to(Devices.names[self._index])
-
-    def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-        device = Devices.names[self._index] if device is None else device
-        return torch.tensor(
-            data, dtype=dtype, device=device, requires_grad=requires_grad
-        )
-
     def record_stream(self, stream) -> None:
         """Nothing to do: the host has computed before Python goes on."""
 

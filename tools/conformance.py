@@ -36,7 +36,8 @@ GROUPS = {
     "op errors": "operators, wrong arguments",
     "module train": "modules, training",
     "module eval": "modules, evaluation",
-    "optim steps": "optimizers, five steps",
+    "optim default": "optimizers, as they come",
+    "optim forms": "optimizers, each form by its name (loop, foreach, fused)",
 }
 COLUMNS = {
     "equal": "equal",

@@ -6,7 +6,7 @@ asking the dispatcher; operators never come here.
 
 import torch
 
-from .devices import Devices, as_device
+from .devices import as_device
 from .errors import name_of
 
 

@@ -42,6 +42,7 @@ TIME_LIMIT = 120  # seconds for one case
 BATCH = 8  # cases for one child, which costs as much as a short case
 # Beside the verdicts of a comparison:
 REFUSED, DIED = "refused", "died"
+SKIPPED_VERDICT = "skipped"
 
 
 @dataclass
@@ -226,6 +227,7 @@ def summary(results: list[Result]) -> dict:
     for result in results:
         key = f"{result.case.database} {result.case.mode}"
         counts.setdefault(key, Counter())[result.verdict] += 1
+    skipped = [Result(case, SKIPPED_VERDICT) for case in all_cases()]
     order = (EQUAL, VARIES, CLOSE, REFUSED, DIFFERENT, DIED)
     return {
         "torch": torch.__version__.partition("+")[0],
@@ -238,7 +240,7 @@ def summary(results: list[Result]) -> dict:
         },
         "to rounding": _by_reason(results, {VARIES, CLOSE}, CLOSE_ONLY),
         "refused": _by_reason(results, {REFUSED}, REFUSED_BY_DESIGN),
-        "skipped": {text: [f"`{p}`"] for p, text in SKIPPED.items()},
+        "skipped": _by_reason(skipped, {SKIPPED_VERDICT}, SKIPPED),
         "unexpected": {
             str(r.case): f"{r.verdict}: {'; '.join(r.notes)[:300]}"
             for r in sorted(results, key=lambda r: r.case)

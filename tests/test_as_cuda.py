@@ -302,15 +302,15 @@ def test_without_it_the_name_means_nothing():
     """)
 
 
-def test_a_build_with_cuda_is_refused():
+def test_a_machine_with_cuda_is_refused():
     run_fresh("""
         import torch
         from d2l_gpu import vgpu
-        torch.backends.cuda.is_built = lambda: True
+        torch.cuda.is_available = lambda: True
         try:
             vgpu.enable(2, as_cuda=True)
         except RuntimeError as error:
-            assert 'this build of PyTorch has CUDA of its own' in str(error)
+            assert 'since this machine has CUDA devices: hide them' in str(error)
         else:
             raise AssertionError
         assert not hasattr(torch, 'vgpu')  # refused before anything was changed

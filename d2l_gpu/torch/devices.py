@@ -149,7 +149,7 @@ def use_virtual_gpus(
         host: the device that computes for them; default the CPU, or the machine's
             one CUDA GPU where it has exactly one.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
-            programs written for CUDA run unmodified; needs PyTorch for CPUs.
+            programs written for CUDA run unmodified; not where CUDA is real.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: other devices are in use in this process already, or virtual

@@ -1,8 +1,8 @@
 """``enable(as_cuda=True)``: programs that say ``cuda`` run unmodified without CUDA.
 
-Virtual GPUs keep their device type; what changes is what names mean. On a build
-without CUDA its dispatch key is free, so the kernels that make tensors from
-``device='cuda:1'`` are registered there too, and make tensors on ``vgpu:1``. A tensor
+Virtual GPUs keep their device type; what changes is what names mean. The kernels that
+make tensors from ``device='cuda:1'`` are registered at the dispatch key of CUDA too,
+where nothing of use stands on a machine without it, and make tensors on ``vgpu:1``. A tensor
 answers ``device(type='cuda', index=1)`` to the program, the functions of ``torch.cuda``
 are those of ``torch.vgpu``, and the few places where C++ needs a real device to
 understand ``cuda`` are told ``vgpu`` instead. All of it is for good, in this process.
@@ -14,7 +14,7 @@ Not covered:
 
 * ``torch.device(1)`` is ``vgpu:1``: it can be used as a device everywhere, but does
   not equal the ``cuda:1`` that tensors answer.
-* ``torch.version.cuda`` stays None, ``torch.backends.cuda.is_built()`` stays False.
+* ``torch.version.cuda`` and ``torch.backends.cuda.is_built()`` stay as they are.
 * CUDA graphs, NCCL, ``torch.cuda.jiterator``, memory snapshots and pools, and what
   asks the driver (utilisation, temperature, processes) raise NotImplementedError.
 * Extensions with kernels of their own, ``torch.utils.cpp_extension`` and Triton: there
@@ -34,7 +34,7 @@ Not covered:
   by ``python -m d2l_gpu.vgpu``; those of ``fork``, such as workers of a ``DataLoader``
   on Linux, keep them. Each process simulates devices and memory of its own, and
   tensors of virtual GPUs are copied between processes, not shared.
-* Builds of PyTorch with CUDA: there the name is taken, and ``enable`` refuses.
+* Machines with CUDA devices: there the name is taken, and ``enable`` refuses.
 """
 
 import functools
@@ -54,13 +54,11 @@ _kept: list = []
 
 
 def check() -> None:
-    """Raise RuntimeError where the name cuda belongs to PyTorch's own build."""
-    if _kept:
-        return
-    if torch.backends.cuda.is_built() or torch.cuda.is_available():
+    """Raise RuntimeError where the name cuda belongs to real devices."""
+    if not _kept and torch.cuda.is_available():
         raise RuntimeError(
-            "Virtual GPUs cannot answer to the name cuda here: this build of PyTorch "
-            "has CUDA of its own. Install the one for CPUs, or use the name vgpu."
+            "Virtual GPUs cannot answer to the name cuda here, since this machine has "
+            "CUDA devices: hide them (CUDA_VISIBLE_DEVICES='') or use the name vgpu."
         )
 
 
@@ -103,7 +101,7 @@ def vgpu_name(device: Device) -> Device:
 def tensors() -> None:
     """Let ``x.device``, ``x.is_cuda`` and ``x.type()`` of a virtual tensor say cuda.
 
-    2.13: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
+    All: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
     """
     VirtualTensor.device = property(lambda self: Devices.shown[self._index])
     VirtualTensor.is_cuda = property(lambda self: True)
@@ -112,7 +110,7 @@ def tensors() -> None:
 def names_in_methods() -> None:
     """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand cuda.
 
-    2.13: C++ asks CUDA's device guard, which is missing, for the current device; and
+    All: C++ asks CUDA's device guard, which is missing, for the current device; and
     takes cuda:1 for another device than the vgpu:1 where the tensor is.
     """
     to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
@@ -138,7 +136,7 @@ def names_in_methods() -> None:
 def names_in_functions() -> None:
     """Let the functions that copy values to a device understand cuda.
 
-    2.13: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
+    All: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
     need no help: they come to the kernels at the key of CUDA.
     """
     for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
@@ -160,7 +158,7 @@ def _naming(function):
 def default_device() -> None:
     """Let ``torch.set_default_device('cuda')`` and ``with torch.device('cuda')`` work.
 
-    2.13: they give the name to the functions of C++ beneath the changed ones.
+    All: they give the name to the functions of C++ beneath the changed ones.
     """
     original = DeviceContext.__torch_function__
 
@@ -177,7 +175,7 @@ def default_device() -> None:
 def autocast() -> None:
     """Let ``torch.autocast('cuda')`` set what virtual tensors obey.
 
-    2.13: C++ keeps the state by type of device, and their type is vgpu. Without an
+    All: C++ keeps the state by type of device, and their type is vgpu. Without an
     argument these functions mean CUDA.
     """
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
@@ -249,7 +247,7 @@ _SHARED = (
 def cuda_module() -> None:
     """Let ``torch.cuda`` answer for virtual GPUs.
 
-    2.13: its functions ask parts of C++ that are not in this build.
+    All: its functions ask parts of C++ that are not in this build.
     """
     cuda = torch.cuda
     shared = {name: getattr(device_api, name) for name in _SHARED}
@@ -320,7 +318,7 @@ _REFUSED = {
 def refusals() -> None:
     """Refuse what only a real GPU can do, with a sentence.
 
-    2.13: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
+    All: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
     """
     for path, names in _REFUSED.items():
         module = functools.reduce(getattr, path.split("."), torch)
@@ -344,7 +342,7 @@ def _refusing(name: str):
 def accelerator() -> None:
     """Let ``torch.accelerator`` name its devices as the tensors do.
 
-    2.13: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
+    All: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
     """
     torch.accelerator.current_accelerator = lambda check_available=False: torch.device(
         "cuda"
@@ -354,7 +352,7 @@ def accelerator() -> None:
 def cudnn() -> None:
     """Let recurrent layers go on without cuDNN.
 
-    2.13: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
+    All: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
     """
     torch.backends.cudnn.is_acceptable = lambda tensor: False
 
@@ -395,7 +393,7 @@ class TensorType:
 def tensor_types() -> None:
     """Supply ``torch.cuda.FloatTensor`` and its like, also by name.
 
-    2.13: C++ has them in builds with CUDA only, and raises.
+    All: C++ has them in builds with CUDA only, and raises.
     """
     types = {name: TensorType(name, dtype) for name, dtype in _TYPES.items()}
     for name, kind in types.items():
@@ -432,7 +430,7 @@ def tensor_types() -> None:
 def setting_data() -> None:
     """Let ``parameter.data = parameter.data.cuda()`` move a parameter of the CPU.
 
-    2.13: C++ calls a plain tensor and a wrapper incompatible, and programs older than
+    All: C++ calls a plain tensor and a wrapper incompatible, and programs older than
     ``Module.to`` move their parameters this way.
     """
     data = torch.Tensor.data
@@ -453,7 +451,7 @@ def setting_data() -> None:
 def storages() -> None:
     """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
 
-    2.13: C++ has no memory of CUDA for a storage.
+    All: C++ has no memory of CUDA for a storage.
     """
     original = torch.UntypedStorage.cuda
 
@@ -471,7 +469,7 @@ def storages() -> None:
 def profiling() -> None:
     """Let profilers that are asked for CUDA record what the CPU does.
 
-    2.13: they ask a part of C++ that is not in this build, and fill the screen with
+    All: they ask a part of C++ that is not in this build, and fill the screen with
     warnings, one for each operator.
     """
     profile = torch.autograd.profiler.profile

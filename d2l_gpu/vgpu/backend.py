@@ -6,6 +6,8 @@ needs both. The rest is kernels: for the operators that make a tensor from ``dev
 alone, since all others come with a virtual tensor and go through its dispatch.
 """
 
+import warnings
+
 import torch
 
 from . import autocast, composites, device_api, errors, patches
@@ -86,8 +88,8 @@ def _register_kernels() -> torch.library.Library:
     library = register_factories(KEY)
     # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
     library.impl("_copy_from", _kernel(torch.ops.aten._copy_from.default), KEY)
-    for name, func in _without_kernel(KEY):
-        if _composite_beside_kernel(name, _has_kernel):
+    for name, func in _operators():
+        if not _has_kernel(name, KEY) and _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
     return library
 
@@ -100,19 +102,23 @@ def register_factories(key: str) -> torch.library.Library:
             kernels last as long as the library that is returned.
     """
     library = torch.library.Library("aten", "IMPL")
-    for name, func in _without_kernel(key):
-        if _makes_tensor_from_device(func):
-            library.impl(name.removeprefix("aten::"), _kernel(func), key)
+    with warnings.catch_warnings():
+        # A build with CUDA has kernels, which are of no use without a GPU.
+        warnings.filterwarnings("ignore", ".*only once for all operators", UserWarning)
+        for name, func in _operators():
+            if _makes_tensor_from_device(func):
+                name = name.removeprefix("aten::")
+                library.impl(name, _kernel(func), key, allow_override=True)
     return library
 
 
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 
-def _without_kernel(key: str):
-    """Yield name and overload of each of PyTorch's operators without one for key."""
+def _operators():
+    """Yield name and overload of each of PyTorch's operators."""
     for name in torch._C._dispatch_get_all_op_names():
-        if name.startswith("aten::") and not _has_kernel(name, key):
+        if name.startswith("aten::"):
             func = _overload(name)
             if func is not None:
                 yield name, func

@@ -32,7 +32,7 @@ def apply() -> None:
 def moving() -> None:
     """Make ``torch.load(map_location='vgpu:1')`` bring tensors to that device.
 
-    2.13: PyTorch raises, since the storage cannot be there.
+    All: PyTorch raises, since the storage cannot be there.
     """
     original = torch.load
 
@@ -57,7 +57,7 @@ def moving() -> None:
 def places_of_own_files() -> None:
     """Let ``map_location`` be a function for tensors saved from virtual GPUs.
 
-    2.13: their files hold the name of a device instead of a storage there, and PyTorch
+    All: their files hold the name of a device instead of a storage there, and PyTorch
     refuses to ask a function about it.
     """
     original = torch._utils._get_restore_location

@@ -26,10 +26,11 @@ def apply() -> None:
 def communication() -> None:
     """Supply what copies tensors to several devices, and back.
 
-    2.13, builds without CUDA: the functions are missing and ``DataParallel``
-    ends in an AttributeError. With CUDA they are there, for real devices only, and
-    are left as they are.
+    All, without CUDA: the functions are missing, or fail in builds for CUDA, and with
+    them ``DataParallel``. Where there are real devices the functions are left to them.
     """
+    if torch.cuda.is_available():
+        return
     for function in (
         _broadcast,
         _broadcast_coalesced,
@@ -39,14 +40,13 @@ def communication() -> None:
         _scatter,
         _scatter_out,
     ):
-        if not hasattr(torch._C, function.__name__):
-            setattr(torch._C, function.__name__, function)
+        setattr(torch._C, function.__name__, function)
 
 
 def sums() -> None:
     """Let gradients of replicas be added without asking NCCL.
 
-    2.13: builds without NCCL warn that they have none, at every backward.
+    All: builds without NCCL warn that they have none, at every backward.
     """
     original = comm.nccl.is_available
 
@@ -62,7 +62,7 @@ def sums() -> None:
 def copy_streams() -> None:
     """Let inputs on the CPU be scattered on the default stream.
 
-    2.13: a stream in the background is asked of C++, which has none for a
+    All: a stream in the background is asked of C++, which has none for a
     guard written in Python, and whose name for device 0 is not cuda:0.
     """
     original = _functions._get_stream

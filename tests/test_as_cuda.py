@@ -252,7 +252,6 @@ assert torch.rand(2, device='cuda:1', generator=generator).get_device() == 1
 assert torch.Generator('cuda').device == torch.device('cuda:0')
 
 assert torch.accelerator.current_accelerator().type == 'cuda'
-assert torch.version.cuda is None
 torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True
 torch.backends.cuda.matmul.allow_tf32 = True
 nn.LSTM(2, 2).cuda()  # asks for cuDNN
@@ -263,7 +262,7 @@ def test_what_needs_a_real_gpu_is_refused_with_a_sentence():
     fresh("""
 x = torch.ones(2, device='cuda')
 raises(NotImplementedError, 'Virtual GPUs hold strided tensors only',
-       lambda: torch.zeros(2, layout=torch.sparse_coo, device='cuda'))
+       lambda: x.to_sparse())
 for name, call in {
     'CUDAGraph': torch.cuda.CUDAGraph,
     'graph': lambda: torch.cuda.graph(None),
@@ -296,7 +295,7 @@ def test_without_it_the_name_means_nothing():
         try:
             torch.ones(1, device='cuda')
         except (AssertionError, RuntimeError) as error:
-            assert 'CUDA' in str(error)
+            assert 'CUDA' in str(error) or 'NVIDIA' in str(error)
         else:
             raise AssertionError
     """)

@@ -2,10 +2,11 @@
 
 Virtual GPUs keep their device type; what changes is what names mean. The kernels that
 make tensors from ``device='cuda:1'`` are registered at the dispatch key of CUDA too,
-where nothing of use stands on a machine without it, and make tensors on ``vgpu:1``. A tensor
-answers ``device(type='cuda', index=1)`` to the program, the functions of ``torch.cuda``
-are those of ``torch.vgpu``, and the few places where C++ needs a real device to
-understand ``cuda`` are told ``vgpu`` instead. All of it is for good, in this process.
+where nothing of use stands on a machine without it, and make tensors on ``vgpu:1``. A
+tensor answers ``device(type='cuda', index=1)`` to the program, the functions of
+``torch.cuda`` are those of ``torch.vgpu``, and the few places where C++ needs a real
+device to understand ``cuda`` are told ``vgpu`` instead. All of it is for good, in this
+process.
 
 What is printed tells the truth: ``repr`` of a tensor, errors and names of devices say
 ``vgpu`` and virtual.

@@ -59,11 +59,13 @@ SKIPPED = {
         "PyTorch chooses the dtype of the sum by the type of the device"
     ),
     r"op-forward-jiterator_.*": "it compiles code for CUDA",
+    r"op-forward-torch._scaled_mm_v2-.*": "its test cases ask for a CUDA device",
 }
 # Cases that agree to rounding only:
 CLOSE_ONLY = {
     r"op-.*linalg.lstsq.*": "LAPACK's last digits differ from run to run",
-    r"op-backward-(masked.prod|prod|masked_fill)-.*": (
+    # cumprod, and what is made of it, in 2.10 to 2.12 only.
+    r"op-backward-(masked_fill|(masked.)?(cum)?prod|linalg.vander)-.*": (
         "autograd has another formula for tensor subclasses"
     ),
     r"op-forward-(__rmatmul__|matmul)-complex64": (

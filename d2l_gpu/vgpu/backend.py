@@ -8,7 +8,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 
 import torch
 
-from . import autocast, device_api, patches
+from . import autocast, collectives, device_api, patches
 from .tensor import SPECIAL, factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -41,6 +41,7 @@ def register() -> None:
     _register_guard()
     _kept.append(_register_kernels())
     _kept.extend(autocast.register())
+    SPECIAL.update(collectives.handlers())
     patches.apply()
 
 

@@ -7,6 +7,7 @@ asking the dispatcher; operators never come here.
 import torch
 
 from .devices import as_device
+from .storage import VirtualStorage
 
 
 class Methods:
@@ -48,6 +49,9 @@ class Methods:
 
     def data_ptr(self) -> int:
         return self._host.data_ptr()
+
+    def untyped_storage(self) -> VirtualStorage:
+        return VirtualStorage(self._host.untyped_storage(), self.device)
 
     # -------------------------------------------------------------- devices
 

@@ -17,7 +17,8 @@ from torch.nn.parameter import (
 )
 
 from . import device_api
-from .devices import as_device
+from .collectives import virtual_again
+from .devices import Devices, as_device
 from .tensor import VirtualTensor, engine
 
 
@@ -31,6 +32,9 @@ def apply() -> None:
     pinned_memory()
     accelerator()
     cuda_methods()
+    if torch.distributed.is_available():
+        process_groups()
+        futures_of_collectives()
 
 
 def backward() -> None:
@@ -277,6 +281,50 @@ def cuda_methods() -> None:
     torch.nn.Module.cuda = module_cuda
     # Lazy parameters allow the methods on this list only.
     UninitializedTensorMixin._allowed_methods.append(cuda)
+
+
+def process_groups() -> None:
+    """Let process groups know virtual GPUs, and gloo as what connects them.
+
+    All: without it ``init_process_group()`` finds no backend for the device, and
+    ``batch_isend_irecv`` none in a group of gloo. A group that has one for vgpu has
+    the same one for the host, where the values are and collectives arrive.
+    """
+    from torch.distributed.distributed_c10d import Backend, BackendConfig
+
+    Backend.default_device_backend_map["vgpu"] = Backend.GLOO
+    Backend.backend_capability[Backend.GLOO].append("vgpu")
+    original = BackendConfig.__init__
+
+    @functools.wraps(original)
+    def __init__(self, backend):
+        original(self, backend)
+        if "vgpu" in self.device_backend_map:
+            ours = self.device_backend_map["vgpu"]
+            self.device_backend_map.setdefault(Devices.host.type, ours)
+
+    BackendConfig.__init__ = __init__
+
+
+def futures_of_collectives() -> None:
+    """Let ``work.get_future()`` and ``work.result()`` give virtual tensors.
+
+    All: C++ gives them without asking the dispatcher, so they would be the host's,
+    and a hook that computes with them and with virtual ones would fail.
+    """
+    from torch.distributed import Work
+
+    get_future, result = Work.get_future, Work.result
+
+    @functools.wraps(get_future)
+    def _get_future(self):
+        return get_future(self).then(lambda future: virtual_again(future.value()))
+
+    @functools.wraps(result)
+    def _result(self):
+        return virtual_again(result(self))
+
+    Work.get_future, Work.result = _get_future, _result
 
 
 # ------------------------------------------------------------------ what they share

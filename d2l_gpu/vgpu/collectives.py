@@ -1,0 +1,84 @@
+"""Collectives on virtual GPUs: ``torch.distributed`` with gloo underneath.
+
+Each process has virtual GPUs of its own, and between processes their values travel as
+those of the host's tensors do. So an operator of ``c10d`` is run on the host tensors,
+which is where its results arrive; the same tensors that came in go out, wrapped as
+they came.
+
+What crosses is not in the log of copies: how many bytes a collective sends depends on
+the algorithm that gloo chooses, and says nothing of a real GPU's.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from . import errors
+from .devices import Devices
+from .tensor import VirtualTensor, _view
+
+NAMESPACE = "c10d::"
+
+
+def handlers() -> dict[str, Callable]:
+    """Return what runs each operator of ``c10d``, by the operator's name.
+
+    It is empty where PyTorch was built without ``torch.distributed``.
+    """
+    names = (
+        name.removeprefix(NAMESPACE)
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith(NAMESPACE)
+    )
+    return {
+        NAMESPACE + name: partial(_run, getattr(torch.ops.c10d, name).default)
+        for name in names
+    }
+
+
+def _run(func, *args, **kwargs):
+    """Run one operator on the host tensors in the places of virtual ones."""
+    given: dict[int, VirtualTensor] = {}
+    devices: list[torch.device] = []
+    host_args = _to_hosts(args, given, devices)
+    host_kwargs = {k: _to_hosts(v, given, devices) for k, v in kwargs.items()}
+    if len(set(devices)) > 1:
+        raise errors.collective_mismatch(func, devices)
+    return _as_given(func._op(*host_args, **host_kwargs), given)
+
+
+def _to_hosts(value, given: dict[int, VirtualTensor], devices: list[torch.device]):
+    """Replace virtual tensors, in lists of lists too, and note which host tensor was
+    whose, and where all tensors are."""
+    if isinstance(value, list | tuple):
+        return type(value)([_to_hosts(x, given, devices) for x in value])
+    if isinstance(value, torch.Tensor):
+        devices.append(value.device)
+        if type(value) is VirtualTensor:
+            given[id(value._host)] = value
+            return value._host
+    return value
+
+
+def _as_given(value, given: dict[int, VirtualTensor]):
+    """Put the virtual tensors back in the places of their host tensors."""
+    if isinstance(value, list | tuple):
+        return type(value)([_as_given(x, given) for x in value])
+    if isinstance(value, torch.Tensor):
+        return given.get(id(value), value)
+    return value
+
+
+def virtual_again(value):
+    """Wrap the host tensors, in lists too, whose memory is a virtual GPU's.
+
+    For values that C++ hands out without asking the dispatcher.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)([virtual_again(x) for x in value])
+    if type(value) is torch.Tensor and value.layout is torch.strided:
+        charge = getattr(value.untyped_storage(), "_vgpu_charge", None)
+        if charge is not None and charge.machine is Devices.machine:
+            return _view(value, charge.index)
+    return value

@@ -15,8 +15,8 @@ from functools import partial
 import torch
 
 from . import errors
-from .devices import Devices
-from .tensor import VirtualTensor, _view
+from .machine import HOST
+from .tensor import VirtualTensor, home, wrap
 
 NAMESPACE = "c10d::"
 
@@ -77,8 +77,6 @@ def virtual_again(value):
     """
     if isinstance(value, list | tuple):
         return type(value)([virtual_again(x) for x in value])
-    if type(value) is torch.Tensor and value.layout is torch.strided:
-        charge = getattr(value.untyped_storage(), "_vgpu_charge", None)
-        if charge is not None and charge.machine is Devices.machine:
-            return _view(value, charge.index)
+    if isinstance(value, torch.Tensor) and home(value) != HOST:
+        return wrap(value, home(value))
     return value

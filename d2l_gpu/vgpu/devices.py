@@ -11,11 +11,15 @@ Device = int | str | torch.device | None
 
 
 class Devices:
-    """The machine in use and, as PyTorch's objects, its devices and their host."""
+    """The machine in use and, as PyTorch's objects, its devices and their host.
+
+    ``chosen`` says whether the program has ever made one of them the current one.
+    """
 
     machine: Machine | None = None
     names: tuple[torch.device, ...] = ()
     host: torch.device = torch.device("cpu")
+    chosen: bool = False
 
 
 class _Current(threading.local):

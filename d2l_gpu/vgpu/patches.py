@@ -18,13 +18,15 @@ from torch.nn.parameter import (
 
 from . import device_api
 from .collectives import virtual_again
-from .devices import Devices, as_device
+from .devices import Devices, as_device, current
 from .tensor import VirtualTensor, engine
 
 
 def apply() -> None:
     """Apply all changes; ``backend.register`` calls this once."""
     backward()
+    current_device()
+    data()
     modules()
     lazy_parameters()
     optimizers()
@@ -72,6 +74,46 @@ def backward() -> None:
 
     graph._engine_run_backward = run_backward
     torch.autograd._engine_run_backward = run_backward
+
+
+def current_device() -> None:
+    """Let ``X.to('vgpu')`` mean the current virtual GPU.
+
+    All: C++ puts in the index, and takes it from the guard written in Python, which
+    knows device 0 only. ``distribute_tensor`` moves tensors this way.
+    """
+    original = torch.Tensor.to
+
+    @functools.wraps(original)
+    def to(self, *args, **kwargs):
+        if current.index:
+            if args:
+                args = (_with_index(args[0]), *args[1:])
+            if "device" in kwargs:
+                kwargs["device"] = _with_index(kwargs["device"])
+        return original(self, *args, **kwargs)
+
+    torch.Tensor.to = to
+
+
+def data() -> None:
+    """Let ``p.data = p.data.to('vgpu:1')`` move a parameter, as to any device.
+
+    All: C++ takes only data of the same type of tensor, which a plain tensor and a
+    wrapper are not. ``fully_shard`` moves parameters this way.
+    """
+    original = torch._C.TensorBase.data
+
+    def set_data(self, new):
+        if _is_virtual(new) and not _is_virtual(self):
+            new = new.detach()
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+            become(self, new.requires_grad_(self.requires_grad))
+        else:
+            original.__set__(self, new)
+
+    torch.Tensor.data = property(original.__get__, set_data)
 
 
 def modules() -> None:
@@ -339,6 +381,15 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
     torch._C._swap_tensor_impl(tensor, other)
     tensor.__class__, other.__class__ = other.__class__, tensor.__class__
     tensor.__dict__, other.__dict__ = other.__dict__, tensor.__dict__
+
+
+def _with_index(device):
+    """Put the current index into the name of a virtual GPU that has none."""
+    if isinstance(device, str | torch.device):
+        named = torch.device(device)
+        if named.type == "vgpu" and named.index is None:
+            return as_device(named)
+    return device
 
 
 def _is_virtual(tensor) -> bool:

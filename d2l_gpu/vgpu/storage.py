@@ -3,19 +3,26 @@
 import torch
 
 
-class VirtualStorage:
+class VirtualStorage(torch.UntypedStorage):
     """The memory of a virtual tensor: the host's storage, on the virtual GPU.
 
     A wrapper's own storage has no memory behind it, and C++ would let it be resized
     all the same. This one stands for the host's, and keeps the account when its size
     changes, as ``fully_shard`` does to free parameters that are not in use.
 
+    It is an ``UntypedStorage`` because ``TypedStorage`` and ``set_`` take no other; as
+    such it is empty.
+
     Attributes:
         device: the virtual GPU.
     """
 
-    def __init__(self, host: torch.UntypedStorage, device: torch.device):
+    device: torch.device = None
+
+    def __new__(cls, host: torch.UntypedStorage, device: torch.device):
+        self = super().__new__(cls, 0)
         self._host, self.device = host, device
+        return self
 
     def nbytes(self) -> int:
         """Return the number of bytes."""

@@ -9,14 +9,17 @@ What crosses is not in the log of copies: how many bytes a collective sends depe
 the algorithm that gloo chooses, and says nothing of a real GPU's.
 """
 
+import sys
 from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import errors
 from .machine import HOST
-from .tensor import VirtualTensor, home, wrap
+from .operators import operator
+from .tensor import VirtualTensor, contained, home, wrap
 
 NAMESPACE = "c10d::"
 
@@ -80,3 +83,26 @@ def virtual_again(value):
     if isinstance(value, torch.Tensor) and home(value) != HOST:
         return wrap(value, home(value))
     return value
+
+
+class Reducing(TorchDispatchMode):
+    """What DDP's reducer in C++ does in backward, done with virtual tensors.
+
+    It computes with the results of futures, which are host tensors, and asks for
+    page-locked memory, for which a hook written in Python has no allocator.
+    """
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is torch.ops.aten.is_pinned.default:
+            return getattr(args[0], "_vgpu_pinned", False)
+        pinned = kwargs.get("pin_memory")
+        if pinned:
+            kwargs = kwargs | {"pin_memory": False}
+        try:
+            result = func(*virtual_again(args), **kwargs)
+        except Exception as error:
+            return contained(error, sys._getframe(1), operator(func))
+        if pinned:
+            result._vgpu_pinned = True
+        return result

@@ -7,6 +7,7 @@ Versions are those of PyTorch; "all" means 2.10 to 2.13.
 
 import functools
 import inspect
+import weakref
 
 import torch
 from torch.nn.parameter import (
@@ -17,7 +18,7 @@ from torch.nn.parameter import (
 )
 
 from . import device_api
-from .collectives import virtual_again
+from .collectives import Reducing, virtual_again
 from .devices import Devices, as_device, current
 from .tensor import VirtualTensor, engine
 
@@ -37,6 +38,7 @@ def apply() -> None:
     if torch.distributed.is_available():
         process_groups()
         futures_of_collectives()
+        unused_parameters()
 
 
 def backward() -> None:
@@ -367,6 +369,47 @@ def futures_of_collectives() -> None:
         return virtual_again(result(self))
 
     Work.get_future, Work.result = _get_future, _result
+
+
+def unused_parameters() -> None:
+    """Let DDP look for parameters without gradients on virtual GPUs.
+
+    All: with ``find_unused_parameters`` or ``static_graph`` backward ends with a
+    NotImplementedError for want of an allocator of page-locked memory, and a gradient
+    that only other ranks have would be a CPU tensor. Only these pay for it: some
+    microseconds per operator in backward.
+    """
+    import torch.autograd.graph as graph
+    from torch.nn.parallel import DistributedDataParallel
+
+    searching: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+    init = DistributedDataParallel.__init__
+    set_static_graph = DistributedDataParallel._set_static_graph
+    run_backward = graph._engine_run_backward
+
+    @functools.wraps(init)
+    def __init__(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        if self.find_unused_parameters and self.device_type == "vgpu":
+            searching.add(self)
+
+    @functools.wraps(set_static_graph)
+    def _set_static_graph(self):
+        set_static_graph(self)
+        if self.device_type == "vgpu":
+            searching.add(self)
+
+    @functools.wraps(run_backward)
+    def _run_backward(*args, **kwargs):
+        if not searching:
+            return run_backward(*args, **kwargs)
+        with Reducing():
+            return run_backward(*args, **kwargs)
+
+    DistributedDataParallel.__init__ = __init__
+    DistributedDataParallel._set_static_graph = _set_static_graph
+    graph._engine_run_backward = _run_backward
+    torch.autograd._engine_run_backward = _run_backward
 
 
 # ------------------------------------------------------------------ what they share

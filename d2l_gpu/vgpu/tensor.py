@@ -88,7 +88,11 @@ def contained(error: Exception, caller, op: Operator):
         if engine.error is None:
             engine.error = error
         return engine
-    raise error from None
+    try:
+        raise error from None
+    finally:
+        # The traceback refers to this frame: not to refer back lets tensors go.
+        del error
 
 
 # ------------------------------------------------------------------ the path
@@ -395,6 +399,13 @@ def _item(tensor):
     return torch.ops.aten._local_scalar_dense(tensor._host)
 
 
+def _sync_batch_norm(*args, **kwargs):
+    raise NotImplementedError(
+        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
+        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
+    )
+
+
 def _recurrent(*args, **kwargs):
     raise NotImplementedError(
         "Recurrent layers (LSTM, GRU) cannot run on virtual GPUs yet: keep them on the "
@@ -408,6 +419,7 @@ SPECIAL = {
     "_thnn_fused_gru_cell": _recurrent,
     "_thnn_fused_lstm_cell": _recurrent,
     "_to_copy": _to_copy,
+    "batch_norm_stats": _sync_batch_norm,
     "copy_": _copy_,
 }
 

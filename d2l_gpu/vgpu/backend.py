@@ -8,7 +8,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 
 import torch
 
-from . import autocast, collectives, device_api, patches
+from . import autocast, collectives, device_api, patches, processes
 from .tensor import SPECIAL, factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -42,6 +42,7 @@ def register() -> None:
     _kept.append(_register_kernels())
     _kept.extend(autocast.register())
     SPECIAL.update(collectives.handlers())
+    processes.register()
     patches.apply()
 
 

@@ -75,6 +75,15 @@ class Methods:
             "pinned"
         )
 
+    def is_shared(self) -> bool:
+        return False
+
+    def share_memory_(self):
+        raise RuntimeError(
+            f"cannot share a tensor on {self.device}: each process has virtual GPUs of "
+            "its own, and a tensor that is sent to another one is copied"
+        )
+
     def record_stream(self, stream) -> None:
         """Nothing to do: the host has computed before Python goes on."""
 

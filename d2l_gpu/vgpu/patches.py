@@ -35,6 +35,7 @@ def apply() -> None:
     pinned_memory()
     accelerator()
     cuda_methods()
+    batches()
     if torch.distributed.is_available():
         process_groups()
         futures_of_collectives()
@@ -325,6 +326,17 @@ def cuda_methods() -> None:
     torch.nn.Module.cuda = module_cuda
     # Lazy parameters allow the methods on this list only.
     UninitializedTensorMixin._allowed_methods.append(cuda)
+
+
+def batches() -> None:
+    """Let workers of a DataLoader stack virtual tensors to a batch.
+
+    All: for tensors PyTorch makes shared memory on their device, which ends the worker
+    with a segmentation fault, since C++ has no allocator for this one.
+    """
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    default_collate_fn_map[VirtualTensor] = lambda batch, **_: torch.stack(batch)
 
 
 def process_groups() -> None:

@@ -85,11 +85,10 @@ def virtual_again(value):
     return value
 
 
-class Reducing(TorchDispatchMode):
-    """What DDP's reducer in C++ does in backward, done with virtual tensors.
+class PinningInMarks(TorchDispatchMode):
+    """A context in which C++ too gets marked tensors where it asks for pinned memory.
 
-    It computes with the results of futures, which are host tensors, and asks for
-    page-locked memory, for which a hook written in Python has no allocator.
+    DDP's reducer does in backward, and a hook written in Python has no allocator.
     """
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -100,7 +99,7 @@ class Reducing(TorchDispatchMode):
         if pinned:
             kwargs = kwargs | {"pin_memory": False}
         try:
-            result = func(*virtual_again(args), **kwargs)
+            result = func(*args, **kwargs)
         except Exception as error:
             return contained(error, sys._getframe(1), operator(func))
         if pinned:

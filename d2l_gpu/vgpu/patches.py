@@ -18,7 +18,7 @@ from torch.nn.parameter import (
 )
 
 from . import device_api
-from .collectives import Reducing, virtual_again
+from .collectives import PinningInMarks, virtual_again
 from .devices import Devices, as_device, current
 from .tensor import VirtualTensor, engine
 
@@ -387,9 +387,8 @@ def unused_parameters() -> None:
     """Let DDP look for parameters without gradients on virtual GPUs.
 
     All: with ``find_unused_parameters`` or ``static_graph`` backward ends with a
-    NotImplementedError for want of an allocator of page-locked memory, and a gradient
-    that only other ranks have would be a CPU tensor. Only these pay for it: some
-    microseconds per operator in backward.
+    NotImplementedError for want of an allocator of pinned memory. As long as such a
+    module lives, backward pays for it: some microseconds per operator.
     """
     import torch.autograd.graph as graph
     from torch.nn.parallel import DistributedDataParallel
@@ -415,7 +414,7 @@ def unused_parameters() -> None:
     def _run_backward(*args, **kwargs):
         if not searching:
             return run_backward(*args, **kwargs)
-        with Reducing():
+        with PinningInMarks():
             return run_backward(*args, **kwargs)
 
     DistributedDataParallel.__init__ = __init__

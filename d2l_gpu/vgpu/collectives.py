@@ -91,6 +91,12 @@ class PinningInMarks(TorchDispatchMode):
     DDP's reducer does in backward, and a hook written in Python has no allocator.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Skipping puts a function between the engine and __torch_dispatch__, which
+        # ``contained`` has to see as its caller.
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.ops.aten.is_pinned.default:

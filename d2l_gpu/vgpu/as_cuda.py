@@ -41,13 +41,10 @@ Not covered:
 import functools
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
-from torch.utils._device import DeviceContext, _device_constructors
 
 from . import backend, device_api
 from .devices import Device, Devices, as_device, index_of
 from .loading import note_place
-from .patches import become
 from .tensor import VirtualTensor
 
 # Registrations end when their Python objects die.
@@ -70,30 +67,15 @@ def apply() -> None:
     _kept.append(backend.register_factories("CUDA"))
     _kept.append(backend.refuse_layouts("CUDA"))
     Devices.types = ("vgpu", "cuda")
-    # It remembers functions of torch, which have to be those of C++.
-    _device_constructors()
     tensors()
-    names_in_methods()
-    names_in_functions()
-    default_device()
     autocast()
     cuda_module()
     refusals()
     tensor_types()
     accelerator()
     cudnn()
-    setting_data()
     storages()
     profiling()
-
-
-def vgpu_name(device: Device) -> Device:
-    """Return a device's name as C++ understands it: cuda:1 is vgpu:1."""
-    if isinstance(device, str):
-        device = torch.device(device)
-    if isinstance(device, torch.device) and device.type == "cuda":
-        return as_device(device)
-    return device
 
 
 # ------------------------------------------------------------------ tensors and names
@@ -106,71 +88,6 @@ def tensors() -> None:
     """
     VirtualTensor.device = property(lambda self: Devices.shown[self._index])
     VirtualTensor.is_cuda = property(lambda self: True)
-
-
-def names_in_methods() -> None:
-    """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand cuda.
-
-    All: C++ asks CUDA's device guard, which is missing, for the current device; and
-    takes cuda:1 for another device than the vgpu:1 where the tensor is.
-    """
-    to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
-
-    @functools.wraps(to)
-    def _to(self, *args, **kwargs):
-        if args and isinstance(args[0], str | torch.device):
-            args = (vgpu_name(args[0]), *args[1:])
-        elif kwargs.get("device") is not None:
-            kwargs["device"] = vgpu_name(kwargs["device"])
-        return to(self, *args, **kwargs)
-
-    @functools.wraps(new_tensor)
-    def _new_tensor(self, *args, device=None, **kwargs):
-        return new_tensor(self, *args, device=vgpu_name(device), **kwargs)
-
-    torch.Tensor.to = _to
-    torch.Tensor.new_tensor = _new_tensor
-    # Lazy parameters allow the methods on this list only.
-    UninitializedTensorMixin._allowed_methods.append(_to)
-
-
-def names_in_functions() -> None:
-    """Let the functions that copy values to a device understand cuda.
-
-    All: as for ``Tensor.to``. Functions that fill a tensor, such as ``torch.ones``,
-    need no help: they come to the kernels at the key of CUDA.
-    """
-    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
-        setattr(torch, name, _naming(getattr(torch, name)))
-
-
-def _naming(function):
-    @functools.wraps(function)
-    def named(*args, device=None, **kwargs):
-        return function(*args, device=vgpu_name(device), **kwargs)
-
-    # TorchScript knows functions of C++ by their identity.
-    operator = torch.jit._builtins._find_builtin(function)
-    if operator is not None:
-        torch.jit._builtins._register_builtin(named, operator)
-    return named
-
-
-def default_device() -> None:
-    """Let ``torch.set_default_device('cuda')`` and ``with torch.device('cuda')`` work.
-
-    All: they give the name to the functions of C++ beneath the changed ones.
-    """
-    original = DeviceContext.__torch_function__
-
-    @functools.wraps(original)
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
-        if self.device.type == "cuda" and func in _device_constructors():
-            kwargs["device"] = kwargs.get("device") or as_device(self.device)
-        return original(self, func, types, args, kwargs)
-
-    DeviceContext.__torch_function__ = __torch_function__
 
 
 def autocast() -> None:
@@ -426,27 +343,6 @@ def tensor_types() -> None:
 
 
 # ------------------------------------------------------------------ values and storages
-
-
-def setting_data() -> None:
-    """Let ``parameter.data = parameter.data.cuda()`` move a parameter of the CPU.
-
-    All: C++ calls a plain tensor and a wrapper incompatible, and programs older than
-    ``Module.to`` move their parameters this way.
-    """
-    data = torch.Tensor.data
-
-    def set_data(self, new):
-        if type(new) is VirtualTensor and type(self) is not VirtualTensor:
-            grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
-            if isinstance(self, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, self.requires_grad)
-            become(self, new)
-            self.grad = None if grad is None else grad.to(as_device(self.get_device()))
-        else:
-            data.__set__(self, new)
-
-    torch.Tensor.data = property(data.__get__, set_data)
 
 
 def storages() -> None:

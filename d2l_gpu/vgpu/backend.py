@@ -10,7 +10,16 @@ import warnings
 
 import torch
 
-from . import autocast, composites, device_api, errors, patches
+from . import (
+    autocast,
+    collectives,
+    composites,
+    device_api,
+    errors,
+    patches,
+    processes,
+)
+from .operators import SPECIAL
 from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -45,6 +54,8 @@ def register() -> None:
     _kept.append(refuse_layouts(KEY))
     _kept.extend(composites.register())
     _kept.extend(autocast.register())
+    SPECIAL.update(collectives.handlers())
+    processes.register()
     patches.apply()
 
 

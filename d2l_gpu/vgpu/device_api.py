@@ -37,7 +37,11 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    return True
+    """Whether a device has been chosen or used.
+
+    As long as none has, ``init_device_mesh`` chooses one for each rank.
+    """
+    return Devices.chosen or any(Devices.machine.peak)
 
 
 def init() -> None:
@@ -54,6 +58,7 @@ def current_device() -> int:
 
 def set_device(device: Device) -> None:
     current.index = _index(device)
+    Devices.chosen = True
 
 
 class device:

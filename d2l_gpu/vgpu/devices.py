@@ -17,6 +17,7 @@ class Devices:
         names: ``vgpu:0``, ``vgpu:1`` …, the devices as PyTorch's C++ knows them.
         types: the types of device whose names mean virtual GPUs.
         shown: what ``Tensor.device`` answers: the names, unless ``as_cuda`` is on.
+        chosen: whether the program has ever made one of them the current one.
     """
 
     machine: Machine | None = None
@@ -24,6 +25,7 @@ class Devices:
     host: torch.device = torch.device("cpu")
     types: tuple[str, ...] = ("vgpu",)
     shown: tuple[torch.device, ...] = ()
+    chosen: bool = False
 
 
 class _Current(threading.local):

@@ -46,6 +46,16 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
     )
 
 
+def collective_mismatch(op, devices: list[torch.device]) -> RuntimeError:
+    """The error for tensors of one collective that live on different devices."""
+    name = op.name.partition("::")[2].strip("_")
+    other = next(device for device in devices if device != devices[0])
+    return RuntimeError(
+        f"{name} needs all tensors of this process on the same device, but found at "
+        f"least two devices, {devices[0]} and {other}!"
+    )
+
+
 def invalid_ordinal(index: int, count: int) -> RuntimeError:
     """The error for a device index that is not there."""
     return RuntimeError(

@@ -8,6 +8,7 @@ import torch
 
 from .devices import as_device
 from .errors import name_of
+from .storage import VirtualStorage
 
 
 class Methods:
@@ -53,6 +54,9 @@ class Methods:
     def data_ptr(self) -> int:
         return self._host.data_ptr()
 
+    def untyped_storage(self) -> VirtualStorage:
+        return VirtualStorage(self._host.untyped_storage(), self.device)
+
     # -------------------------------------------------------------- devices
 
     @property
@@ -90,6 +94,15 @@ class Methods:
         raise RuntimeError(
             f"cannot pin a tensor on {name_of(self)}: only dense CPU tensors can be "
             "pinned"
+        )
+
+    def is_shared(self) -> bool:
+        return False
+
+    def share_memory_(self):
+        raise RuntimeError(
+            f"cannot share a tensor on {self.device}: each process has virtual GPUs of "
+            "its own, and a tensor that is sent to another one is copied"
         )
 
     def record_stream(self, stream) -> None:

@@ -106,7 +106,8 @@ class Operator:
         schema = func._schema
         arguments, returns = schema.arguments, schema.returns
         self.schema, self.call = schema, func._op
-        self.name = schema.name.partition("::")[2]
+        # Operators of other libraries keep their namespace: c10d::scatter_.
+        self.name = schema.name.removeprefix("aten::")
         self.pointwise = (
             torch.Tag.pointwise in func.tags
             or self.name in _ITERATED

@@ -1,9 +1,9 @@
 """The changes made to PyTorch itself, one function each.
 
 PyTorch asks the backend of a device for nearly everything. What it does not ask for is
-here, in ``loading.py`` and ``parallel.py``, and for programs that say cuda in
-``as_cuda.py``: each function says what fails without it, and on which versions that was
-seen. Versions are those of PyTorch; "all" means 2.10 to 2.13.
+here, in ``names.py``, ``loading.py``, ``parallel.py`` and ``distributed.py``, and for
+programs that say cuda in ``as_cuda.py``: each function says what fails without it, and
+on which versions of PyTorch that was seen; "all" means 2.10 to 2.13.
 """
 
 import functools
@@ -18,7 +18,7 @@ from torch.nn.parameter import (
     is_lazy,
 )
 
-from . import device_api, loading, parallel
+from . import device_api, loading, names, parallel
 from .devices import Devices, as_device, index_of
 from .errors import name_of
 from .generator import Generator
@@ -28,6 +28,8 @@ from .tensor import VirtualTensor, engine
 def apply() -> None:
     """Apply all changes; ``backend.register`` calls this once."""
     backward()
+    names.apply()
+    data()
     modules()
     lazy_parameters()
     optimizers()
@@ -38,6 +40,11 @@ def apply() -> None:
     parallel.apply()
     generators()
     compiling()
+    batches()
+    if torch.distributed.is_available():
+        from . import distributed
+
+        distributed.apply()
 
 
 def backward() -> None:
@@ -75,6 +82,27 @@ def backward() -> None:
 
     graph._engine_run_backward = run_backward
     torch.autograd._engine_run_backward = run_backward
+
+
+def data() -> None:
+    """Let ``p.data = p.data.to('vgpu:1')`` move a parameter, as to any device.
+
+    All: C++ takes only data of the same type of tensor, which a plain tensor and a
+    wrapper are not. ``fully_shard`` moves parameters this way.
+    """
+    original = torch.Tensor.data
+
+    def set_data(self, new):
+        if _is_virtual(new) and not _is_virtual(self):
+            grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+            become(self, new)
+            self.grad = None if grad is None else grad.to(self.device)
+        else:
+            original.__set__(self, new)
+
+    torch.Tensor.data = property(original.__get__, set_data)
 
 
 def modules() -> None:
@@ -291,6 +319,17 @@ def compiling() -> None:
         return original(model, disable=True, **settings)
 
     torch.compile = compile
+
+
+def batches() -> None:
+    """Let workers of a DataLoader stack virtual tensors to a batch.
+
+    All: for tensors PyTorch makes shared memory on their device, which ends the worker
+    with a segmentation fault, since C++ has no allocator for this one.
+    """
+    from torch.utils.data._utils.collate import default_collate_fn_map
+
+    default_collate_fn_map[VirtualTensor] = lambda batch, **_: torch.stack(batch)
 
 
 # ------------------------------------------------------------------ what they share

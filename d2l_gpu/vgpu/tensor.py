@@ -29,6 +29,7 @@ from .operators import (
     operator,
     size_bound,
 )
+from .storage import VirtualStorage
 
 # The widest element (complex128) in bytes: an upper bound for any result's.
 WIDEST = 16
@@ -220,6 +221,8 @@ def _to_hosts(op: Operator, items, where, indices: set[int]) -> bool:
         elif isinstance(value, list | tuple):
             where[key] = hosts = list(value)
             agree &= _to_hosts(op, enumerate(value), hosts, indices)
+        elif isinstance(value, VirtualStorage):
+            where[key] = value._host
     return agree
 
 
@@ -365,7 +368,20 @@ def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return the values of a tensor and the index of the memory that holds them."""
     if type(tensor) is VirtualTensor:
         return tensor._host, tensor._index
-    return tensor, HOST
+    return tensor, home(tensor)
+
+
+def home(tensor: torch.Tensor) -> int:
+    """Return the index of the memory that an ordinary tensor's values are in.
+
+    That is ``HOST`` but for a host tensor that has lost its wrapper: C++ hands those
+    out as the results of collectives.
+    """
+    if type(tensor) is torch.Tensor and tensor.layout is _strided:
+        charge = getattr(tensor.untyped_storage(), "_vgpu_charge", None)
+        if charge is not None:
+            return charge.index
+    return HOST
 
 
 def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
@@ -429,6 +445,13 @@ def _item(op, tensor):
     return op.call(tensor._host)
 
 
+def _sync_batch_norm(op, *args, **kwargs):
+    raise NotImplementedError(
+        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
+        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
+    )
+
+
 def _softmax(op, x, dim, half_to_float):
     """``_softmax`` of short floats that returns float32, which the CPU does not have.
 
@@ -451,6 +474,7 @@ SPECIAL.update(
     _log_softmax_backward_data=_softmax_backward,
     _softmax=_softmax,
     _softmax_backward_data=_softmax_backward,
+    batch_norm_stats=_sync_batch_norm,
 )
 
 

@@ -1,0 +1,100 @@
+"""``torch.distributed`` on virtual GPUs: the changes made to it, one function each.
+
+The operators themselves are in ``collectives.py``.
+"""
+
+import functools
+import weakref
+
+import torch
+import torch.autograd.graph as graph
+from torch.distributed import Work
+from torch.distributed.distributed_c10d import Backend, BackendConfig
+from torch.nn.parallel import DistributedDataParallel
+
+from .collectives import PinningInMarks, virtual_again
+from .devices import Devices
+
+
+def apply() -> None:
+    """Apply all changes; ``patches.apply`` calls this once."""
+    process_groups()
+    futures_of_collectives()
+    unused_parameters()
+
+
+def process_groups() -> None:
+    """Let process groups know virtual GPUs, and gloo as what connects them.
+
+    All: without it ``init_process_group()`` finds no backend for the device, and
+    ``batch_isend_irecv`` none in a group of gloo. A group that has one for vgpu has
+    the same one for the host, where the values are and collectives arrive.
+    """
+    Backend.default_device_backend_map["vgpu"] = Backend.GLOO
+    Backend.backend_capability[Backend.GLOO].append("vgpu")
+    original = BackendConfig.__init__
+
+    @functools.wraps(original)
+    def __init__(self, backend):
+        original(self, backend)
+        if "vgpu" in self.device_backend_map:
+            ours = self.device_backend_map["vgpu"]
+            self.device_backend_map.setdefault(Devices.host.type, ours)
+
+    BackendConfig.__init__ = __init__
+
+
+def futures_of_collectives() -> None:
+    """Let ``work.get_future()`` and ``work.result()`` give virtual tensors.
+
+    All: C++ gives them without asking the dispatcher, so they would be the host's,
+    and a hook that computes with them and with virtual ones would fail.
+    """
+    get_future, result = Work.get_future, Work.result
+
+    @functools.wraps(get_future)
+    def _get_future(self):
+        return get_future(self).then(lambda future: virtual_again(future.value()))
+
+    @functools.wraps(result)
+    def _result(self):
+        return virtual_again(result(self))
+
+    Work.get_future, Work.result = _get_future, _result
+
+
+def unused_parameters() -> None:
+    """Let DDP look for parameters without gradients on virtual GPUs.
+
+    All: with ``find_unused_parameters`` or ``static_graph`` backward ends with a
+    NotImplementedError for want of an allocator of pinned memory. As long as such a
+    module lives, backward pays for it: some microseconds per operator.
+    """
+    searching: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+    init = DistributedDataParallel.__init__
+    set_static_graph = DistributedDataParallel._set_static_graph
+    run_backward = graph._engine_run_backward
+
+    @functools.wraps(init)
+    def __init__(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        if self.find_unused_parameters and self.device_type == "vgpu":
+            searching.add(self)
+
+    @functools.wraps(set_static_graph)
+    def _set_static_graph(self):
+        set_static_graph(self)
+        if self.device_type == "vgpu":
+            searching.add(self)
+
+    @functools.wraps(run_backward)
+    def _run_backward(*args, **kwargs):
+        if not searching:
+            return run_backward(*args, **kwargs)
+        with PinningInMarks():
+            return run_backward(*args, **kwargs)
+
+    DistributedDataParallel.__init__ = __init__
+    DistributedDataParallel._set_static_graph = _set_static_graph
+    graph._engine_run_backward = _run_backward
+    torch.autograd._engine_run_backward = _run_backward

@@ -1,0 +1,98 @@
+"""Names of devices that PyTorch's C++ does not understand by itself.
+
+C++ takes the index of ``vgpu`` from the guard written in Python, which knows device 0
+only, where the current device is meant; and CUDA's guard is missing where ``cuda`` is
+to mean virtual GPUs (see ``as_cuda.py``). Functions that fill a tensor, such as
+``torch.ones``, come to our kernels and need no help. Those that bring values to a
+device are given its whole name here.
+"""
+
+import functools
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.utils._device import DeviceContext, _device_constructors
+
+from .devices import Device, Devices, as_device
+
+
+def apply() -> None:
+    """Apply all changes; ``patches.apply`` calls this once."""
+    # It remembers functions of torch, which have to be those of C++.
+    _device_constructors()
+    in_methods()
+    in_functions()
+    default_device()
+
+
+def full_name(device: Device) -> Device:
+    """Return a device as C++ understands it: cuda:1 is vgpu:1, vgpu the current one."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type in Devices.types:
+        return as_device(device)
+    return device
+
+
+def in_methods() -> None:
+    """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand names of virtual GPUs.
+
+    All: C++ takes device 0 for the current one, and cuda:1 for another device than the
+    vgpu:1 where a tensor is.
+    """
+    to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
+
+    @functools.wraps(to)
+    def _to(self, *args, **kwargs):
+        if args and isinstance(args[0], str | torch.device):
+            args = (full_name(args[0]), *args[1:])
+        elif "device" in kwargs:
+            kwargs["device"] = full_name(kwargs["device"])
+        return to(self, *args, **kwargs)
+
+    @functools.wraps(new_tensor)
+    def _new_tensor(self, *args, device=None, **kwargs):
+        return new_tensor(self, *args, device=full_name(device), **kwargs)
+
+    torch.Tensor.to = _to
+    torch.Tensor.new_tensor = _new_tensor
+    # Lazy parameters allow the methods on this list only.
+    UninitializedTensorMixin._allowed_methods.append(_to)
+
+
+def in_functions() -> None:
+    """Let the functions that copy values to a device understand names of virtual GPUs.
+
+    All: as for ``Tensor.to``.
+    """
+    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+        setattr(torch, name, _naming(getattr(torch, name)))
+
+
+def _naming(function):
+    @functools.wraps(function)
+    def named(*args, device=None, **kwargs):
+        return function(*args, device=full_name(device), **kwargs)
+
+    # TorchScript knows functions of C++ by their identity.
+    operator = torch.jit._builtins._find_builtin(function)
+    if operator is not None:
+        torch.jit._builtins._register_builtin(named, operator)
+    return named
+
+
+def default_device() -> None:
+    """Let ``torch.set_default_device('vgpu')`` and ``with torch.device('vgpu')`` work.
+
+    All: they give the name to the functions of C++ beneath the changed ones.
+    """
+    original = DeviceContext.__torch_function__
+
+    @functools.wraps(original)
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if self.device.type in Devices.types and func in _device_constructors():
+            kwargs["device"] = kwargs.get("device") or as_device(self.device)
+        return original(self, func, types, args, kwargs)
+
+    DeviceContext.__torch_function__ = __torch_function__

@@ -1,0 +1,80 @@
+"""What other processes can do with the virtual GPUs of this one: nothing.
+
+Each process has virtual GPUs of its own. A tensor that is sent to another process is
+copied to the device of the same name there; a forked process, which has inherited
+tensors, is refused them as it is on real GPUs.
+"""
+
+import io
+import os
+import threading
+from multiprocessing.reduction import ForkingPickler
+
+import torch
+
+from . import device_api
+from .devices import Devices
+from .tensor import VirtualTensor
+
+
+def register() -> None:
+    """Tell multiprocessing and the operating system's fork of virtual tensors."""
+    ForkingPickler.register(VirtualTensor, _reduce)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+# ------------------------------------------------------------------ sending a copy
+
+
+def _reduce(tensor: VirtualTensor):
+    # As bytes: the shared memory of a temporary CPU copy would be gone too early.
+    buffer = io.BytesIO()
+    torch.save(tensor.detach().cpu(), buffer)
+    parameter, needs_grad = tensor._is_parameter(), tensor.requires_grad
+    return _rebuild, (buffer.getvalue(), str(tensor.device), parameter, needs_grad)
+
+
+def _rebuild(values: bytes, device: str, parameter: bool, needs_grad: bool):
+    if Devices.machine is None:
+        raise RuntimeError(
+            f"A tensor on {device} was sent to a process without virtual GPUs: call "
+            "d2l_gpu.vgpu.enable there before it arrives, or send tensor.cpu()."
+        )
+    tensor = torch.load(io.BytesIO(values)).to(device)
+    if parameter:
+        return torch.nn.Parameter(tensor, needs_grad)
+    return tensor.requires_grad_(needs_grad)
+
+
+# ------------------------------------------------------------------ after a fork
+
+
+def _refuse(*args, **kwargs):
+    # Worded like torch.cuda's _lazy_init in torch/cuda/__init__.py.
+    raise RuntimeError(
+        "Cannot re-initialize virtual GPUs in forked subprocess. To use virtual GPUs "
+        "with multiprocessing, you must use the 'spawn' start method"
+    )
+
+
+class _Inherited:
+    """The machine of a forked process: whatever it is asked, it refuses."""
+
+    def __getattr__(self, name):
+        _refuse()
+
+
+def _after_fork() -> None:
+    """Refuse virtual tensors in a forked process, if its parent had used any.
+
+    Threads do not survive a fork, the host's kernels would wait for theirs for ever.
+    """
+    machine = Devices.machine
+    if machine is None or isinstance(machine, _Inherited):
+        return
+    machine.lock = threading.RLock()  # another thread may have held it
+    if device_api.is_initialized():
+        Devices.machine = _Inherited()
+        VirtualTensor.__torch_dispatch__ = staticmethod(_refuse)
+        device_api._is_in_bad_fork = lambda: True

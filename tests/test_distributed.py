@@ -1,0 +1,67 @@
+"""Training on virtual GPUs of several processes, started as users start them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import REPOSITORY
+from fresh_process import NO_GPUS, PATH
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo",
+)
+
+SCRIPTS = REPOSITORY / "tests" / "scripts"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    """Run Python with a script of tests/scripts, on two ranks.
+
+    The scripts end themselves after a minute, so no rank is left behind: torchrun
+    starts each in a session of its own, where no signal from here reaches it.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=SCRIPTS,
+        env=os.environ | PATH | NO_GPUS | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        out, err = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"The ranks have not come to an end.\n{out}{err}")
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def check(*command: str) -> None:
+    done = run(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "done\n"
+
+
+@pytest.mark.parametrize("backend", ["gloo", "default", "device_id"])
+def test_collectives(backend):
+    check(*TORCHRUN, "collectives.py", backend)
+
+
+def test_training_on_two_ranks_is_training_on_the_whole_batch():
+    check(*TORCHRUN, "data_parallel.py")
+
+
+def test_processes_started_by_torch_multiprocessing():
+    check("spawned.py")
+
+
+def test_a_rank_that_fails_ends_the_others_and_says_why():
+    done = run(*TORCHRUN, "failing.py")
+    assert done.returncode != 0
+    assert "vgpu out of memory. Tried to allocate 2.00 MiB." in done.stderr
+    assert "the other rank" not in done.stdout

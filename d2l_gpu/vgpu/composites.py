@@ -72,7 +72,7 @@ def _on_host(func, watched: bool = True):
 
     def kernel(*args, **kwargs):
         try:
-            index, _, _ = unwrap(op, args, kwargs)
+            index = unwrap(op, args, kwargs)[0].index
             leaves, spec = tree_flatten((args, kwargs))
             call = _Call(func, index, spec, watched)
             results = _OnHost.apply(call, *leaves)
@@ -187,11 +187,12 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         op = operator(func)
+        nbytes = total_bytes(args)
         if op.allocates:
-            reserve(op, self.index, args, kwargs)
+            reserve(op, self.index, args, kwargs, nbytes)
         results = func(*args, **kwargs)
         if op.kernel:
-            nbytes = total_bytes(args) + total_bytes(results)
+            nbytes += total_bytes(results)
             Devices.machine.kernel_issued(op, self.index, nbytes)
         if op.allocates:
             for x in results if isinstance(results, list | tuple) else (results,):

@@ -4,8 +4,9 @@ The facts hang on the operator itself (``func._vgpu``), because looking an overl
 in a dictionary runs its Python ``__hash__`` and an attribute does not.
 """
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch._ops import OpOverload
@@ -63,6 +64,61 @@ SPECIAL: dict[str, Callable] = {}
 _INDEX_TYPES = (torch.int64, torch.int32, torch.uint8, torch.bool)
 
 
+# ------------------------------------------------------------------ sizes of results
+
+# The widest element (complex128) in bytes: an upper bound for any result's.
+WIDEST = 16
+
+# Operators with up to three results, each of which has as many elements as one of the
+# operands has at most.
+_NO_LARGER = {
+    "_log_softmax",
+    "_log_softmax_backward_data",
+    "_softmax",
+    "_softmax_backward_data",
+    "convolution_backward",
+    "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward",
+    "native_batch_norm",
+    "native_batch_norm_backward",
+    "native_dropout",
+    "native_dropout_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "nll_loss_backward",
+    "nll_loss_forward",
+    "threshold_backward",
+}
+
+
+def _no_larger(args, nbytes: int) -> int:
+    return 3 * WIDEST * nbytes
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> int:
+    return a.shape[0] * b.shape[-1] * WIDEST
+
+
+def _convolution(args, nbytes: int) -> int:
+    x, weight, _, _, padding, _, transposed = args[:7]
+    if transposed:
+        return 2**62  # larger by its stride; asked exactly
+    n = x.shape[0] * weight.shape[0] * WIDEST
+    for size, pad in zip(x.shape[2:], itertools.cycle(padding), strict=False):
+        n *= size + 2 * pad
+    return n
+
+
+_BOUNDS: dict[str, Callable[[Sequence, int], int]] = {
+    "addmm": lambda args, nbytes: _product(args[1], args[2]),
+    "bmm": lambda args, nbytes: args[0].shape[1] * _product(args[0], args[1]),
+    "convolution": _convolution,
+    "mm": lambda args, nbytes: _product(args[0], args[1]),
+}
+
+
 class Operator:
     """Facts about one operator overload.
 
@@ -80,6 +136,9 @@ class Operator:
         changes_geometry: whether sizes, strides or storage of an argument can change.
         pointwise: whether TensorIterator runs it (zero-dimensional CPU tensors may
             stand beside tensors of a device, and mismatches are worded its way).
+        places: positions of arguments that can hold tensors.
+        bound: a bound of the bytes of its results, from its arguments and the bytes
+            of its operands; None where only ``size_bound`` is known.
         special: what runs in its place, if anything.
         out_list: name of a list of tensors that it writes and does not return.
     """
@@ -87,6 +146,7 @@ class Operator:
     __slots__ = (
         "aliases",
         "allocates",
+        "bound",
         "call",
         "changes_geometry",
         "form",
@@ -96,6 +156,7 @@ class Operator:
         "leading",
         "name",
         "out_list",
+        "places",
         "pointwise",
         "schema",
         "sizes",
@@ -118,6 +179,9 @@ class Operator:
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
         self.special = SPECIAL.get(self.name)
+        self.bound = _BOUNDS.get(self.name)
+        if self.name in _NO_LARGER or self.name.startswith("_foreach"):
+            self.bound = _no_larger
         self.sizes: dict = {}
 
         written = {}
@@ -138,6 +202,9 @@ class Operator:
         self.allocates = not func.is_view and None in self.aliases
 
         tensors = [i for i, a in enumerate(arguments) if _has_tensor(a.type)]
+        self.places = [
+            i for i, a in enumerate(arguments) if i in tensors or _is_storage(a.type)
+        ]
         plain = all(_is_tensor(arguments[i].type) for i in tensors)
         self.leading = len(tensors) if tensors == list(range(len(tensors))) else 0
         self.form = GENERAL
@@ -244,6 +311,10 @@ def _can_grow(argument) -> bool:
     kind = str(argument.type)
     # Calls with keywords never take the simple path, so only positions matter.
     return "int" in kind and not argument.kwarg_only and argument.name not in _HARMLESS
+
+
+def _is_storage(kind) -> bool:
+    return str(kind) == "Storage"
 
 
 def _has_tensor(kind) -> bool:

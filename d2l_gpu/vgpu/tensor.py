@@ -25,14 +25,12 @@ from .operators import (
     GENERAL,
     IN_PLACE,
     SPECIAL,
+    WIDEST,
     Operator,
     operator,
     size_bound,
 )
 from .storage import VirtualStorage
-
-# The widest element (complex128) in bytes: an upper bound for any result's.
-WIDEST = 16
 
 
 class VirtualTensor(Methods, torch.Tensor):
@@ -125,8 +123,10 @@ def _simple(op: Operator, args):
         return _general(op, args, {})
     else:
         args = (host, *args[1:])
-    if form == FRESH and bound * WIDEST > Devices.machine.free(index):
-        Devices.machine.reserve(index, op.result_bytes(args, {}))
+    if form == FRESH:
+        bound = bound * WIDEST if op.bound is None else op.bound(args, nbytes)
+        if bound > Devices.machine.free(index):
+            Devices.machine.reserve(index, op.result_bytes(args, {}))
     result = op.call(*args)
     if form == FRESH:
         tensor = wrap(result, index)
@@ -149,8 +149,8 @@ def run(op: Operator, args, kwargs):
     """Run an operator on the host: all steps, for any arguments and results."""
     if "generator" in kwargs:
         generator.check(kwargs["generator"])
-    index, host_args, host_kwargs = unwrap(op, args, kwargs)
-    on_host = False
+    operands, host_args, host_kwargs = unwrap(op, args, kwargs)
+    index, on_host = operands.index, False
     if op.has_device:
         device = host_kwargs.get("device")
         if device is not None and device.type not in Devices.types:
@@ -164,8 +164,8 @@ def run(op: Operator, args, kwargs):
         # detach() shares the host tensor: let this one change alone.
         args[0]._host = host_args[0] = args[0]._host.detach()
     if op.allocates and not on_host:
-        reserve(op, index, host_args, host_kwargs)
-    if _has_complex(host_args):
+        reserve(op, index, host_args, host_kwargs, operands.nbytes)
+    if operands.has_complex:
         with _lazy_bits():
             results = op.call(*host_args, **host_kwargs)
     else:
@@ -173,9 +173,8 @@ def run(op: Operator, args, kwargs):
     if on_host:
         return results
     if op.kernel:
-        Devices.machine.kernel_issued(
-            op, index, total_bytes(host_args) + total_bytes(results)
-        )
+        nbytes = operands.nbytes + total_bytes(results)
+        Devices.machine.kernel_issued(op, index, nbytes)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
             refresh(tensor)
@@ -192,38 +191,57 @@ def run(op: Operator, args, kwargs):
     return _lengths_to_host(op, wrapped)
 
 
-def unwrap(op: Operator, args, kwargs):
-    """Return the device's index and the call with host tensors in all places.
+class Operands:
+    """What is found out about the tensors of a call while they are unwrapped.
+
+    Attributes:
+        index: of the device that they are on, None if there are none.
+        agree: whether all are on that device, or on the host where they may be.
+        nbytes: bytes of those on the device.
+        has_complex: whether there are complex ones.
+    """
+
+    __slots__ = ("agree", "has_complex", "index", "nbytes")
+
+    def __init__(self):
+        self.index, self.agree, self.nbytes, self.has_complex = None, True, 0, False
+
+    def host(self, op: Operator, value):
+        """Return the value with host tensors in the places of virtual ones."""
+        kind = type(value)
+        if kind is VirtualTensor:
+            if self.index is None:
+                self.index = value._index
+            elif self.index != value._index:
+                self.agree = False
+            value = value._host
+            self.nbytes += value.nbytes
+            if value.is_complex():
+                self.has_complex = True
+        elif kind is list or kind is tuple:
+            value = [self.host(op, x) for x in value]
+        elif kind is VirtualStorage:
+            value = value._host
+        elif isinstance(value, torch.Tensor):
+            self.agree = self.agree and op.accepts_host(value)
+        return value
+
+
+def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
+    """Return the call's operands, and the call with host tensors in all places.
 
     Raises RuntimeError when operands live on different devices.
     """
-    host_args, host_kwargs = list(args), dict(kwargs)
-    indices: set[int] = set()
-    agree = _to_hosts(op, enumerate(args), host_args, indices)
-    agree &= _to_hosts(op, kwargs.items(), host_kwargs, indices)
-    if not agree or len(indices) > 1:
+    operands, host_args, host_kwargs = Operands(), list(args), kwargs
+    given = len(args)
+    for i in op.places:
+        if i < given:
+            host_args[i] = operands.host(op, args[i])
+    if kwargs:
+        host_kwargs = {k: operands.host(op, x) for k, x in kwargs.items()}
+    if not operands.agree:
         raise errors.device_mismatch(op, args, kwargs)
-    return next(iter(indices), None), host_args, host_kwargs
-
-
-def _to_hosts(op: Operator, items, where, indices: set[int]) -> bool:
-    """Put host tensors in place of virtual ones, and collect the indices of these.
-
-    Returns whether all tensors that are on the host already may be there.
-    """
-    agree = True
-    for key, value in items:
-        if type(value) is VirtualTensor:
-            where[key] = value._host
-            indices.add(value._index)
-        elif isinstance(value, torch.Tensor):
-            agree = agree and op.accepts_host(value)
-        elif isinstance(value, list | tuple):
-            where[key] = hosts = list(value)
-            agree &= _to_hosts(op, enumerate(value), hosts, indices)
-        elif isinstance(value, VirtualStorage):
-            where[key] = value._host
-    return agree
+    return operands, host_args, host_kwargs
 
 
 def _result(value, alias, args, kwargs, index: int):
@@ -244,15 +262,6 @@ def _lengths_to_host(op: Operator, results):
     if op.name == "_pack_padded_sequence":
         return results[0], results[1]._host
     return results
-
-
-def _has_complex(values) -> bool:
-    for x in values:
-        if isinstance(x, list | tuple) and x:
-            x = x[0]
-        if isinstance(x, torch.Tensor) and x.is_complex():
-            return True
-    return False
 
 
 def _lazy_bits():
@@ -342,10 +351,18 @@ def refresh(tensor: VirtualTensor) -> None:
 # ------------------------------------------------------------------ memory
 
 
-def reserve(op: Operator, index: int, args, kwargs) -> None:
-    """Make sure that the results of a call fit, before they are computed."""
-    free = Devices.machine.free(index)
-    if size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST > free:
+def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
+    """Make sure that the results of a call fit, before they are computed.
+
+    Args:
+        args, kwargs: of the call, with host tensors.
+        nbytes: bytes of these.
+    """
+    if op.bound is not None:
+        bound = op.bound(args, nbytes)
+    else:
+        bound = size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST
+    if bound > Devices.machine.free(index):
         Devices.machine.reserve(index, op.result_bytes(args, kwargs))
 
 

@@ -11,31 +11,7 @@ process.
 What is printed tells the truth: ``repr`` of a tensor, errors and names of devices say
 ``vgpu`` and virtual.
 
-Not covered:
-
-* ``torch.device(1)`` is ``vgpu:1``: it can be used as a device everywhere, but does
-  not equal the ``cuda:1`` that tensors answer.
-* ``torch.version.cuda`` and ``torch.backends.cuda.is_built()`` stay as they are.
-* CUDA graphs, NCCL, ``torch.cuda.jiterator``, memory snapshots and pools, and what
-  asks the driver (utilisation, temperature, processes) raise NotImplementedError.
-* Extensions with kernels of their own, ``torch.utils.cpp_extension`` and Triton: there
-  is no GPU to compile for, and ``torch.compile`` leaves code as it is.
-* ``torch.Stream`` and ``torch.Event``; ``torch.cuda.Stream`` and ``Event`` work.
-* ``pin_memory=True`` in factories such as ``torch.empty``; ``Tensor.pin_memory()`` and
-  ``DataLoader(pin_memory=True)`` work.
-* Storages have no place on a virtual GPU: ``Tensor.untyped_storage().cuda()`` raises,
-  and the device that a storage answers is vgpu. ``torch.load`` brings tensors and
-  modules to virtual GPUs, also inside containers, but of a file that was written by a
-  real GPU not the tensors inside other objects.
-* ``torch.set_default_tensor_type('torch.cuda.FloatTensor')`` sets the default type and
-  device; ``torch.Tensor(2, 3)`` stays on the CPU.
-* ``torch.jit.script`` of functions in which a device is named ``cuda`` without index.
-* ``torch.profiler`` records what the CPU does; NVTX ranges are ignored.
-* Processes started by ``spawn`` begin without virtual GPUs, unless the program was run
-  by ``python -m d2l_gpu.vgpu``; those of ``fork``, such as workers of a ``DataLoader``
-  on Linux, keep them. Each process simulates devices and memory of its own, and
-  tensors of virtual GPUs are copied between processes, not shared.
-* Machines with CUDA devices: there the name is taken, and ``enable`` refuses.
+What is not covered stands in README.md.
 """
 
 import functools

@@ -18,6 +18,7 @@ from . import (
     errors,
     patches,
     processes,
+    special,
 )
 from .operators import SPECIAL
 from .tensor import factory
@@ -50,11 +51,11 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
     )
     _register_guard()
+    SPECIAL.update(special.HANDLERS | collectives.handlers())
     _kept.append(_register_kernels())
     _kept.append(refuse_layouts(KEY))
     _kept.extend(composites.register())
     _kept.extend(autocast.register())
-    SPECIAL.update(collectives.handlers())
     processes.register()
     patches.apply()
 

@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import errors
 from .machine import HOST
 from .operators import operator
-from .tensor import VirtualTensor, contained, home, wrap
+from .special import home
+from .tensor import VirtualTensor, contained, wrap
 
 NAMESPACE = "c10d::"
 

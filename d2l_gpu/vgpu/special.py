@@ -1,0 +1,129 @@
+"""What runs in place of an operator: copies, and what the host says otherwise.
+
+Each function here has the arguments of the operator, after the facts about it.
+"""
+
+import torch
+
+from .devices import Devices, index_of
+from .machine import HOST
+from .tensor import VirtualTensor, reserve, run, wrap
+
+# ------------------------------------------------------------------ copies
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return the values of a tensor and the index of the memory that holds them."""
+    if type(tensor) is VirtualTensor:
+        return tensor._host, tensor._index
+    return tensor, home(tensor)
+
+
+def home(tensor: torch.Tensor) -> int:
+    """Return the index of the memory that an ordinary tensor's values are in.
+
+    That is ``HOST`` but for a host tensor that has lost its wrapper: C++ hands those
+    out as the results of collectives.
+    """
+    if type(tensor) is torch.Tensor and tensor.layout is torch.strided:
+        charge = getattr(tensor.untyped_storage(), "_vgpu_charge", None)
+        if charge is not None:
+            return charge.index
+    return HOST
+
+
+def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
+    if source == target:
+        Devices.machine.kernel_issued("copy_", source, 2 * nbytes)
+        return
+    Devices.machine.bytes_moved(
+        source,
+        target,
+        nbytes,
+        pinned=getattr(host_side, "_vgpu_pinned", False),
+        blocking=HOST in (source, target) and not non_blocking,
+    )
+
+
+def _copy_(op, target, source, non_blocking=False):
+    """``target.copy_(source)``, in any direction."""
+    to, there = _memory_of(target)
+    values, here = _memory_of(source)
+    to.copy_(values)
+    host_side = source if here == HOST else target
+    _copied(here, there, host_side, values.nbytes, non_blocking)
+    return target
+
+
+def _copy_from(op, source, target, non_blocking=False):
+    return _copy_(op, target, source, non_blocking)
+
+
+def _to_copy(
+    op,
+    tensor,
+    *,
+    dtype=None,
+    layout=None,
+    device=None,
+    pin_memory=None,
+    non_blocking=False,
+    memory_format=None,
+):
+    """``tensor.to(...)`` where something has to change."""
+    values, here = _memory_of(tensor)
+    device = tensor.device if device is None else torch.device(device)
+    if device.type not in Devices.types:
+        result = op.call(
+            values, dtype=dtype, device=device, memory_format=memory_format
+        )
+        _copied(here, HOST, result, values.nbytes, non_blocking)
+        return result
+    there = index_of(device)
+    options = {"dtype": dtype, "memory_format": memory_format}
+    reserve(op, there, (values,), options)
+    result = wrap(op.call(values, device=Devices.host, **options), there)
+    _copied(here, there, tensor, values.nbytes, non_blocking)
+    return result
+
+
+def _item(op, tensor):
+    """``tensor.item()``: one element crosses to the host, which waits for it."""
+    _copied(tensor._index, HOST, None, tensor.element_size(), False)
+    return op.call(tensor._host)
+
+
+def _sync_batch_norm(op, *args, **kwargs):
+    raise NotImplementedError(
+        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
+        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
+    )
+
+
+# ------------------------------------------------------------------ other devices
+
+
+def _softmax(op, x, dim, half_to_float):
+    """``_softmax`` of short floats that returns float32, which the CPU does not have.
+
+    PyTorch asks it of devices in place of a conversion before it (and, in the backward
+    pass, after it).
+    """
+    return run(op, (x.float() if half_to_float else x, dim, False), {})
+
+
+def _softmax_backward(op, grad, output, dim, input_dtype):
+    return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
+
+
+HANDLERS = {
+    "_copy_from": _copy_from,
+    "_local_scalar_dense": _item,
+    "_log_softmax": _softmax,
+    "_log_softmax_backward_data": _softmax_backward,
+    "_softmax": _softmax,
+    "_softmax_backward_data": _softmax_backward,
+    "_to_copy": _to_copy,
+    "batch_norm_stats": _sync_batch_norm,
+    "copy_": _copy_,
+}

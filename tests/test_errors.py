@@ -138,6 +138,7 @@ def test_a_generator_of_another_device():
         )
 
 
+@pytest.mark.filterwarnings("ignore")  # of sparse, nested and quantized tensors
 def test_tensors_that_are_not_strided_memory_are_refused():
     X = torch.eye(2, device=gpu(0))
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])

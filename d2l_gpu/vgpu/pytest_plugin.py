@@ -115,6 +115,7 @@ def _settings(marker: pytest.Mark | None) -> dict:
         return settings(*marker.args, **marker.kwargs)
     except TypeError as error:
         problem = str(error).partition("settings() ")[2]
+        problem = problem.partition(".")[0]  # Python 3.13 asks a question after it
         raise TypeError(
             f"@pytest.mark.{NAME}(n=2, *, memory=None, as_cuda=False) {problem}."
         ) from None

@@ -210,6 +210,17 @@ def test_views_share_their_values():
         lambda X: X.new_zeros(2**40),
         lambda X: torch.outer(X[:, 0], X[:, 0]),
         lambda X: torch.cdist(X, X),
+        lambda X: torch.bmm(X[None], X.T[None]),
+        lambda X: torch.addmm(X[:1], X, X.T),
+        lambda X: nn.functional.conv2d(X.view(1, 1, 128, 256), X.view(-1, 1, 1, 1)),
+        lambda X: nn.functional.conv2d(
+            X[:1].view(1, 1, 1, 1), X[:1].view(1, 1, 1, 1), padding=2**15
+        ),
+        lambda X: nn.functional.conv_transpose2d(
+            X.view(1, 1, 128, 256), X[:1].view(1, 1, 1, 1), stride=256
+        ),
+        lambda X: X.expand(-1, 2**16).softmax(1),
+        lambda X: torch._foreach_add([X.expand(-1, 2**16)], 1),
         lambda X: X.expand(-1, 2**16).double(),
         lambda X: X.expand(-1, 2**16).to(gpu(1), copy=True),
         lambda X: torch.zeros(1).expand(2**36).to(gpu(1)),

@@ -44,7 +44,9 @@ def run(*command: str) -> subprocess.CompletedProcess:
 def check(*command: str) -> None:
     done = run(*command)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == "done\n"
+    # PyTorch 2.10 lets gloo say on stdout that it is connected.
+    lines = [line for line in done.stdout.splitlines() if "[Gloo]" not in line]
+    assert lines == ["done"]
 
 
 @pytest.mark.parametrize("backend", ["gloo", "default", "device_id"])

@@ -20,7 +20,7 @@ from . import (
     processes,
     special,
 )
-from .operators import SPECIAL
+from .operators import SPECIAL, all_operators
 from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -100,7 +100,7 @@ def _register_kernels() -> torch.library.Library:
     library = register_factories(KEY)
     # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
     library.impl("_copy_from", _kernel(torch.ops.aten._copy_from.default), KEY)
-    for name, func in _operators():
+    for name, func in all_operators():
         if not _has_kernel(name, KEY) and _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)
     return library
@@ -117,7 +117,7 @@ def register_factories(key: str) -> torch.library.Library:
     with warnings.catch_warnings():
         # A build with CUDA has kernels, which are of no use without a GPU.
         warnings.filterwarnings("ignore", ".*only once for all operators", UserWarning)
-        for name, func in _operators():
+        for name, func in all_operators():
             if _makes_tensor_from_device(func):
                 name = name.removeprefix("aten::")
                 library.impl(name, _kernel(func), key, allow_override=True)
@@ -125,15 +125,6 @@ def register_factories(key: str) -> torch.library.Library:
 
 
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-
-
-def _operators():
-    """Yield name and overload of each of PyTorch's operators."""
-    for name in torch._C._dispatch_get_all_op_names():
-        if name.startswith("aten::"):
-            func = _overload(name)
-            if func is not None:
-                yield name, func
 
 
 def refuse_layouts(key: str) -> torch.library.Library:
@@ -151,14 +142,6 @@ def refuse_layouts(key: str) -> torch.library.Library:
 
         library.fallback(refuse, f"{kind}{key}")
     return library
-
-
-def _overload(name: str):
-    packet, _, overload = name.removeprefix("aten::").partition(".")
-    try:
-        return getattr(getattr(torch.ops.aten, packet), overload or "default")
-    except (AttributeError, RuntimeError):
-        return None  # an operator that only TorchScript sees
 
 
 def _kernel(func):

@@ -50,7 +50,7 @@ def _to_hosts(value, given: dict[int, VirtualTensor], devices: list[torch.device
     if isinstance(value, list | tuple):
         return type(value)([_to_hosts(x, given, devices) for x in value])
     if isinstance(value, torch.Tensor):
-        devices.append(value.device)
+        devices.append(errors.name_of(value))
         if type(value) is VirtualTensor:
             given[id(value._host)] = value
             return value._host

@@ -17,11 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from .devices import Devices
-from .operators import operator
+from .operators import all_operators, operator, overload
 from .tensor import (
-    VirtualTensor,
     charge,
     contained,
+    is_virtual,
     reserve,
     run,
     total_bytes,
@@ -50,18 +50,13 @@ def register() -> list[torch.library.Library]:
     library = torch.library.Library("aten", "IMPL")
     for key in KEYS:
         for name in ON_HOST:
-            library.impl(name, _on_host(_overload(name)), key)
+            library.impl(name, _on_host(overload(name)), key)
         for name in UNWATCHED:
-            library.impl(name, _on_host(_overload(name), watched=False), key)
+            library.impl(name, _on_host(overload(name), watched=False), key)
         for name in _composites_with_out():
-            library.impl(name, _into_out(_overload(name)), key)
+            library.impl(name, _into_out(overload(name)), key)
         library.impl("tensor_split.tensor_indices_or_sections", _tensor_split, key)
     return [library]
-
-
-def _overload(name: str):
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
 # ------------------------------------------------------------------ with gradients
@@ -119,7 +114,7 @@ class _OnHost(torch.autograd.Function):
     def forward(ctx, call: _Call, *leaves):
         needed = ctx.needs_input_grad[1:]
         hosts = [
-            x._host.detach().requires_grad_(needs) if _is_virtual(x) else x
+            x._host.detach().requires_grad_(needs) if is_virtual(x) else x
             for x, needs in zip(leaves, needed, strict=True)
         ]
         with torch.set_grad_enabled(any(needed)), call.watch():
@@ -211,14 +206,12 @@ def _composites_with_out() -> list[str]:
     cannot see of virtual ones; or they return a new tensor for subclasses.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = [
+    return [
         name.removeprefix("aten::")
-        for name in torch._C._dispatch_get_all_op_names()
-        if name.startswith("aten::")
-        and name.endswith("out")
-        and has(name, "CompositeImplicitAutograd")
+        for name, func in all_operators()
+        if has(name, "CompositeImplicitAutograd")
+        and any(a.is_out for a in func._schema.arguments)
     ]
-    return [n for n in names if any(a.is_out for a in _overload(n)._schema.arguments)]
 
 
 def _into_out(func):
@@ -244,7 +237,3 @@ def _into_out(func):
 def _tensor_split(tensor, tensor_indices_or_sections, dim=0):
     """The places to split at are read, which PyTorch allows of a CPU tensor only."""
     return tensor.tensor_split(tensor_indices_or_sections.tolist(), dim)
-
-
-def _is_virtual(x) -> bool:
-    return type(x) is VirtualTensor

@@ -101,8 +101,8 @@ class Methods:
 
     def share_memory_(self):
         raise RuntimeError(
-            f"cannot share a tensor on {self.device}: each process has virtual GPUs of "
-            "its own, and a tensor that is sent to another one is copied"
+            f"cannot share a tensor on {name_of(self)}: each process has virtual GPUs "
+            "of its own, and a tensor that is sent to another one is copied"
         )
 
     def record_stream(self, stream) -> None:

@@ -6,7 +6,7 @@ in a dictionary runs its Python ``__hash__`` and an attribute does not.
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch._ops import OpOverload
@@ -279,6 +279,24 @@ def operator(func: OpOverload) -> Operator:
     except AttributeError:
         func._vgpu = facts = Operator(func)
         return facts
+
+
+def overload(name: str) -> OpOverload | None:
+    """Return the operator of a name such as ``mm.out``; None if TorchScript's only."""
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def all_operators() -> Iterator[tuple[str, OpOverload]]:
+    """Yield name and overload of each of PyTorch's operators."""
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("aten::"):
+            func = overload(name)
+            if func is not None:
+                yield name, func
 
 
 def size_bound(args) -> float:

@@ -22,7 +22,7 @@ from . import device_api, loading, names, parallel
 from .devices import Devices, as_device, index_of
 from .errors import name_of
 from .generator import Generator
-from .tensor import VirtualTensor, engine
+from .tensor import VirtualTensor, engine, is_virtual
 
 
 def apply() -> None:
@@ -63,7 +63,7 @@ def backward() -> None:
     @functools.wraps(original)
     def run_backward(outputs, grads=(), *args, **kwargs):
         for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
-            virtual = _is_virtual(output) or _is_virtual(grad)
+            virtual = is_virtual(output) or is_virtual(grad)
             if virtual and grad is not None and grad.device != output.device:
                 raise RuntimeError(
                     f"invalid gradient at index {i} - expected device "
@@ -93,7 +93,7 @@ def data() -> None:
     original = torch.Tensor.data
 
     def set_data(self, new):
-        if _is_virtual(new) and not _is_virtual(self):
+        if is_virtual(new) and not is_virtual(self):
             grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
             if isinstance(self, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, self.requires_grad)
@@ -130,7 +130,7 @@ def modules() -> None:
                 # It has no values to move yet; ask an empty tensor where they will go.
                 there = fn(torch.empty(0, dtype=torch.Tensor.dtype.__get__(tensor)))
                 tensor.__dict__.pop("_vgpu_device", None)
-                if _is_virtual(there):
+                if is_virtual(there):
                     tensor._vgpu_device = there.device
                     moved[id(tensor)] = tensor
         for parameter in self._parameters.values():
@@ -138,7 +138,7 @@ def modules() -> None:
                 continue
             with torch.no_grad():
                 new = fn(parameter)
-            if _is_virtual(new) != _is_virtual(parameter):
+            if is_virtual(new) != is_virtual(parameter):
                 grad = parameter.grad
                 become(parameter, torch.nn.Parameter(new, parameter.requires_grad))
                 if grad is not None:
@@ -344,7 +344,3 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
     torch._C._swap_tensor_impl(tensor, other)
     tensor.__class__, other.__class__ = other.__class__, tensor.__class__
     tensor.__dict__, other.__dict__ = other.__dict__, tensor.__dict__
-
-
-def _is_virtual(tensor) -> bool:
-    return type(tensor) is VirtualTensor

@@ -14,6 +14,7 @@ import torch
 
 from . import device_api
 from .devices import Devices
+from .errors import name_of
 from .tensor import VirtualTensor
 
 
@@ -32,7 +33,7 @@ def _reduce(tensor: VirtualTensor):
     buffer = io.BytesIO()
     torch.save(tensor.detach().cpu(), buffer)
     parameter, needs_grad = tensor._is_parameter(), tensor.requires_grad
-    return _rebuild, (buffer.getvalue(), str(tensor.device), parameter, needs_grad)
+    return _rebuild, (buffer.getvalue(), str(name_of(tensor)), parameter, needs_grad)
 
 
 def _rebuild(values: bytes, device: str, parameter: bool, needs_grad: bool):

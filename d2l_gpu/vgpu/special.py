@@ -93,13 +93,6 @@ def _item(op, tensor):
     return op.call(tensor._host)
 
 
-def _sync_batch_norm(op, *args, **kwargs):
-    raise NotImplementedError(
-        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
-        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
-    )
-
-
 # ------------------------------------------------------------------ other devices
 
 
@@ -114,6 +107,13 @@ def _softmax(op, x, dim, half_to_float):
 
 def _softmax_backward(op, grad, output, dim, input_dtype):
     return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
+
+
+def _sync_batch_norm(op, *args, **kwargs):
+    raise NotImplementedError(
+        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
+        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
+    )
 
 
 HANDLERS = {

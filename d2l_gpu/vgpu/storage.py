@@ -49,14 +49,8 @@ class VirtualStorage(torch.UntypedStorage):
         """
         grows = nbytes > self._host.nbytes()
         if grows:
-            self._account(nbytes)
+            self._host._vgpu_charge.resize(nbytes)
         self._host.resize_(nbytes)
         if not grows:
-            self._account(nbytes)
-        return self
-
-    def _account(self, nbytes: int) -> None:
-        try:
             self._host._vgpu_charge.resize(nbytes)
-        except MemoryError as error:
-            raise torch.OutOfMemoryError(str(error)) from None
+        return self

@@ -61,6 +61,11 @@ class VirtualTensor(Methods, torch.Tensor):
 VirtualTensor.__name__ = "Tensor"
 
 
+def is_virtual(value) -> bool:
+    """Whether a value is a tensor on a virtual GPU."""
+    return type(value) is VirtualTensor
+
+
 class _Engine(threading.local):
     """What is known of the autograd engine that runs in this thread."""
 

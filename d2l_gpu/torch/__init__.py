@@ -15,12 +15,19 @@ from .devices import (
     try_gpu,
     use_virtual_gpus,
 )
-from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
+from .evaluation import (
+    Accumulator,
+    accuracy,
+    evaluate_accuracy_gpu,
+    evaluate_accuracy_gpus,
+)
 from .files import load_parameters, save_parameters
 from .inventory import devices
 from .nets import Residual, resnet18
 from .oop import HyperParameters, add_to_class
+from .parallel import allreduce, replicate, shard_gradients, split_batch
 from .plot import Animator, ProgressBoard
+from .schedule import linear_schedule_with_warmup
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
 from .transfers import transfers
@@ -37,16 +44,22 @@ __all__ = [
     "Trainer",
     "accuracy",
     "add_to_class",
+    "allreduce",
     "cpu",
     "devices",
     "evaluate_accuracy_gpu",
+    "evaluate_accuracy_gpus",
     "gpu",
+    "linear_schedule_with_warmup",
     "load_parameters",
     "num_gpus",
+    "replicate",
     "require_gpus",
     "resnet18",
     "save_parameters",
     "sgd",
+    "shard_gradients",
+    "split_batch",
     "to",
     "transfers",
     "try_all_gpus",

@@ -1,10 +1,15 @@
 """Counting on the device: sums that leave it only when somebody reads them."""
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+
+from .devices import try_all_gpus
+from .parallel import device_of, replicate, split_batch
 
 
 class Accumulator:
@@ -132,30 +137,91 @@ def evaluate_accuracy_gpu(
         ValueError: data_iter holds no examples.
     Source: d2l 1.0.3 ``evaluate_accuracy_gpu``, section 7.6.
     """
-    modes = {}
+    modules = [net] if isinstance(net, nn.Module) else []
+    if device is None and modules:
+        device = device_of(net)
+
+    def scored() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for X, y in data_iter:
+            yield net(move(X, device)), move(y, device)
+
+    with evaluation_mode(*modules):
+        return _fraction_right(scored())
+
+
+def evaluate_accuracy_gpus(
+    net: nn.Module | Sequence[nn.Module],
+    data_iter: Iterable,
+    devices: Sequence[torch.device | str] | None = None,
+) -> float:
+    """Return the fraction of right predictions, each batch shared out over devices.
+
+    As ``evaluate_accuracy_gpu``, with one replica of the network on every device. The
+    host waits for each device once, at the end.
+
+    Args:
+        net: a module, of which replicas are made and thrown away again; or the
+            replicas themselves, one for each device, where training has them already.
+        data_iter: batches (X, y) of tensors, y of shape (n,).
+        devices: where to evaluate; default: all GPUs, or where the replicas are.
+    Returns:
+        The accuracy, from 0 to 1.
+    Raises:
+        ValueError: data_iter holds no examples, or replicas and devices do not fit.
+    Source: d2l 1.0.3 ``evaluate_accuracy_gpus``, section 13.6 (MXNet only).
+    """
     if isinstance(net, nn.Module):
-        # One mode per module: some may be kept in evaluation mode while others train.
-        modes = {module: module.training for module in net.modules()}
-        net.eval()
-        first = next(net.parameters(), None)
-        if device is None and first is not None:
-            device = first.device
+        devices = try_all_gpus() if devices is None else devices
+        replicas = replicate(copy.deepcopy(net), devices)
+    else:
+        replicas = list(net)
+        there = [device_of(replica) for replica in replicas]
+        if devices is not None and [torch.device(d) for d in devices] != there:
+            raise ValueError(
+                f"The replicas are on {there}, not on {list(devices)}: leave devices "
+                "out, or give a module instead of replicas."
+            )
+        devices = there
+
+    def scored() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for X, y in data_iter:
+            shards = split_batch(X, y, devices)
+            for replica, X_shard, y_shard in zip(replicas, *shards, strict=False):
+                yield replica(X_shard), y_shard
+
+    with evaluation_mode(*replicas):
+        return _fraction_right(scored())
+
+
+def _fraction_right(scored: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    """The accuracy over pairs of scores and labels, read when all are counted."""
     correct, examples = Accumulator(1), 0
-    try:
-        with torch.no_grad():
-            for X, y in data_iter:
-                X, y = move(X, device), move(y, device)
-                correct.add(accuracy(net(X), y))
-                examples += y.numel()
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    with torch.no_grad():
+        for y_hat, y in scored:
+            correct.add(accuracy(y_hat, y))
+            examples += y.numel()
     if examples == 0:
         raise ValueError(
             "There is nothing to evaluate: data_iter gave no examples. (An iterator "
             "can be used once; give the DataLoader itself.)"
         )
     return correct[0] / examples
+
+
+@contextmanager
+def evaluation_mode(*nets: nn.Module) -> Iterator[None]:
+    """Put networks into evaluation mode, and each module back into its own afterwards.
+
+    One mode per module: some may be kept in evaluation mode while others train.
+    """
+    modes = {module: module.training for net in nets for module in net.modules()}
+    for net in nets:
+        net.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 def move(batch: Any, device: torch.device | str | None) -> Any:

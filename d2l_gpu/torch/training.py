@@ -16,10 +16,12 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from .checks import check_integer
 from .devices import cpu, gpu, num_gpus
 from .evaluation import move
 from .live import in_jupyter
 from .oop import HyperParameters
+from .parallel import is_lazy
 from .plot import ProgressBoard
 
 
@@ -205,8 +207,8 @@ class Trainer(HyperParameters):
     def __init__(
         self, max_epochs: int, num_gpus: int = 0, gradient_clip_val: float = 0
     ):
-        _check_integer("max_epochs", max_epochs, least=1)
-        _check_integer("num_gpus", num_gpus, least=0)
+        check_integer("max_epochs", max_epochs, least=1)
+        check_integer("num_gpus", num_gpus, least=0)
         _check_gpus(num_gpus)
         if isinstance(gradient_clip_val, bool) or not isinstance(
             gradient_clip_val, (int, float)
@@ -253,7 +255,7 @@ class Trainer(HyperParameters):
             )
         model.trainer = self
         model.board.xlim = [0, self.max_epochs]
-        if _is_lazy(model):
+        if is_lazy(model):
             self._initialise(model)
         model.to(self.device)
         self.model = model
@@ -349,21 +351,6 @@ def sgd(params: Iterable[torch.Tensor], lr: float, batch_size: int) -> None:
             if param.grad is not None:
                 param -= lr * param.grad / batch_size
                 param.grad.zero_()
-
-
-def _is_lazy(model: nn.Module) -> bool:
-    states = itertools.chain(model.parameters(), model.buffers())
-    return any(nn.parameter.is_lazy(state) for state in states)
-
-
-def _check_integer(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(
-            f"{name} is an integer such as {least}, not {value!r} "
-            f"({type(value).__name__})."
-        )
-    if value < least:
-        raise ValueError(f"{name} is at least {least}, not {value}.")
 
 
 def _check_gpus(asked: int) -> None:

@@ -1,0 +1,169 @@
+"""One model on several devices: the pieces that data parallelism is made of."""
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def split_batch(
+    X: torch.Tensor, y: torch.Tensor, devices: Sequence[torch.device | str]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Split a batch into shards, one for each device, and send each to its device.
+
+    The shards are consecutive, and differ by at most one example in size. With fewer
+    examples than devices the spare devices get nothing: there are as many shards as
+    examples.
+
+    Args:
+        X: inputs, shape (n, …), on any device.
+        y: labels, shape (n, …).
+        devices: where the shards go, in order; CPUs are devices too.
+    Returns:
+        The shards of X and the shards of y.
+    Raises:
+        ValueError: X and y differ in length or are empty, or there are no devices.
+    Source: d2l 1.0.3 ``split_batch``, section 13.5.
+    """
+    if len(X) != len(y):
+        raise ValueError(
+            f"A batch has as many labels as inputs, and was given {len(X)} inputs and "
+            f"{len(y)} labels."
+        )
+    if len(X) == 0:
+        raise ValueError("There is nothing to split: the batch is empty.")
+    if len(devices) == 0:
+        raise ValueError("A batch is split over devices: give at least one.")
+    parts = min(len(X), len(devices))
+
+    def shards(whole: torch.Tensor) -> list[torch.Tensor]:
+        pieces = whole.tensor_split(parts)
+        return [
+            piece.to(device) for piece, device in zip(pieces, devices, strict=False)
+        ]
+
+    return shards(X), shards(y)
+
+
+def allreduce(data: Sequence[torch.Tensor]) -> None:
+    """Replace each of several tensors by the sum of all, in place.
+
+    The first tensor's device collects the sum and sends it to the others, so with k
+    tensors of b bytes 2(k - 1) messages of b bytes are sent, all of them by or to that
+    device. All tensors are equal to the last bit afterwards.
+
+    Args:
+        data: tensors of one shape and dtype, each on a device of its own, or at least
+            in memory of its own.
+    Raises:
+        ValueError: shapes or dtypes differ, or two of the tensors share memory, so
+            that what is added to one would be added to the other.
+    Source: d2l 1.0.3 section 13.5.
+    """
+    if len({(x.shape, x.dtype) for x in data}) > 1:
+        described = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in data)
+        raise ValueError(
+            f"allreduce adds tensors of one shape and dtype, and was given {described}."
+        )
+    if len({(x.device, x.untyped_storage().data_ptr()) for x in data}) < len(data):
+        raise ValueError(
+            "Two of the tensors share their memory, so each would be added to itself: "
+            "give every device a copy of its own (clone, or to with copy=True)."
+        )
+    with torch.no_grad():
+        for other in data[1:]:
+            data[0].add_(other.to(data[0].device))
+        for other in data[1:]:
+            other.copy_(data[0])
+
+
+def replicate(net: nn.Module, devices: Sequence[torch.device | str]) -> list[nn.Module]:
+    """Return one replica of a network for each device; the first is the network itself.
+
+    Args:
+        net: the network; it is moved to the first device.
+        devices: all different, at least one.
+    Raises:
+        ValueError: there are no devices, or one of them twice, or layers are lazy.
+    """
+    devices = [torch.device(device) for device in devices]
+    if not devices or len(set(devices)) < len(devices):
+        names = ", ".join(map(str, devices))
+        raise ValueError(f"Replicas need devices, each another, not [{names}].")
+    if is_lazy(net):
+        raise ValueError(
+            "The network has lazy layers, whose parameters do not exist yet: pass one "
+            "batch through it first, so that all replicas begin with the same."
+        )
+    copies = [copy.deepcopy(net).to(device) for device in devices[1:]]
+    return [net.to(devices[0]), *copies]
+
+
+def is_lazy(net: nn.Module) -> bool:
+    """Return whether parameters or buffers of a network have no shape yet."""
+    states = itertools.chain(net.parameters(), net.buffers())
+    return any(nn.parameter.is_lazy(state) for state in states)
+
+
+def device_of(net: nn.Module) -> torch.device | None:
+    """Return the device of a network's first parameter, None if it has none."""
+    first = next(net.parameters(), None)
+    return first.device if first is not None else None
+
+
+def shard_gradients(
+    replicas: Sequence[nn.Module],
+    X: torch.Tensor,
+    y: torch.Tensor,
+    loss: Callable = F.cross_entropy,
+) -> torch.Tensor:
+    """Compute the gradient of a batch, each replica that of its shard, and add them.
+
+    Afterwards the gradients of every replica are those of ``loss`` over the whole
+    batch, but for rounding and for layers that mix examples, as batch normalization.
+
+    Args:
+        replicas: equal networks on different devices, by ``replicate``.
+        X: inputs, shape (n, …), on any device.
+        y: labels, shape (n, …).
+        loss: a function of outputs and labels that returns a mean over the examples.
+    Returns:
+        The loss of the batch, shape (), on the device of the first replica.
+    """
+    for net in replicas:
+        net.zero_grad()
+    shards = split_batch(X, y, [device_of(net) for net in replicas])
+    # Not strict: spare replicas have no shard. The loop does not wait for a device, so
+    # that all of them compute at the same time.
+    losses = []
+    for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
+        share = len(y_shard) / len(y)
+        losses.append(loss(net(X_shard), y_shard) * share)
+        losses[-1].backward()
+    for parameters in zip(*(net.parameters() for net in replicas), strict=True):
+        if all(parameter.grad is None for parameter in parameters):
+            continue
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        allreduce([parameter.grad for parameter in parameters])
+    first = losses[0].device
+    return torch.stack([part.detach().to(first) for part in losses]).sum()
+
+
+def average_buffers(replicas: Sequence[nn.Module]) -> None:
+    """Give all replicas the mean of their floating-point buffers.
+
+    These are the running statistics of batch normalization: each replica has those of
+    its own shards, and the replicas would differ in evaluation.
+    """
+    if len(replicas) == 1:
+        return
+    for buffers in zip(*(net.buffers() for net in replicas), strict=True):
+        if buffers[0].is_floating_point():
+            allreduce(buffers)
+            for buffer in buffers:
+                buffer /= len(replicas)

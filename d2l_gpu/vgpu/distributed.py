@@ -21,6 +21,7 @@ def apply() -> None:
     process_groups()
     futures_of_collectives()
     unused_parameters()
+    statistics()
 
 
 def process_groups() -> None:
@@ -98,3 +99,33 @@ def unused_parameters() -> None:
     DistributedDataParallel._set_static_graph = _set_static_graph
     graph._engine_run_backward = _run_backward
     torch.autograd._engine_run_backward = _run_backward
+
+
+def statistics() -> None:
+    """Let DDP keep no statistics of time on virtual GPUs.
+
+    All: C++ has timers for CPUs and CUDA only, and says so on stderr, on every rank,
+    past Python's filter of warnings.
+    """
+    original = DistributedDataParallel._ddp_init_helper
+
+    @functools.wraps(original)
+    def _ddp_init_helper(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if self.device_type == "vgpu":
+            self.logger = _Logger(self.logger)
+
+    DistributedDataParallel._ddp_init_helper = _ddp_init_helper
+
+
+class _Logger:
+    """DDP's logger, but for what it cannot do."""
+
+    def __init__(self, logger):
+        self._logger = logger
+
+    def __getattr__(self, name):
+        return getattr(self._logger, name)
+
+    def set_runtime_stats_and_log(self):
+        pass

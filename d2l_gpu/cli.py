@@ -16,6 +16,7 @@ _COURSE_MODULES = (
     "nbclient",
     "nbconvert",
     "nbformat",
+    "pooch",
     "sklearn",
     "tqdm",
 )

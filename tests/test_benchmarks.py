@@ -48,6 +48,20 @@ def test_virtual_overhead_prints_two_tables_and_json():
     assert re.search(r"\d\.\d+ virtual, \d\.\d+ with as many replicas", lines[-1])
 
 
+def test_loader_prints_a_table_and_json():
+    (first, *lines), result = run_benchmark("loader", "--quick")
+    assert first.startswith(result["hardware"])
+    table = [
+        line for line in lines if re.search(r"(indexed|\d workers) +[\d,]+ ", line)
+    ]
+    assert len(table) == 4
+    figures = [line.split()[-3] for line in table]  # medians
+    values = [float(figure.replace(",", "")) for figure in figures]
+    best = max(values[1:])
+    assert figures[values.index(best, 1)] in result["baseline"]
+    assert result["value"] == pytest.approx(values[0] / best, rel=0.01)
+
+
 def test_measures_take_turns_and_the_first_round_is_dropped():
     clock = count()
     # turns: 0 1 (dropped), 2 3, 4 5, 6 7

@@ -5,6 +5,8 @@ Names and signatures are those of the book's package d2l 1.0.3 where it has them
 
 # `devices` and `transfers` name a submodule and a function each. The function, imported
 # after the submodule, is the one that `d2l.devices` finds: keep the order.
+from .batches import Batches
+from .datasets import load_data_digits, load_data_fashion_mnist
 from .devices import (
     cpu,
     gpu,
@@ -35,6 +37,7 @@ from .transfers import transfers
 __all__ = [
     "Accumulator",
     "Animator",
+    "Batches",
     "DataModule",
     "HyperParameters",
     "Module",
@@ -51,6 +54,8 @@ __all__ = [
     "evaluate_accuracy_gpus",
     "gpu",
     "linear_schedule_with_warmup",
+    "load_data_digits",
+    "load_data_fashion_mnist",
     "load_parameters",
     "num_gpus",
     "replicate",

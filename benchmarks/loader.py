@@ -1,0 +1,117 @@
+"""How fast batches come: by indexing one tensor, and through one PIL image per example.
+
+    python benchmarks/loader.py [--quick]
+
+Each figure is an epoch of random bytes in the shape of Fashion-MNIST, shuffled, in
+batches of 256, on the CPU, in images per second. The baseline is what the book does,
+written out with PIL in place of torchvision, which does the same: each example becomes
+an image, the image a float tensor, and a DataLoader collects them, in the main process
+or in workers, which are started for each epoch as a training loop does. Of these
+baselines, the fastest counts: the promise is at least 10 times as many images.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import torch
+from common import hardware, in_turns, print_result
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from d2l_gpu import torch as d2l
+
+BATCH_SIZE = 256
+WORKERS = (0, 2, 4)  # the book has 4
+
+
+class Pictures(Dataset):
+    """Examples one by one: a PIL image, made a tensor as by torchvision's ToTensor."""
+
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor):
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        picture = Image.fromarray(self.images[i, 0].numpy())
+        pixels = torch.from_numpy(np.array(picture)).unsqueeze(0)
+        return pixels.to(torch.float32).div(255), int(self.labels[i])
+
+
+def loader(images: torch.Tensor, labels: torch.Tensor, workers: int) -> DataLoader:
+    """Return the batches as the book makes them, with so many workers."""
+    return DataLoader(
+        Pictures(images, labels), BATCH_SIZE, shuffle=True, num_workers=workers
+    )
+
+
+def epoch(data) -> Callable[[], float]:
+    """Return a function that measures an epoch, in images per second."""
+
+    def measure() -> float:
+        start, count = perf_counter(), 0
+        for X, y in data:
+            assert X.dtype == torch.float32
+            count += len(y)
+        return count / (perf_counter() - start)
+
+    return measure
+
+
+def check(data, images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Raise unless every image is there, to the last bit, with its label."""
+    X, y = (torch.cat(parts) for parts in zip(*data, strict=True))
+    # Labels of the examples here are their numbers.
+    assert torch.equal(y.sort().values, labels)
+    assert torch.equal(X, images[y].float() / 255)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few images, one round")
+    quick = parser.parse_args().quick
+    # More workers than cores are measured here for what they are.
+    warnings.filterwarnings("ignore", message=".*worker processes in total")
+    n, rounds = (1000, 1) if quick else (60_000, 5)
+    torch.manual_seed(0)
+    images = torch.randint(256, (n, 1, 28, 28), dtype=torch.uint8)
+    labels = torch.arange(n)
+    ours = d2l.Batches(images, labels, BATCH_SIZE, shuffle=True)
+    baselines = {workers: loader(images, labels, workers) for workers in WORKERS}
+    for data in (ours, *baselines.values()):
+        check(data, images, labels)
+
+    print(
+        f"{hardware()}; PyTorch {torch.__version__}, {torch.get_num_threads()} threads"
+    )
+    print(f"{n:,} images of 28×28, batches of {BATCH_SIZE}, {rounds} epochs of each\n")
+    figures = in_turns([epoch(data) for data in (ours, *baselines.values())], rounds)
+    names = [
+        "one tensor, indexed",
+        *(f"PIL and DataLoader, {workers} workers" for workers in WORKERS),
+    ]
+    print(f"{'images per second':<32}{'median':>12}{'least':>12}{'most':>12}")
+    for name, values in zip(names, figures, strict=True):
+        columns = (median(values), min(values), max(values))
+        print(f"{name:<32}" + "".join(f"{value:12,.0f}" for value in columns))
+    mine, *theirs = [median(values) for values in figures]
+    best = max(theirs)
+    ratio = round(mine / best, 1)
+    book = theirs[WORKERS.index(4)]
+    print(f"\n{ratio} times the fastest, {mine / book:.1f} times the book's 4 workers")
+    print_result(
+        "loader",
+        ratio,
+        "times the baseline",
+        f"PIL and DataLoader, {WORKERS[theirs.index(best)]} workers, the fastest of "
+        f"{', '.join(map(str, WORKERS))}: {best:,.0f} images/s",
+    )
+
+
+if __name__ == "__main__":
+    main()

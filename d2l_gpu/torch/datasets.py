@@ -1,0 +1,202 @@
+"""The images on which the course trains: Fashion-MNIST, and digits without a network.
+
+Both loaders have the same arguments and results: the networks that take one take the
+other.
+"""
+
+import gzip
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .batches import Batches, check_settings
+from .download import data_folder, fetch
+
+NUM_TEST_DIGITS = 360  # of 1,797
+DIGITS_SIZE = 28  # of Fashion-MNIST
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the files of a data set come from.
+
+    Attributes:
+        folder: its name in the folder of downloaded data.
+        mirrors: addresses of folders with all of the files.
+        files: their names and MD5 checksums: images and labels for training, images
+            and labels for testing.
+    """
+
+    folder: str
+    mirrors: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+# Both mirrors are the authors', and so are the checksums:
+# https://github.com/zalandoresearch/fashion-mnist (read in 2026).
+FASHION_MNIST = Source(
+    "fashion-mnist",
+    (
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/"
+        "fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    {
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+)
+
+
+def load_data_fashion_mnist(
+    batch_size: int,
+    resize: int | tuple[int, int] | None = None,
+    *,
+    device: torch.device | str | None = None,
+    seed: int = 0,
+) -> tuple[Batches, Batches]:
+    """Return batches of Fashion-MNIST: 60,000 images for training, 10,000 for testing.
+
+    Grey images of 28×28 pixels, of ten kinds of clothing. The first call downloads
+    30 MB, into the folder that the environment variable ``D2L_GPU_DATA`` names.
+
+    Args:
+        batch_size: number of examples of a batch.
+        resize: height and width of the images, one integer where they are equal.
+        device: where batches are made; default the CPU.
+        seed: of the order of the training data.
+    Returns:
+        Batches for training, shuffled, and batches for testing, in order.
+    Raises:
+        ValueError: an argument makes no sense.
+        ConnectionError: the data could not be downloaded. OSError: nor kept.
+        ImportError: the data are not there, and pooch is not installed.
+    Source: d2l 1.0.3 ``load_data_fashion_mnist``, section 4.2; data by Xiao, Rasul and
+        Vollgraf, https://arxiv.org/abs/1708.07747.
+    """
+    check_settings(batch_size, resize, seed)
+    images, labels, test_images, test_labels = _read(FASHION_MNIST)
+    common = {"resize": resize, "device": device}
+    return (
+        Batches(images, labels, batch_size, shuffle=True, seed=seed, **common),
+        Batches(test_images, test_labels, batch_size, **common),
+    )
+
+
+def load_data_digits(
+    batch_size: int,
+    resize: int | tuple[int, int] | None = None,
+    *,
+    device: torch.device | str | None = None,
+    seed: int = 0,
+) -> tuple[Batches, Batches]:
+    """Return batches of handwritten digits, which come with scikit-learn: no network.
+
+    1,797 real grey images of 8×8 pixels, 1,437 for training and 360 for testing. They
+    are mixed once and for all, since those of one writer follow each other: so the
+    writers of the test images are those of the training images.
+
+    Args:
+        batch_size: number of examples of a batch.
+        resize: height and width of the images, one integer where they are equal;
+            default 28, that of Fashion-MNIST.
+        device: where batches are made; default the CPU.
+        seed: of the order of the training data.
+    Returns:
+        Batches for training, shuffled, and batches for testing, in order.
+    Raises:
+        ValueError: an argument makes no sense.
+        ImportError: scikit-learn is not installed.
+    Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
+        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+    """
+    check_settings(batch_size, resize, seed)
+    images, labels = _digits()
+    train, test = slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
+    common = {"resize": DIGITS_SIZE if resize is None else resize, "device": device}
+    return (
+        Batches(
+            images[train], labels[train], batch_size, shuffle=True, seed=seed, **common
+        ),
+        Batches(images[test], labels[test], batch_size, **common),
+    )
+
+
+def _digits() -> tuple[torch.Tensor, torch.Tensor]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The digits come with scikit-learn, which is not installed: "
+            'pip install "d2l-gpu[course]".'
+        ) from error
+    digits = load_digits()
+    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
+    mixed = np.random.RandomState(0).permutation(len(digits.target))
+    # Values are 0 to 16.
+    images = (digits.images[mixed] * (255 / 16)).round().astype(np.uint8)
+    labels = digits.target[mixed].astype(np.int64)
+    return torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels)
+
+
+# ------------------------------------------------------------------ IDX files
+
+
+def _read(source: Source) -> list[torch.Tensor]:
+    """Return the tensors of a data set in the order of its files, downloading them."""
+    folder = data_folder() / source.folder
+    instead = "use d2l.load_data_digits, which needs no network"
+    paths = [
+        fetch(name, source.mirrors, md5, folder, instead=instead)
+        for name, md5 in source.files.items()
+    ]
+    kinds = (_images, _labels, _images, _labels)
+    return [read(path) for read, path in zip(kinds, paths, strict=True)]
+
+
+def _images(path: Path) -> torch.Tensor:
+    return torch.from_numpy(_idx(path, dims=3)).unsqueeze(1)
+
+
+def _labels(path: Path) -> torch.Tensor:
+    return torch.from_numpy(_idx(path, dims=1).astype(np.int64))
+
+
+def _idx(path: Path, dims: int) -> np.ndarray:
+    """Return the array of bytes in a compressed IDX file.
+
+    Raises:
+        ValueError: the file is something else.
+    Source: the IDX format, http://yann.lecun.com/exdb/mnist/: two zeros, the type of
+        the values (8: uint8), the number of dimensions; each dimension, big-endian, in
+        four bytes; the values.
+    """
+    try:
+        content = gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path} is not a whole gzip file: remove it, and it is downloaded again."
+        ) from error
+    begin = 4 + 4 * dims
+    header = content[:4]
+    if header != bytes([0, 0, 8, dims]) or len(content) < begin:
+        raise ValueError(
+            f"{path} begins with the bytes {header.hex(' ')}, but an IDX file of uint8 "
+            f"in {dims} dimension{'s' * (dims > 1)} begins with 00 00 08 {dims:02x} "
+            "and its sizes: give one."
+        )
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dims, offset=4))
+    values = np.frombuffer(content, np.uint8, offset=begin)
+    if values.size != math.prod(shape):
+        raise ValueError(
+            f"{path} has {values.size:,} values, but its sizes {shape} make "
+            f"{math.prod(shape):,}: give a complete IDX file."
+        )
+    return values.reshape(shape).copy()  # of its own, to be written to

@@ -1,0 +1,210 @@
+"""Files from the network: checked before they are used, and kept.
+
+A file gets its name when it is complete and its checksum is right, so that whatever
+happens on the way, what is found under the name in the cache can be trusted or is
+recognised as damaged. pooch does the downloading, and is imported when there is
+something to download.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import urlsplit
+
+from .live import in_jupyter
+
+VARIABLE = "D2L_GPU_DATA"
+TIMEOUT = 15  # seconds in which a server has to answer, and to go on when it pauses
+CHUNK = 2**16  # bytes that are written at a time
+SECONDS_UNTIL_ABANDONED = 600  # without a byte, a download is no more
+
+
+def data_folder() -> Path:
+    """Return the folder in which downloaded data are kept; it may not exist yet.
+
+    It is named by the environment variable ``D2L_GPU_DATA``; without that, it is the
+    system's place for caches, such as ``~/.cache/d2l_gpu``.
+    """
+    chosen = os.environ.get(VARIABLE, "").strip()
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return _pooch().os_cache("d2l_gpu")
+
+
+def fetch(
+    name: str,
+    mirrors: Sequence[str],
+    md5: str,
+    folder: Path,
+    *,
+    instead: str = "",
+    timeout: float = TIMEOUT,
+) -> Path:
+    """Return the path of a file, having downloaded it unless it is there already.
+
+    Files that are there are checked each time, and downloaded again if damaged. On a
+    terminal a progress bar shows; in notebooks and elsewhere nothing is printed.
+
+    Args:
+        name: of the file, there and here.
+        mirrors: addresses of folders that have it, which end in ``/``; the next one is
+            tried where one fails.
+        md5: its checksum, in hexadecimal.
+        folder: where it is kept.
+        instead: what else a reader can do without the file, for the error.
+        timeout: seconds in which a server has to answer.
+    Returns:
+        The path, of a file whose checksum is right.
+    Raises:
+        ConnectionError: no mirror gave the file.
+        OSError: it cannot be kept in the folder, or not be read there.
+        ImportError: pooch is not installed, and the file is not there.
+    """
+    target = folder / name
+    with _folder_trouble(target):
+        _remove_abandoned(target)
+        if target.exists() and _md5(target) == md5:
+            return target
+    pooch = _pooch()
+    from requests import RequestException  # comes with pooch
+
+    failures = []
+    for mirror in mirrors:
+        # Nobody else's name, as several processes may be downloading at once.
+        part = target.with_name(f"{name}.{secrets.token_hex(8)}.part")
+        try:
+            with _folder_trouble(target):
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    _download(pooch, mirror + name, part, timeout)
+                except RequestException as error:
+                    failures.append(_failure(mirror, _reason(error, timeout)))
+                    continue
+                if _md5(part) == md5:
+                    _give_name(part, target, md5)
+                    return target
+        finally:  # also after Ctrl-C
+            with contextlib.suppress(OSError):
+                part.unlink()
+        failures.append(_failure(mirror, "what it sends has another checksum"))
+    raise ConnectionError(
+        f"{name} could not be downloaded ({'; '.join(failures)}): try again later, or "
+        f"put the file into {folder} by hand{f', or {instead}' * bool(instead)}."
+    )
+
+
+# ------------------------------------------------------------------ steps
+
+
+def _download(pooch: ModuleType, url: str, part: Path, timeout: float) -> None:
+    """Write what an address has to a file that is to be checked."""
+    from tqdm import tqdm
+
+    # tqdm's None means: on a terminal only.
+    silent = True if in_jupyter() else None
+    # A bar without total counts as no bar in pooch, which then puts in the real one.
+    with tqdm(
+        desc=part.name.split(".")[0],
+        total=1,
+        unit="B",
+        unit_scale=True,
+        leave=False,
+        disable=silent,
+    ) as bar:
+        download = pooch.HTTPDownloader(
+            progressbar=bar,
+            chunk_size=CHUNK,
+            timeout=timeout,
+            # The file as it is: the checksum is that of the compressed one.
+            headers={"Accept-Encoding": "identity"},
+        )
+        download(url, str(part), None)
+
+
+def _give_name(part: Path, target: Path, md5: str) -> None:
+    try:
+        part.replace(target)
+    except OSError:
+        # Windows does not replace a file that is being read: by another process, say,
+        # which has downloaded it meanwhile.
+        if not (target.exists() and _md5(target) == md5):
+            raise
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what downloads of processes that were killed have left behind."""
+    for part in target.parent.glob(f"{target.name}.*.part"):
+        with contextlib.suppress(OSError):  # gone already, or not ours to remove
+            if time.time() - part.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                part.unlink()
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        # Some systems refuse MD5 where it is not said that no security is meant.
+        new = partial(hashlib.md5, usedforsecurity=False)
+        return hashlib.file_digest(file, new).hexdigest()
+
+
+# ------------------------------------------------------------------ what goes wrong
+
+
+@contextlib.contextmanager
+def _folder_trouble(target: Path) -> Iterator[None]:
+    """Say in one sentence that a file can be neither read nor written in its folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # nothing of the system's: requests has its own, too
+            raise
+        raise OSError(
+            f"{target.name} cannot be kept in {target.parent} "
+            f"({error.strerror}): make room and see to its "
+            f"permissions, or name another folder in the environment variable "
+            f"{VARIABLE}."
+        ) from error
+
+
+def _reason(error: Exception, timeout: float) -> str:
+    """Return in a few words why a server did not give a file."""
+    import requests
+    from urllib3.exceptions import ReadTimeoutError
+
+    if isinstance(error, requests.HTTPError):
+        return f"{error.response.status_code} {error.response.reason}".strip()
+    # Where a server stops in mid-file, requests speaks of a ConnectionError.
+    stopped = error.args and isinstance(error.args[0], ReadTimeoutError)
+    if isinstance(error, requests.Timeout) or stopped:
+        return f"no answer within {timeout:g} s"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the connection broke off"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "its certificate cannot be verified"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "no connection through the proxy"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return type(error).__name__
+
+
+def _failure(mirror: str, reason: str) -> str:
+    return f"{urlsplit(mirror).netloc}: {reason}"
+
+
+def _pooch() -> ModuleType:
+    try:
+        import pooch
+        import requests  # noqa: F401
+        import tqdm  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"Downloading needs {error.name}, which is not installed: "
+            'pip install "d2l-gpu[course]".'
+        ) from error
+    return pooch

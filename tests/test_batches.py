@@ -1,0 +1,463 @@
+"""Batches by indexing: the right examples, in an order that nothing else decides."""
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from fresh_process import run_fresh
+from torch.nn import functional as F
+
+from d2l_gpu import torch as d2l
+
+IMAGES = torch.from_numpy(
+    np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)
+)
+LABELS = torch.arange(23)  # says which example it is
+KiB = 2**10
+
+
+def batches(batch_size: int = 5, **options) -> d2l.Batches:
+    return d2l.Batches(IMAGES, LABELS, batch_size, **options)
+
+
+def order(data) -> list[int]:
+    """The examples of an epoch, in their order."""
+    return torch.cat([y for _, y in data]).tolist()
+
+
+# ---------------------------------------------------------------- what a batch is
+
+
+def test_batches_are_the_examples_in_their_order():
+    data = batches()
+    assert (len(data), data.num_examples, data.batch_size) == (5, 23, 5)
+    assert data.batch_sizes == [5, 5, 5, 5, 3]
+    assert data.device == torch.device("cpu")
+    assert data.resident
+    parts = list(data)
+    assert [len(y) for _, y in parts] == data.batch_sizes
+    X, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    assert X.dtype == torch.float32
+    assert torch.equal(X, IMAGES.float() / 255)
+    assert y.dtype == torch.int64
+    assert torch.equal(y, LABELS)
+
+
+def test_a_batch_as_large_as_the_data_is_one():
+    for size in (23, 1000):
+        assert len(batches(size)) == len(list(batches(size))) == 1
+        assert batches(size).batch_sizes == [23]
+
+
+def test_every_byte_becomes_the_number_that_division_gives():
+    images = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
+    ((X, _),) = d2l.Batches(images, LABELS[:1], 1)
+    expected = np.arange(256, dtype=np.float32) / np.float32(255)
+    assert np.array_equal(X.flatten().numpy(), expected)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_batch_may_be_changed_by_who_has_it(shuffle):
+    data = batches(shuffle=shuffle)
+    before = [(X.clone(), y.clone()) for X, y in data]
+    data.set_epoch(0)
+    for X, y in data:
+        X.zero_()
+        y.zero_()
+    data.set_epoch(0)
+    for one, other in zip(before, data, strict=True):
+        assert torch.equal(one[0], other[0])
+        assert torch.equal(one[1], other[1])
+
+
+# ---------------------------------------------------------------- order
+
+
+def test_an_epoch_has_each_example_once_and_an_order_of_its_own():
+    data = batches(shuffle=True)
+    orders = [order(data) for _ in range(3)]
+    assert all(sorted(epoch) == list(range(23)) for epoch in orders)
+    assert len({tuple(epoch) for epoch in [*orders, range(23)]}) == 4
+    for X, y in data:
+        assert torch.equal(X, IMAGES[y].float() / 255)
+
+
+def test_the_order_is_that_of_seed_and_epoch_and_disturbs_nothing():
+    data = batches(shuffle=True, seed=4)
+    for epoch in range(2):
+        torch.manual_seed(epoch)
+        states = torch.get_rng_state(), np.random.get_state()[1].tolist()
+        expected = np.random.default_rng([4, epoch]).permutation(23).tolist()
+        assert order(data) == expected
+        assert torch.equal(torch.get_rng_state(), states[0])
+        assert np.random.get_state()[1].tolist() == states[1]
+    assert order(batches(shuffle=True, seed=5)) != order(batches(shuffle=True, seed=4))
+
+
+def test_set_epoch_brings_an_order_back():
+    data = batches(shuffle=True)
+    first, second = order(data), order(data)
+    assert data.epoch == 2
+    data.set_epoch(0)
+    assert [order(data), order(data)] == [first, second]
+    data.set_epoch(1)
+    assert order(data) == second
+
+
+def test_iterators_at_the_same_time_do_not_disturb_each_other():
+    expected = batches(shuffle=True)
+    first, second = order(expected), order(expected)
+    data = batches(shuffle=True)
+    one, other = iter(data), iter(data)
+    data.set_epoch(7)  # neither has begun to run
+    pairs = list(zip(other, one, strict=True))
+    assert order(pair[1] for pair in pairs) == first
+    assert order(pair[0] for pair in pairs) == second
+    next(iter(data))  # one that stops early
+    data.set_epoch(0)
+    assert order(data) == first
+
+
+def test_a_copy_goes_on_by_itself():
+    data = batches(shuffle=True)
+    order(data)
+    for other in (
+        data.to("cpu"),
+        data.shard(0, 1),
+        copy.deepcopy(data),
+        pickle.loads(pickle.dumps(data)),
+    ):
+        assert other.epoch == 1
+        data.set_epoch(1)
+        expected = order(data)
+        assert order(other) == expected
+        assert (data.epoch, other.epoch) == (2, 2)
+        data.set_epoch(1)
+
+
+# ---------------------------------------------------------------- size
+
+
+@pytest.mark.parametrize("size", [(3, 2), (12, 8), (12, 2), (3, 9), [3, 2], 5])
+def test_images_are_resized_and_smoothed_where_they_shrink(size):
+    data = batches(resize=size)
+    pair = (5, 5) if size == 5 else tuple(size)
+    assert data.resize == pair
+    X, _ = next(iter(data))
+    expected = F.interpolate(
+        IMAGES[:5].float() / 255,
+        pair,
+        mode="bilinear",
+        antialias=pair not in [(12, 8), (6, 4)],
+    )
+    assert X.shape == (5, 2, *pair)
+    assert torch.equal(X, expected)
+
+
+def test_the_size_that_images_have_changes_nothing():
+    X, _ = next(iter(batches(resize=(6, 4))))
+    assert torch.equal(X, IMAGES[:5].float() / 255)
+
+
+def test_resized_images_stay_between_black_and_white():
+    # Without a limit, rounding makes some of these brighter than white.
+    white = torch.full((1, 1, 9, 9), 255, dtype=torch.uint8)
+    raw, bounded = [], []
+    for size in range(1, 40):
+        sizes = (size, size + 3)
+        ((X, _),) = d2l.Batches(white, LABELS[:1], 1, resize=sizes)
+        bounded.append(X.max().item())
+        raw.append(
+            F.interpolate(white / 255, sizes, mode="bilinear", antialias=True)
+            .max()
+            .item()
+        )
+    assert max(raw) > 1
+    assert max(bounded) == 1
+
+
+# ---------------------------------------------------------------- shards
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_the_parts_of_a_batch_are_the_batch(shuffle, count):
+    whole = batches(shuffle=shuffle, resize=3)
+    shards = [whole.shard(index, count) for index in range(count)]
+    assert {len(shard) for shard in shards} == {5}
+    for (X, y), size, *parts in zip(whole, whole.batch_sizes, *shards, strict=True):
+        for part, expected in zip(parts, y.tensor_split(count), strict=True):
+            assert torch.equal(part[1], expected)
+            assert part[0].shape[1:] == X.shape[1:]
+        assert torch.equal(torch.cat([part[0] for part in parts]), X)
+        assert size == sum(len(part[1]) for part in parts) == len(y)
+    assert count < 5 or any(part[0].shape == (0, 2, 3, 3) for part in parts)
+
+
+def test_attributes_of_a_shard_describe_whole_batches():
+    part = batches().shard(1, 2)
+    assert (len(part), part.batch_size, part.num_examples) == (5, 5, 23)
+    assert part.batch_sizes == [5, 5, 5, 5, 3]
+
+
+def test_sums_of_shards_over_the_size_of_the_batch_are_its_mean():
+    # What batch_sizes is for: 5 examples on 3 ranks, 3 on 7.
+    weight = torch.randn(48, requires_grad=True, generator=torch.manual_seed(0))
+
+    def losses(X):
+        return (X.flatten(1) @ weight).square()
+
+    for count in (3, 7):
+        shards = [batches().shard(index, count) for index in range(count)]
+        sizes = shards[0].batch_sizes
+        for (X, _), size, *parts in zip(batches(), sizes, *shards, strict=True):
+            (expected,) = torch.autograd.grad(losses(X).mean(), weight)
+            grads = [
+                torch.autograd.grad(losses(part).sum() / size, weight)[0]
+                for part, _ in parts
+            ]
+            torch.testing.assert_close(sum(grads), expected)
+
+
+def test_a_shard_of_a_shard_is_a_part_of_it():
+    parts = [batches(11).shard(i, 2).shard(j, 2) for i in range(2) for j in range(2)]
+    for (_, y), *pieces in zip(batches(11), *parts, strict=True):
+        halves = y.tensor_split(2)
+        expected = [part for half in halves for part in half.tensor_split(2)]
+        assert [p[1].tolist() for p in pieces] == [part.tolist() for part in expected]
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_a_device_is_not_looked_for_before_the_first_batch():
+    out = run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l
+        data = d2l.Batches(
+            torch.ones(4, 1, 2, 2, dtype=torch.uint8), torch.arange(4), 3,
+            device="cuda:1",
+        ).shard(0, 2)
+        iterator = iter(data)
+        print(data.device, torch.cuda.is_initialized())
+        try:
+            next(iterator)
+        except (AssertionError, RuntimeError) as error:
+            print("CUDA" in str(error) or "NVIDIA" in str(error))
+        """
+    )
+    assert out == "cuda:1 False\nTrue\n"
+
+
+@pytest.mark.virtual_gpus(2)
+def test_nothing_is_copied_before_the_first_batch(virtual_gpus):
+    with d2l.transfers() as log:
+        data = batches(device=virtual_gpus[0]).shard(0, 2).to(virtual_gpus[1])
+        iter(data)
+    assert log == []
+    assert torch.vgpu.max_memory_allocated(1) == 0
+    next(iter(data))
+    assert torch.vgpu.max_memory_allocated(1) > 0
+
+
+@pytest.mark.virtual_gpus(2)
+@pytest.mark.parametrize("memory", [None, "tight"])
+def test_batches_are_the_same_on_every_device(virtual_gpus, memory, monkeypatch):
+    if memory:
+        monkeypatch.setattr(torch.vgpu, "mem_get_info", lambda device: (100, 100))
+    for options in ({"shuffle": True}, {"resize": 9}, {"resize": 3, "shuffle": True}):
+        here, there = batches(**options), batches(**options).to(virtual_gpus[1])
+        assert there.resident is (memory is None)
+        for _ in range(2):
+            for (X, y), (there_X, there_y) in zip(here, there, strict=True):
+                assert there_X.device == there_y.device == virtual_gpus[1]
+                assert torch.equal(X, there_X.cpu())
+                assert torch.equal(y, there_y.cpu())
+
+
+@pytest.mark.virtual_gpus(2)
+def test_resident_data_cross_once_and_then_only_the_order_does(virtual_gpus):
+    data = batches(shuffle=True, device=virtual_gpus[1], resize=8)
+    with d2l.transfers() as log:
+        for _ in data:
+            pass
+    assert data.resident
+    host, device = d2l.cpu(), virtual_gpus[1]
+    assert log == [
+        (IMAGES.nbytes, host, device),
+        (LABELS.nbytes, host, device),
+        (4 * 23, host, device),
+    ]
+    with d2l.transfers() as log:
+        for _ in range(3):
+            for _ in data:
+                pass
+    assert log == [(4 * 23, host, device)] * 3
+
+
+@pytest.mark.virtual_gpus(2)
+def test_nothing_crosses_in_an_epoch_in_order(virtual_gpus):
+    data = batches(device=virtual_gpus[0])
+    next(iter(data))
+    with d2l.transfers() as log:
+        for X, y in data:
+            X + y.view(-1, 1, 1, 1)
+    assert log == []
+
+
+@pytest.mark.virtual_gpus(2)
+def test_shards_share_what_is_on_their_device(virtual_gpus):
+    whole = batches(shuffle=True, device=virtual_gpus[0])
+    shards = [whole.shard(i, 2) for i in range(2)]
+    with d2l.transfers() as log:
+        for data in (*shards, whole, whole.to(virtual_gpus[0])):
+            next(iter(data))
+    assert sum(nbytes == IMAGES.nbytes for nbytes, *_ in log) == 1
+    with d2l.transfers() as log:
+        next(iter(shards[1].to(virtual_gpus[1])))
+    assert log[0] == (IMAGES.nbytes, d2l.cpu(), virtual_gpus[1])
+
+
+@pytest.mark.virtual_gpus(2, memory="256KiB")
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_images_that_do_not_fit_cross_as_bytes(virtual_gpus, shuffle):
+    # 130 KiB and their labels are more than half of 256 KiB.
+    images = IMAGES[:1, :1].expand(5460, 1, 6, 4).contiguous()
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    data = d2l.Batches(images, labels, 100, shuffle=shuffle, device=virtual_gpus[0])
+    assert not data.resident
+    with d2l.transfers() as log:
+        X, _ = next(iter(data))
+    assert X.dtype == torch.float32
+    assert [nbytes for nbytes, *_ in log] == [100 * 6 * 4, 100 * 8]
+    assert torch.vgpu.max_memory_allocated(0) < 64 * KiB
+
+
+@pytest.mark.virtual_gpus(2, memory="256KiB")
+def test_data_stay_on_the_device_up_to_half_of_what_is_free(virtual_gpus):
+    # Each example takes a byte and the eight of its label.
+    most = 128 * KiB // 9
+    for n, resident in ((most, True), (most + 1, False)):
+        images = torch.zeros(n, 1, 1, 1, dtype=torch.uint8)
+        data = d2l.Batches(images, torch.zeros(n, dtype=torch.int64), 10)
+        assert data.to(virtual_gpus[0]).resident is resident
+        assert data.resident
+    taken = torch.zeros(1024, dtype=torch.uint8, device=virtual_gpus[0])
+    images, labels = images[:most], torch.zeros(most, dtype=torch.int64)
+    assert not d2l.Batches(images, labels, 10, device=taken.device).resident
+    assert d2l.Batches(images, labels, 10, device=virtual_gpus[1]).resident
+
+
+@pytest.mark.virtual_gpus(2)
+def test_data_that_are_on_the_device_already_stay_there(virtual_gpus, monkeypatch):
+    monkeypatch.setattr(torch.vgpu, "mem_get_info", lambda device: (0, 0))
+    on_device = [tensor.to(virtual_gpus[0]) for tensor in (IMAGES, LABELS)]
+    data = d2l.Batches(*on_device, 5, device=virtual_gpus[0])
+    with d2l.transfers() as log:
+        for _ in data:
+            pass
+    assert data.resident
+    assert log == []
+    assert order(data.to("cpu")) == list(range(23))
+
+
+def test_a_device_that_does_not_tell_its_free_memory_keeps_no_data(monkeypatch):
+    class Silent:
+        pass
+
+    class Apple:
+        recommended_max_memory = staticmethod(lambda: 10_000)
+        current_allocated_memory = staticmethod(lambda: 7_000)
+
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Silent)
+    assert not batches(device="xpu:0").resident
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Apple)
+    assert IMAGES.nbytes + LABELS.nbytes == 1288
+    assert batches(device="mps").resident
+    Apple.current_allocated_memory = staticmethod(lambda: 8_000)
+    assert not batches(device="mps").resident
+
+
+@pytest.mark.virtual_gpus(1)
+def test_what_is_pickled_has_nothing_of_a_device(virtual_gpus):
+    data = batches(device=virtual_gpus[0], shuffle=True)
+    before = len(pickle.dumps(data))
+    next(iter(data))
+    assert len(pickle.dumps(data)) == before
+    other = pickle.loads(pickle.dumps(data))
+    assert other.device == virtual_gpus[0]
+    assert order(other) == order(data)
+
+
+def test_a_network_learns_the_digits():
+    torch.manual_seed(0)
+    train, test = d2l.load_data_digits(128, resize=8)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for X, y in itertools.chain.from_iterable(train for _ in range(10)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()
+    assert d2l.evaluate_accuracy_gpu(net, test) > 0.9
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "kind", "message"),
+    [
+        (IMAGES.numpy(), LABELS, TypeError, "images are a ndarray: give a tensor"),
+        (IMAGES.float(), LABELS, TypeError, r"images are of dtype torch\.float32: .*u"),
+        (IMAGES, LABELS.int(), TypeError, r"labels are of dtype torch\.int32: .*int64"),
+        (IMAGES, LABELS.tolist(), TypeError, "labels are a list"),
+        (IMAGES[:, 0], LABELS, ValueError, r"shape \(23, 6, 4\): .* \(n, c, h, w\)"),
+        (IMAGES, LABELS.view(-1, 1), ValueError, r"shape \(23, 1\): .* \(n,\)"),
+        (IMAGES, LABELS[:22], ValueError, "23 images and 22 labels"),
+        (IMAGES[:0], LABELS[:0], ValueError, "There is nothing .* shape \\(0, 2, 6, "),
+        (IMAGES[:, :, :0], LABELS, ValueError, "There is nothing"),
+    ],
+)
+def test_data_that_are_no_images_with_labels_are_refused(images, labels, kind, message):
+    with pytest.raises(kind, match=message):
+        d2l.Batches(images, labels, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("batch_size", [0, -1, 2.0, True, "5", None]),
+        ("seed", [-1, 1.5, None, False]),
+        ("resize", [0, -3, 2.5, True, "28", (1,), (1, 2, 3), (0, 2), (2, 1.5), ()]),
+    ],
+)
+def test_senseless_settings_are_refused(name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=name) as caught:
+            batches(**{name: value})
+        assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("index", "count", "message"),
+    [
+        (2, 2, "no shard 2 of 2: they are counted from 0 to 1"),
+        (-1, 2, "no shard -1 of 2"),
+        (0.0, 2, "no shard 0.0 of 2"),
+        (0, 0, "a positive number of shards, not 0"),
+        (0, True, "a positive number of shards, not True"),
+    ],
+)
+def test_senseless_shards_are_refused(index, count, message):
+    with pytest.raises(ValueError, match=message):
+        batches().shard(index, count)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, True, None])
+def test_senseless_epochs_are_refused(epoch):
+    with pytest.raises(ValueError, match="counted from 0"):
+        batches().set_epoch(epoch)

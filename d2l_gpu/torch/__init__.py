@@ -3,8 +3,8 @@
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 """
 
-# `devices` and `transfers` name a submodule and a function each. The function, imported
-# after the submodule, is the one that `d2l.devices` finds: keep the order.
+# `devices`, `launch` and `transfers` name a submodule and a function each. The
+# function, imported after the submodule, is what `d2l.devices` finds: keep the order.
 from .devices import (
     cpu,
     gpu,
@@ -18,9 +18,11 @@ from .devices import (
 from .evaluation import Accumulator, accuracy, evaluate_accuracy_gpu
 from .files import load_parameters, save_parameters
 from .inventory import devices
+from .launch import launch, report
 from .nets import Residual, resnet18
 from .oop import HyperParameters, add_to_class
 from .plot import Animator, ProgressBoard
+from .progress import Progress
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
 from .transfers import transfers
@@ -31,6 +33,7 @@ __all__ = [
     "DataModule",
     "HyperParameters",
     "Module",
+    "Progress",
     "ProgressBoard",
     "Residual",
     "Timer",
@@ -41,8 +44,10 @@ __all__ = [
     "devices",
     "evaluate_accuracy_gpu",
     "gpu",
+    "launch",
     "load_parameters",
     "num_gpus",
+    "report",
     "require_gpus",
     "resnet18",
     "save_parameters",

@@ -135,7 +135,7 @@ def _end_with_parent(folder: Path, rank: int) -> None:
             pass
         try:
             if (folder / STACKS_WANTED).exists():
-                _write(folder / f"stack-{rank}", _stack())
+                _write_stack(folder, rank)
         finally:
             if os.getpgrp() == os.getpid():  # torchrun makes each rank a group
                 os.killpg(0, signal.SIGKILL)
@@ -144,13 +144,22 @@ def _end_with_parent(folder: Path, rank: int) -> None:
     threading.Thread(target=wait, name="d2l.launch", daemon=True).start()
 
 
-def _stack() -> str:
-    """Where the main thread is at present, from the script's first line on."""
+def _write_stack(folder: Path, rank: int) -> None:
+    """Write down where the main thread is, from the script's first line on.
+
+    Then wait a moment for the other ranks: with the end of the first one, torchrun
+    ends them.
+    """
     frames = sys._current_frames()
     stack = traceback.extract_stack(frames[threading.main_thread().ident])
     while stack and is_ours(stack[0].filename, __file__):
         del stack[0]
-    return "".join(stack.format())
+    _write(folder / f"stack-{rank}", "".join(stack.format()))
+    for _ in range(100):
+        written = {path.name for path in folder.glob("stack-*")}
+        if all(f"stack-{i}" in written for i in range(int(os.environ["WORLD_SIZE"]))):
+            break
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

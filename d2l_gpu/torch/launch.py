@@ -30,6 +30,7 @@ from .progress import Progress, checked_fraction
 RESULTS, PROGRESS, AGENT_LOG = "results.jsonl", "progress", "agent.log"
 SECONDS_BETWEEN_LOOKS = 0.05
 GRACE = 10.0  # seconds that ranks have to end after a failure
+SECONDS_FOR_STACKS = 3.0
 LINES_OF_STDERR = 20  # of a rank that died without an exception
 
 
@@ -134,7 +135,7 @@ def launch(
             try:
                 ended = _follow(agent, folder, progress, timeout)
                 if not ended:
-                    (folder / STACKS_WANTED).touch()
+                    _ask_for_stacks(agent, folder)
             finally:
                 _end(agent, folder)
         if agent.returncode and (ended or _records(folder)):
@@ -256,6 +257,14 @@ class _Lines:
             lines.append(self._rest)
             self._rest = ""
         return lines
+
+
+def _ask_for_stacks(agent: subprocess.Popen, folder: Path) -> None:
+    """Let the ranks end by themselves, so that they can first say where they are."""
+    (folder / STACKS_WANTED).touch()
+    agent.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        agent.wait(SECONDS_FOR_STACKS)
 
 
 def _end(agent: subprocess.Popen, folder: Path) -> None:

@@ -8,6 +8,7 @@ and what the comparison of notebooks sees, is the same after every run.
 import contextlib
 import html
 import math
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -122,7 +123,9 @@ class Progress:
             desc=self.label or None,
             leave=False,
             bar_format="{desc} {elapsed}",
-            dynamic_ncols=True,
+            # Both, or tqdm shows nothing where the terminal does not know its size.
+            ncols=min(72, shutil.get_terminal_size().columns),
+            nrows=20,
         )
 
     def _draw_bar(self) -> None:

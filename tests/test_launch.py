@@ -261,6 +261,7 @@ def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
 
         dist.init_process_group("gloo")
         dist.all_reduce(X)
+        print("one step")
         try:
             step()
         finally:
@@ -276,7 +277,40 @@ def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
     assert frames[0].endswith("in <module>")
     assert frames[-1] == "ValueError: a bad batch"
     assert [line for line in frames if "  File " in line][1].endswith("in step")
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("one step\n", "")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_errors_the_first_counts(script, first):
+    path = script(
+        f"""
+        import atexit
+        from pathlib import Path
+
+        def wait_for(rank):
+            while not Path(os.environ["D2L_GPU_RUN"], f"error-{{rank}}.json").exists():
+                time.sleep(0.01)
+
+        if rank == {first}:
+            atexit.register(wait_for, 1 - rank)  # or torchrun would end the other
+        else:
+            wait_for({first})
+        raise ValueError(rank)
+        """
+    )
+    assert failure_of(path).startswith(f"Rank {first} of train.py failed with ")
+
+
+def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
+    monkeypatch.setattr(sys.modules["d2l_gpu.torch.launch"], "GRACE", 1.0)
+    path = script(
+        """
+        import threading
+        threading.Thread(target=time.sleep, args=[600]).start()
+        raise ValueError("no")
+        """
+    )
+    assert failure_of(path).endswith("\nValueError: no")
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -526,7 +560,7 @@ def test_a_port_can_be_used_twice_in_a_row(script):
 # ---------------------------------------------------------------- the real thing
 
 
-def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script):
+def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script, capfd):
     path = script(
         """
         from torch import nn
@@ -543,7 +577,9 @@ def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script):
         expected = net.weight.grad.flatten().tolist()
         net.zero_grad()
         ddp = DistributedDataParallel(net.to(device))
-        ddp(X[4 * rank : 4 * rank + 4].to(device)).square().mean().backward()
+        for _ in range(3):
+            ddp.zero_grad()
+            ddp(X[4 * rank : 4 * rank + 4].to(device)).square().mean().backward()
         got = net.weight.grad.flatten().tolist()
         d2l.report(device=str(net.weight.device), got=got, expected=expected)
         dist.destroy_process_group()
@@ -551,5 +587,8 @@ def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script):
         prefix=TWO_RANKS,
     )
     [result] = d2l.launch(path, 2)
+    out, err = capfd.readouterr()
+    assert out.startswith("Using 2 virtual GPUs, vgpu:0 and vgpu:1: ")
+    assert (out.count("\n"), err) == (1, "")
     assert result["device"] == "vgpu:0"
     assert result["got"] == pytest.approx(result["expected"], abs=1e-6)

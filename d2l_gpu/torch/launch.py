@@ -33,6 +33,14 @@ GRACE = 10.0  # seconds that ranks have to end after a failure
 SECONDS_FOR_STACKS = 3.0
 LINES_OF_STDERR = 20  # of a rank that died without an exception
 
+# What C++ writes past Python, and what tells a reader nothing: PyTorch 2.10 lets gloo
+# say that it is connected; DDP (all) says that it does not time its own communication
+# on virtual GPUs, which nobody has asked it for.
+_NOISE = re.compile(
+    r"\[Gloo\] Rank \d+ is connected"
+    r"|\[rank\d+\]:\[W.*: Time stats are currently only collected for CPU and CUDA"
+)
+
 
 # ------------------------------------------------------------------ for the script
 
@@ -208,9 +216,8 @@ def _follow(
         else:
             ended = True  # looked at before the files: nothing more is written
         late = time.monotonic() > deadline
-        # PyTorch 2.10 lets gloo say on stdout that it is connected.
-        lines = [line for line in stdout.new(ended or late) if line[:6] != "[Gloo]"]
-        warnings = stderr.new(ended or late)
+        lines = _without_noise(stdout.new(ended or late))
+        warnings = _without_noise(stderr.new(ended or late))
         if lines or warnings:
             with progress.aside():
                 _write(sys.stdout, lines)
@@ -223,6 +230,10 @@ def _follow(
         if not failing and _records(folder):
             failing = True
             deadline = min(deadline, time.monotonic() + GRACE)
+
+
+def _without_noise(lines: list[str]) -> list[str]:
+    return [line for line in lines if not _NOISE.match(line)]
 
 
 def _write(stream: Any, lines: list[str]) -> None:

@@ -3,9 +3,10 @@
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 """
 
-# `devices` and `transfers` name a submodule and a function each. The function, imported
-# after the submodule, is the one that `d2l.devices` finds: keep the order.
+# `devices`, `launch` and `transfers` name a submodule and a function each. The
+# function, imported after the submodule, is what `d2l.devices` finds: keep the order.
 from .batches import Batches
+from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
 from .devices import (
     cpu,
@@ -25,10 +26,12 @@ from .evaluation import (
 )
 from .files import load_parameters, save_parameters
 from .inventory import devices
+from .launch import launch, report
 from .nets import Residual, resnet18
 from .oop import HyperParameters, add_to_class
 from .parallel import allreduce, replicate, shard_gradients, split_batch
 from .plot import Animator, ProgressBoard
+from .progress import Progress
 from .schedule import linear_schedule_with_warmup
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
@@ -39,8 +42,10 @@ __all__ = [
     "Animator",
     "Batches",
     "DataModule",
+    "History",
     "HyperParameters",
     "Module",
+    "Progress",
     "ProgressBoard",
     "Residual",
     "Timer",
@@ -53,12 +58,14 @@ __all__ = [
     "evaluate_accuracy_gpu",
     "evaluate_accuracy_gpus",
     "gpu",
+    "launch",
     "linear_schedule_with_warmup",
     "load_data_digits",
     "load_data_fashion_mnist",
     "load_parameters",
     "num_gpus",
     "replicate",
+    "report",
     "require_gpus",
     "resnet18",
     "save_parameters",
@@ -66,6 +73,7 @@ __all__ = [
     "shard_gradients",
     "split_batch",
     "to",
+    "train",
     "transfers",
     "try_all_gpus",
     "try_gpu",

@@ -73,6 +73,11 @@ class Batches:
         return len(self._data.labels)
 
     @property
+    def labels(self) -> torch.Tensor:
+        """Labels of all examples, shape (n,), int64, in their own order."""
+        return self._data.labels
+
+    @property
     def batch_sizes(self) -> list[int]:
         """Number of examples of each whole batch of an epoch.
 

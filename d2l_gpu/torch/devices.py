@@ -169,6 +169,13 @@ def use_virtual_gpus(
     print(_decision.line)
 
 
+def virtual_count() -> int:
+    """Return how many virtual GPUs this process has decided on, 0 for none."""
+    if _decision is None or not (_decision.type == "vgpu" or _decision.settings):
+        return 0
+    return _decision.count
+
+
 def _decide_real(n: int) -> None:
     global _decision
     from .inventory import device_model

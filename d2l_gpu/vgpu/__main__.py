@@ -9,11 +9,11 @@ import runpy
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from multiprocessing import spawn
 from pathlib import Path
-from types import ModuleType, TracebackType
+
+from d2l_gpu.programs import of_program, run_script
 
 NAME = "python -m d2l_gpu.vgpu"
 
@@ -42,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.module:
             runpy.run_module(program[0], run_name="__main__", alter_sys=True)
         else:
-            _run_script(Path(program[0]))
+            run_script(Path(program[0]))
     except Exception as error:
         # As Python shows it: from the program's own first line on.
-        error.__traceback__ = _of_program(error.__traceback__)
+        error.__traceback__ = of_program(error.__traceback__, __file__)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
 
@@ -124,31 +124,6 @@ def _enable_in_spawned(enable: Callable) -> None:
         return original(name) | {"virtual_gpus": Enabling()}
 
     spawn.get_preparation_data = get_preparation_data
-
-
-def _run_script(path: Path) -> None:
-    """Run a file as the module ``__main__``.
-
-    Not by ``runpy.run_path``, which gives ``__file__`` and ``sys.argv[0]`` one value,
-    and takes the module away before functions run that the script left for the end.
-    """
-    if not sys.flags.safe_path:
-        sys.path[0] = str(path.resolve().parent)
-    name = str(path.absolute())
-    main = ModuleType("__main__")
-    main.__file__ = name
-    main.__loader__ = SourceFileLoader("__main__", name)
-    sys.modules["__main__"] = main
-    code = compile(path.read_bytes(), name, "exec", dont_inherit=True)
-    exec(code, main.__dict__)
-
-
-def _of_program(traceback: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of this file and of ``runpy`` above the program's."""
-    ours = (__file__, runpy.__file__, "<frozen runpy>")
-    while traceback and traceback.tb_frame.f_code.co_filename in ours:
-        traceback = traceback.tb_next
-    return traceback
 
 
 if __name__ == "__main__":

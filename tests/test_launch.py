@@ -1,0 +1,594 @@
+"""Scripts on several processes: what comes back, what is shown, and that they end.
+
+Most scripts do not import PyTorch: what is tested is how they are run.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from fresh_process import NO_GPUS, PATH, run_fresh
+
+from d2l_gpu import torch as d2l
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo",
+)
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="needs /proc"
+)
+RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
+TWO_RANKS = RANK + "import torch, torch.distributed as dist\nX = torch.ones(1)\n"
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch, tmp_path):
+    """Ranks find this package; a folder for temporary files is empty in the end."""
+    for name, value in (PATH | NO_GPUS).items():
+        monkeypatch.setenv(name, value)
+    for name in ("OMP_NUM_THREADS", "D2L_GPU_VIRTUAL"):
+        monkeypatch.delenv(name, raising=False)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    before = state_of_process()
+    yield
+    # PyTorch itself leaves an empty folder where some of its modules are imported.
+    left = {path.name for path in temporary.iterdir()}
+    assert left - {path.name for path in temporary.glob("torchinductor_*")} == set()
+    assert state_of_process() == before
+
+
+def state_of_process() -> tuple[dict, list]:
+    """What a launch must leave as it was."""
+    environment = {**os.environ, "PYTEST_CURRENT_TEST": ""}
+    return environment, [signal.getsignal(number) for number in signal.valid_signals()]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A function that writes a script."""
+
+    def write(code: str, name: str = "train.py", prefix: str = RANK) -> Path:
+        path = tmp_path / name
+        path.write_text(prefix + textwrap.dedent(code))
+        return path
+
+    return write
+
+
+def failure_of(path: Path, nproc: int = 2) -> str:
+    """Launch a script that fails; return the error's text."""
+    with pytest.raises(RuntimeError) as caught:
+        d2l.launch(path, nproc, timeout=120)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    return str(caught.value)
+
+
+# ---------------------------------------------------------------- what comes back
+
+
+def test_what_rank_0_reports_is_returned_in_order(script):
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        import torch
+        for epoch in range(3):
+            d2l.report(epoch=epoch, rank=rank, loss=torch.tensor([epoch / 2]))
+            d2l.report(progress=epoch / 3)
+        d2l.report(sizes=[1, torch.tensor(2)], name="ü", nothing=None)
+        """
+    )
+    assert d2l.launch(path, 2) == [
+        *({"epoch": i, "rank": 0, "loss": i / 2} for i in range(3)),
+        {"sizes": [1, 2], "name": "ü", "nothing": None},
+    ]
+
+
+def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
+    script("VALUE = 3", "neighbour.py")
+    path = script(
+        """
+        import __main__, atexit
+        from neighbour import VALUE
+        print(sys.argv, __name__, __main__.__file__ == __file__, sys.path[0], VALUE)
+        print([os.environ[name] for name in ("WORLD_SIZE", "LOCAL_RANK")])
+        print([name for name in ("torch", "numpy") if name in sys.modules])
+        print(repr(sys.stdin.read()))
+        atexit.register(print, "the end")
+        """,
+        "name with spaces.py",
+    )
+    monkeypatch.chdir(tmp_path)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        assert d2l.launch(path.name, 1, ["-m", 0.5, "--nproc-per-node"]) == []
+    command = [*("-m", "torch.distributed.run", "--standalone"), path.name]
+    plain = subprocess.run(
+        [sys.executable, *command, "-m", "0.5", "--nproc-per-node"],
+        env=os.environ | {"PET_LOG_DIR": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert shown.getvalue() == plain.stdout
+    assert "'-m', '0.5', '--nproc-per-node'] __main__ True" in shown.getvalue()
+
+
+def test_report_without_launch_prints_a_line_of_json(script):
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        d2l.report(progress=0.5)
+        d2l.report(loss=0.5, progress=1)
+        """,
+        prefix="",
+    )
+    environment = {key: os.environ[key] for key in os.environ if key != "RANK"}
+    for rank, expected in (({}, [{"loss": 0.5, "progress": 1}]), ({"RANK": "1"}, [])):
+        done = subprocess.run(
+            [sys.executable, path],
+            env=environment | rank,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert [json.loads(line) for line in done.stdout.splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "sentence"),
+    [
+        ({"x": torch.ones(2)}, TypeError, r"a Tensor of shape \(2,\), which JSON"),
+        ({"x": {1}}, TypeError, "a set, which JSON cannot hold: give numbers"),
+        ({"x": [1j]}, TypeError, "a complex, which JSON cannot hold"),
+        ({"x": torch.tensor(1j)}, TypeError, r"a Tensor of shape \(\), which JSON"),
+        ({}, TypeError, "given nothing: name what it reports"),
+        ({"progress": 1.5}, ValueError, "from 0 to 1, not 1.5"),
+        ({"progress": float("nan")}, ValueError, "from 0 to 1, not nan"),
+        ({"progress": "half"}, TypeError, "from 0 to 1, not 'half'"),
+    ],
+)
+def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(kind, match=sentence):
+        d2l.report(**values)
+
+
+def test_ranks_share_the_cores_and_torchrun_has_no_reason_to_warn(script, capfd):
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        d2l.report(threads=os.environ.get("OMP_NUM_THREADS"))
+        """
+    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    threads = str(max(1, (cores or os.cpu_count()) // 2))
+    assert d2l.launch(path, 2) == [{"threads": threads}]
+    os.environ["OMP_NUM_THREADS"] = "7"
+    assert d2l.launch(path, 2) == [{"threads": "7"}]
+    del os.environ["OMP_NUM_THREADS"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ranks_of_a_process_with_virtual_gpus_have_virtual_ones(script):
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        d2l.report(variable=os.environ.get("D2L_GPU_VIRTUAL"))
+        """
+    )
+    out = run_fresh(
+        f"""
+        import os
+        from d2l_gpu import torch as d2l
+        print(d2l.launch({str(path)!r}, 1))
+        d2l.use_virtual_gpus(3)
+        for nproc in 1, 4:
+            print(d2l.launch({str(path)!r}, nproc))
+        assert "D2L_GPU_VIRTUAL" not in os.environ
+        os.environ["D2L_GPU_VIRTUAL"] = "2"
+        print(d2l.launch({str(path)!r}, 1))
+        """
+    )
+    values = re.findall(r"\{'variable': '?(\w+)'?\}", out)
+    assert values == ["None", "3", "4", "2"]
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def test_lines_of_rank_0_are_shown_while_it_runs(script, tmp_path):
+    seen = tmp_path / "seen"
+    path = script(
+        f"""
+        print("rank", rank, "ä")
+        print("[Gloo] Rank 0 is connected to 1 peer ranks.")
+        while not os.path.exists({str(seen)!r}):
+            time.sleep(0.01)
+        print("the end", end="")
+        """
+    )
+
+    class Screen(io.StringIO):
+        def write(self, text):
+            seen.touch()  # the script waits for somebody to read
+            return super().write(text)
+
+    screen = Screen()
+    with contextlib.redirect_stdout(screen):
+        d2l.launch(path, 2, timeout=60)
+    assert screen.getvalue() == "rank 0 ä\nthe end"
+
+
+def test_warnings_of_rank_0_are_shown_on_stderr(script, capsys):
+    path = script("import warnings; warnings.warn(f'careful, {rank}')")
+    d2l.launch(path, 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("UserWarning") == 1
+    assert "UserWarning: careful, 0\n" in err
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("tidy", [False, True], ids=["", "closes its connections"])
+def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
+    path = script(
+        f"""
+        def step():
+            if rank == {failing}:
+                raise ValueError("a bad batch")
+            dist.all_reduce(X)
+
+        dist.init_process_group("gloo")
+        dist.all_reduce(X)
+        print("one step")
+        try:
+            step()
+        finally:
+            if {tidy}:
+                dist.destroy_process_group()
+        """,
+        prefix=TWO_RANKS,
+    )
+    first, _, traceback, *frames = failure_of(path).splitlines()
+    assert first == f"Rank {failing} of train.py failed with ValueError: a bad batch"
+    assert traceback == "Traceback (most recent call last):"
+    assert frames[0].startswith(f'  File "{path}", line ')
+    assert frames[0].endswith("in <module>")
+    assert frames[-1] == "ValueError: a bad batch"
+    assert [line for line in frames if "  File " in line][1].endswith("in step")
+    assert capfd.readouterr() == ("one step\n", "")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_errors_the_first_counts(script, first):
+    path = script(
+        f"""
+        import atexit
+        from pathlib import Path
+
+        def wait_for(rank):
+            while not Path(os.environ["D2L_GPU_RUN"], f"error-{{rank}}.json").exists():
+                time.sleep(0.01)
+
+        if rank == {first}:
+            atexit.register(wait_for, 1 - rank)  # or torchrun would end the other
+        else:
+            wait_for({first})
+        raise ValueError(rank)
+        """
+    )
+    assert failure_of(path).startswith(f"Rank {first} of train.py failed with ")
+
+
+def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
+    monkeypatch.setattr(sys.modules["d2l_gpu.torch.launch"], "GRACE", 1.0)
+    path = script(
+        """
+        import threading
+        threading.Thread(target=time.sleep, args=[600]).start()
+        raise ValueError("no")
+        """
+    )
+    assert failure_of(path).endswith("\nValueError: no")
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_lost_connection_is_the_cause_where_there_is_no_other(script, failing):
+    path = script(
+        f"""
+        dist.init_process_group("gloo")
+        if rank == {failing}:
+            sys.exit(0)
+        dist.all_reduce(X)
+        """,
+        prefix=TWO_RANKS,
+    )
+    text = failure_of(path)
+    assert text.startswith(f"Rank {1 - failing} of train.py failed with ")
+    assert "Connection" in text
+
+
+def test_no_python_is_an_error_with_the_line(script):
+    text = failure_of(script("for:"))
+    assert re.match(r"Rank [01] of train.py failed with SyntaxError: ", text)
+    assert "line 2\n    for:\n" in text
+    assert "worker.py" not in text
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "was ended by SIGKILL; its last words:\n\nhelp"),
+        ("os._exit(3)", "was ended with exit code 3; its last words:\n\nhelp"),
+    ],
+    ids=["signal", "exit"],
+)
+def test_a_rank_that_dies_is_the_cause(script, failing, end, how):
+    path = script(
+        f"""
+        dist.init_process_group("gloo")
+        if rank == {failing}:
+            sys.stderr.write("help")
+            {end}
+        dist.all_reduce(X)
+        """,
+        prefix=TWO_RANKS,
+    )
+    assert failure_of(path) == f"Rank {failing} of train.py {how}"
+
+
+def test_a_crash_in_c_says_where_python_was(script):
+    text = failure_of(script("import ctypes\nctypes.string_at(0)"), 1)
+    assert text.startswith("Rank 0 of train.py was ended by SIGSEGV; its last words:")
+    assert text.splitlines()[-1].endswith('train.py", line 3 in <module>')
+
+
+def test_exit_codes_count_as_python_counts_them(script):
+    assert d2l.launch(script("sys.exit(0)"), 1) == []
+    assert d2l.launch(script("sys.exit()"), 1) == []
+    first, *_, last = failure_of(script("sys.exit(3)"), 1).splitlines()
+    assert first == "Rank 0 of train.py failed with SystemExit: 3"
+    assert last == "SystemExit: 3"
+    text = failure_of(script("sys.exit('no data')"), 1)
+    assert text.startswith("Rank 0 of train.py failed with SystemExit: no data\n")
+
+
+def test_what_torchrun_says_is_shown_where_no_rank_said_anything(script, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHON_EXEC", "/nowhere/python")
+        text = failure_of(script(""), 1)
+    assert text.startswith("torchrun could not run train.py; its last words:\n\n")
+    assert "/nowhere/python" in text
+
+
+# ---------------------------------------------------------------- the end
+
+HANG = """
+    import pathlib, subprocess
+
+    def wait_for_ever():
+        time.sleep(600)
+
+    # A process of the script's own, as those of a DataLoader
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", __file__])
+    pathlib.Path(__file__).with_suffix(f".{rank}").touch()
+    wait_for_ever()
+"""
+
+
+def processes_with(text: str) -> list[str]:
+    """The command lines of running processes that contain a text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        if path.name != str(os.getpid()):
+            with contextlib.suppress(OSError):  # ended meanwhile
+                line = (path / "cmdline").read_text().replace("\0", " ")
+                if text in line:
+                    found.append(line)
+    return found
+
+
+@pytest.fixture
+def hanging(script, request):
+    """A script that hangs on both ranks."""
+    name = f"hang_{os.getpid()}_{abs(hash(request.node.name))}.py"
+    return script(HANG, name)
+
+
+def both_hang(path: Path) -> bool:
+    return all(path.with_suffix(f".{rank}").exists() for rank in (0, 1))
+
+
+def timed_out(path: Path) -> str:
+    """Launch a script that hangs until both ranks do; return the error's text."""
+    for seconds in (2, 4, 8, 16, 32, 64):  # ranks may take long to start
+        with pytest.raises(TimeoutError) as caught:
+            d2l.launch(path, 2, timeout=seconds)
+        if both_hang(path):
+            return str(caught.value)
+    pytest.fail("The ranks have not started.")
+
+
+def start_launch(path: Path) -> subprocess.Popen:
+    """A process that calls launch; returns when both ranks run."""
+    code = f"""if True:
+        from d2l_gpu import torch as d2l
+        d2l.launch({str(path)!r}, 2)
+    """
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    for _ in range(6000):
+        if both_hang(path):
+            return process
+        time.sleep(0.01)
+    process.kill()
+    pytest.fail("The ranks have not started.")
+
+
+@needs_proc
+def test_ctrl_c_leaves_no_process(hanging):
+    process = start_launch(hanging)
+    assert len(processes_with(hanging.name)) == 6  # its own, torchrun, two of each rank
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert processes_with(hanging.name) == []
+    assert err.splitlines()[-1] == b"KeyboardInterrupt"
+
+
+@needs_proc
+def test_a_killed_kernel_leaves_no_process(hanging, tmp_path):
+    process = start_launch(hanging)
+    process.kill()
+    process.communicate()
+    for _ in range(3000):
+        if not processes_with(hanging.name):
+            break
+        time.sleep(0.01)
+    assert processes_with(hanging.name) == []
+    # Nobody was left who could have removed the folder.
+    [folder] = (tmp_path / "temporary").iterdir()
+    assert folder.name.startswith("d2l-launch-")
+    subprocess.run(["rm", "-r", folder], check=True)
+
+
+@needs_proc
+def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging):
+    text = timed_out(hanging)
+    assert processes_with(hanging.name) == []
+    assert re.match(rf"{hanging.name} had not ended after \d+ s, so all", text)
+    for rank in (0, 1):
+        _, _, stack = text.partition(f"\n\nRank {rank} was here:\n")
+        assert re.match(
+            rf'  File "{hanging}", line \d+, in <module>\n'
+            r"    wait_for_ever\(\)\n"
+            r'  File ".*", line \d+, in wait_for_ever\n'
+            r"    time.sleep\(600\)",
+            stack,
+        )
+
+
+@needs_proc
+def test_a_rank_that_ignores_signals_is_ended(script):
+    name = f"stubborn_{os.getpid()}.py"
+    path = script("\n    import signal; signal.signal(15, signal.SIG_IGN)" + HANG, name)
+    timed_out(path)
+    assert processes_with(name) == []
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "sentence"),
+    [
+        (("none.py", 2), FileNotFoundError, "no script 'none.py' in /"),
+        ((".", 2), FileNotFoundError, "no script '.' in /"),
+        ((__file__, 0), ValueError, "at least 1, not 0"),
+        ((__file__, "2"), TypeError, r"such as 2, not '2' \(str\)"),
+        ((__file__, True), TypeError, r"such as 2, not True \(bool\)"),
+        ((__file__, 2, "--lr 1"), TypeError, "a list such as .*, not '--lr 1'"),
+        ((__file__, 2, 3), TypeError, "a list such as .*, not 3"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        d2l.launch(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "sentence"),
+    [
+        ({"timeout": 0}, ValueError, "positive number, not 0"),
+        ({"timeout": float("nan")}, ValueError, "positive number, not nan"),
+        ({"timeout": "1"}, TypeError, "not '1'"),
+        ({"port": 0}, ValueError, "between 1 and 65535, not 0: leave port out"),
+        ({"port": 65536}, ValueError, "between 1 and 65535, not 65536"),
+        ({"port": "80"}, TypeError, r"such as 29500, not '80' \(str\)"),
+    ],
+)
+def test_options_that_make_no_sense(options, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        d2l.launch(__file__, 2, **options)
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1"])
+def test_a_port_in_use_is_named(address, script):
+    with socket.create_server((address, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RuntimeError, match=f"Port {port} cannot be used .*free"):
+            d2l.launch(script(""), 2, port=port)
+
+
+def test_a_port_can_be_used_twice_in_a_row(script):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        dist.init_process_group("gloo")
+        dist.all_reduce(X)
+        dist.destroy_process_group()
+        d2l.report(port=os.environ["MASTER_PORT"], sum=X)
+        """,
+        prefix=TWO_RANKS,
+    )
+    for _ in range(2):
+        assert d2l.launch(path, 2, port=port) == [{"port": str(port), "sum": 2}]
+
+
+# ---------------------------------------------------------------- the real thing
+
+
+def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script, capfd):
+    path = script(
+        """
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
+        from d2l_gpu import torch as d2l
+
+        d2l.require_gpus(2)
+        dist.init_process_group("gloo")
+        device = d2l.gpu(rank)
+        torch.manual_seed(0)
+        X, net = torch.randn(8, 4), nn.Linear(4, 1)
+        whole = net(X).square().mean()
+        whole.backward()
+        expected = net.weight.grad.flatten().tolist()
+        net.zero_grad()
+        ddp = DistributedDataParallel(net.to(device))
+        for _ in range(3):
+            ddp.zero_grad()
+            ddp(X[4 * rank : 4 * rank + 4].to(device)).square().mean().backward()
+        got = net.weight.grad.flatten().tolist()
+        d2l.report(device=str(net.weight.device), got=got, expected=expected)
+        dist.destroy_process_group()
+        """,
+        prefix=TWO_RANKS,
+    )
+    [result] = d2l.launch(path, 2)
+    out, err = capfd.readouterr()
+    assert out.startswith("Using 2 virtual GPUs, vgpu:0 and vgpu:1: ")
+    assert (out.count("\n"), err) == (1, "")
+    assert result["device"] == "vgpu:0"
+    assert result["got"] == pytest.approx(result["expected"], abs=1e-6)

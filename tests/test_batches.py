@@ -337,10 +337,11 @@ def test_images_that_do_not_fit_cross_as_bytes(virtual_gpus, shuffle):
     assert torch.vgpu.max_memory_allocated(0) < 64 * KiB
 
 
-@pytest.mark.virtual_gpus(2, memory="256KiB")
+@pytest.mark.virtual_gpus(2, memory="144KiB")
 def test_data_stay_on_the_device_up_to_half_of_what_is_free(virtual_gpus):
     # Each example takes a byte and the eight of its label.
-    most = 128 * KiB // 9
+    most = 72 * KiB // 9
+    assert most * 9 == 72 * KiB
     for n, resident in ((most, True), (most + 1, False)):
         images = torch.zeros(n, 1, 1, 1, dtype=torch.uint8)
         data = d2l.Batches(images, torch.zeros(n, dtype=torch.int64), 10)

@@ -184,6 +184,8 @@ def test_digits_are_those_of_scikit_learn():
     images = (X * 16).round().byte().numpy()
     assert len(X) == len(expected.target)
     assert pairs(images, y) == pairs(expected.images.astype(np.uint8), expected.target)
+    grey = np.rint(np.arange(17) * 255 / 16)
+    assert np.array_equal((X * 255).round().unique(), grey)
 
 
 def test_the_test_digits_are_the_same_for_ever_and_of_all_kinds():

@@ -131,7 +131,7 @@ def test_the_folder_is_that_of_the_environment_or_the_systems(monkeypatch, tmp_p
     assert data_folder() == tmp_path
     monkeypatch.setenv("D2L_GPU_DATA", "~/data")
     assert data_folder() == Path("~/data").expanduser()
-    monkeypatch.setenv("D2L_GPU_DATA", "")
+    monkeypatch.setenv("D2L_GPU_DATA", " ")
     assert data_folder() == pooch.os_cache("d2l_gpu")
 
 
@@ -208,6 +208,7 @@ def test_errors_of_certificates_and_proxies_have_their_own_words(folder, monkeyp
 
     def failing(error):
         def download(*arguments, **options):
+            assert options["timeout"] == 15
             raise error("long and technical")
 
         return download
@@ -221,6 +222,14 @@ def test_errors_of_certificates_and_proxies_have_their_own_words(folder, monkeyp
         monkeypatch.setattr(requests, "get", failing(error))
         message = error_of(lambda: get(folder, "https://example.org/data/"))
         assert f"(example.org: {words})" in message
+
+
+def test_what_is_wrong_with_the_settings_of_requests_is_said_as_it_is(
+    folder, monkeypatch
+):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere")
+    with pytest.raises(OSError, match=r"TLS CA certificate bundle.*/nowhere"):
+        get(folder, "https://localhost/")
 
 
 # ---------------------------------------------------------------- the cache

@@ -11,6 +11,7 @@ from fresh_process import run_fresh
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.torch.batches import choose_epoch
 
 IMAGES = torch.from_numpy(
     np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)
@@ -462,3 +463,17 @@ def test_senseless_shards_are_refused(index, count, message):
 def test_senseless_epochs_are_refused(epoch):
     with pytest.raises(ValueError, match="counted from 0"):
         batches().set_epoch(epoch)
+
+
+# ---------------------------------------------------------------- choosing an epoch
+
+
+def test_an_epoch_is_chosen_wherever_the_order_depends_on_it():
+    data = batches(shuffle=True)
+    choose_epoch(data, 3)
+    assert data.epoch == 3
+    dataset = torch.utils.data.TensorDataset(torch.arange(8))
+    sampler = torch.utils.data.DistributedSampler(dataset, num_replicas=2, rank=0)
+    choose_epoch(torch.utils.data.DataLoader(dataset, sampler=sampler), 5)
+    assert sampler.epoch == 5
+    choose_epoch([1, 2], 7)  # nothing to choose

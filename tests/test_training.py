@@ -62,6 +62,34 @@ def test_lazy_layers_get_the_shapes_and_the_weights_of_ready_ones():
         assert torch.equal(value, lazy.state_dict()[name]), name
 
 
+def test_each_fit_sees_the_same_orders_of_batches():
+    class Digits(d2l.DataModule):
+        def __init__(self):
+            super().__init__()
+            self.loaders = d2l.load_data_digits(400, resize=8)
+
+        def get_dataloader(self, train):
+            return self.loaders[not train]
+
+    class Classifier(d2l.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.save_hyperparameters()
+            self.net = nn.Sequential(nn.Flatten(), layer)
+            self.lr = 0.1
+
+        def loss(self, y_hat, y):
+            seen[-1].append(y[:8].tolist())
+            return nn.functional.cross_entropy(y_hat, y)
+
+    data, seen = Digits(), []
+    for layer in (nn.Linear(64, 10), nn.LazyLinear(10)):
+        seen.append([])
+        d2l.Trainer(max_epochs=2).fit(Classifier(layer), data)
+    assert seen[0] == seen[1]
+    assert seen[0][0] != seen[0][len(seen[0]) // 2]  # the epochs differ
+
+
 def test_gradients_are_clipped_to_a_norm():
     trainer = d2l.Trainer(1, gradient_clip_val=0.5)
     net = nn.Linear(3, 1)

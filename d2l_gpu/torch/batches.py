@@ -1,7 +1,7 @@
 """Minibatches by indexing: the images are one tensor, a batch is one look into it."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -212,6 +212,18 @@ class _Data:
         # Another process decides for itself, on a device of its own.
         cached = ("resident", "placed")
         return {k: v for k, v in self.__dict__.items() if k not in cached}
+
+
+def choose_epoch(data: Iterable, epoch: int) -> None:
+    """Let batches begin an epoch, if their order depends on it.
+
+    Args:
+        data: Batches, a DataLoader with a DistributedSampler, or any others.
+        epoch: its number, from 0.
+    """
+    for owner in (data, getattr(data, "sampler", None)):
+        if hasattr(owner, "set_epoch"):
+            owner.set_epoch(epoch)
 
 
 def check_settings(batch_size: int, resize, seed: int) -> None:

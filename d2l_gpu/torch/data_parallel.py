@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .batches import Batches
+from .batches import Batches, choose_epoch
 from .checks import check_integer
 from .datasets import load_data_digits
 from .devices import cpu, gpu
@@ -111,8 +111,7 @@ def train(
     visible = display and not in_jupyter()
     with Progress(num_epochs * steps, "training", display=visible) as bar:
         for epoch in range(num_epochs):
-            if hasattr(train_iter, "set_epoch"):
-                train_iter.set_epoch(epoch)
+            choose_epoch(train_iter, epoch)
             metric = Accumulator(2)
             for replica in replicas:
                 replica.train()

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from .live import in_jupyter
+from .progress import Progress
 
 VARIABLE = "D2L_GPU_DATA"
 TIMEOUT = 15  # seconds in which a server has to answer, and to go on when it pauses
@@ -48,8 +48,8 @@ def fetch(
 ) -> Path:
     """Return the path of a file, having downloaded it unless it is there already.
 
-    Files that are there are checked each time, and downloaded again if damaged. On a
-    terminal a progress bar shows; in notebooks and elsewhere nothing is printed.
+    Files that are there are checked each time, and downloaded again if damaged, with a
+    progress bar.
 
     Args:
         name: of the file, there and here.
@@ -104,27 +104,34 @@ def fetch(
 
 def _download(pooch: ModuleType, url: str, part: Path, timeout: float) -> None:
     """Write what an address has to a file that is to be checked."""
-    from tqdm import tqdm
-
-    # tqdm's None means: on a terminal only.
-    silent = True if in_jupyter() else None
-    # A bar without total counts as no bar in pooch, which then puts in the real one.
-    with tqdm(
-        desc=part.name.split(".")[0],
-        total=1,
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        disable=silent,
-    ) as bar:
+    with Progress(label=part.name.split(".")[0]) as progress:
         download = pooch.HTTPDownloader(
-            progressbar=bar,
+            progressbar=_Bar(progress),
             chunk_size=CHUNK,
             timeout=timeout,
             # The file as it is: the checksum is that of the compressed one.
             headers={"Accept-Encoding": "identity"},
         )
         download(url, str(part), None)
+
+
+class _Bar:
+    """What pooch asks of a progress bar; it sets ``total``, 0 if it is not known."""
+
+    def __init__(self, progress: Progress):
+        self.total = 0
+        self._progress = progress
+
+    def update(self, nbytes: int) -> None:
+        if self.total:
+            self._progress.update(nbytes / self.total)
+        else:
+            self._progress.refresh()
+
+    def reset(self) -> None:
+        """Do nothing: pooch goes on to say that all is done, which it is already."""
+
+    close = reset
 
 
 def _give_name(part: Path, target: Path, md5: str) -> None:
@@ -201,7 +208,6 @@ def _pooch() -> ModuleType:
     try:
         import pooch
         import requests  # noqa: F401
-        import tqdm  # noqa: F401
     except ImportError as error:
         raise ImportError(
             f"Downloading needs {error.name}, which is not installed: "

@@ -16,6 +16,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from .batches import choose_epoch
 from .checks import check_integer
 from .devices import cpu, gpu, num_gpus
 from .evaluation import move
@@ -285,6 +286,7 @@ class Trainer(HyperParameters):
     def fit_epoch(self) -> None:
         """Train for one epoch, then validate."""
         self.model.train()
+        choose_epoch(self.train_dataloader, self.epoch)
         for batch in self.train_dataloader:
             loss = self.model.training_step(self.prepare_batch(batch))
             self.optim.zero_grad()

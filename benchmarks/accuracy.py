@@ -28,7 +28,7 @@ def main() -> None:
     seeds = 1 if options.quick else options.seeds
     d2l.require_gpus(2)
     if d2l.gpu().type == "vgpu":
-        load, per_gpu, lr, epochs = d2l.load_data_digits, 32, 0.05, 3
+        load, per_gpu, lr, epochs = d2l.load_data_digits, 32, 0.025, 3
         load = partial(load, resize=4 if options.quick else 16)
     else:
         load, per_gpu, lr, epochs = d2l.load_data_fashion_mnist, 256, 0.1, 10

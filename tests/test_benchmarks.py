@@ -7,6 +7,7 @@ import sys
 from itertools import count
 
 import pytest
+import torch
 from conftest import REPOSITORY
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
@@ -46,6 +47,19 @@ def test_virtual_overhead_prints_two_tables_and_json():
     assert [line.split()[0] for line in steps] == ["ResNet-18,", "MLP", "CNN,", "the"]
     assert float(steps[0].split()[-3]) == result["value"]
     assert re.search(r"\d\.\d+ virtual, \d\.\d+ with as many replicas", lines[-1])
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo",
+)
+def test_ddp_scaling_prints_two_ratios_and_json():
+    (first, second, *lines), result = run_benchmark("ddp_scaling", "--quick")
+    assert first == result["hardware"]
+    assert "2 images per rank, 1 thread per rank" in second
+    assert [line.split()[0] for line in lines] == ["host", "virtual"]
+    ratios = [float(re.search(r"(\d\.\d\d) times", line).group(1)) for line in lines]
+    assert ratios[1] == pytest.approx(result["value"], abs=0.006)
 
 
 def test_measures_take_turns_and_the_first_round_is_dropped():

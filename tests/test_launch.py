@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/cmdline").exists(), reason="needs /proc"
 )
+MODULE = sys.modules["d2l_gpu.torch.launch"]  # d2l.launch is the function
 RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
 TWO_RANKS = RANK + "import torch, torch.distributed as dist\nX = torch.ones(1)\n"
 
@@ -171,16 +172,15 @@ def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch
         d2l.report(**values)
 
 
-def test_ranks_share_the_cores_and_torchrun_has_no_reason_to_warn(script, capfd):
+def test_ranks_share_the_cores(script, monkeypatch, capfd):
+    monkeypatch.setattr(MODULE, "_cores", lambda: 6)
     path = script(
         """
         from d2l_gpu import torch as d2l
         d2l.report(threads=os.environ.get("OMP_NUM_THREADS"))
         """
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    threads = str(max(1, (cores or os.cpu_count()) // 2))
-    assert d2l.launch(path, 2) == [{"threads": threads}]
+    assert d2l.launch(path, 2) == [{"threads": "3"}]
     os.environ["OMP_NUM_THREADS"] = "7"
     assert d2l.launch(path, 2) == [{"threads": "7"}]
     del os.environ["OMP_NUM_THREADS"]
@@ -302,15 +302,35 @@ def test_of_two_errors_the_first_counts(script, first):
 
 
 def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
-    monkeypatch.setattr(sys.modules["d2l_gpu.torch.launch"], "GRACE", 1.0)
+    monkeypatch.setattr(MODULE, "GRACE", 1.0)
     path = script(
         """
         import threading
-        threading.Thread(target=time.sleep, args=[600]).start()
+        from pathlib import Path
+
+        def linger():
+            time.sleep(30)
+            Path(__file__).with_suffix(".lingered").touch()
+
+        threading.Thread(target=linger).start()
         raise ValueError("no")
         """
     )
     assert failure_of(path).endswith("\nValueError: no")
+    assert not path.with_suffix(".lingered").exists()
+
+
+def test_what_stderr_says_after_the_failure_is_not_shown(script, capfd):
+    path = script(
+        """
+        import atexit
+        atexit.register(os.write, 2, b"a thread is still there")
+        sys.stderr.write("careful")
+        raise ValueError("no")
+        """
+    )
+    assert failure_of(path, 1).endswith("\nValueError: no")
+    assert capfd.readouterr() == ("", "careful")
 
 
 @pytest.mark.parametrize("failing", [0, 1])

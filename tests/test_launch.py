@@ -117,10 +117,10 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        assert d2l.launch(path.name, 1, ["-m", 0.5, "--nproc-per-node"]) == []
+        assert d2l.launch(path.name, 1, ["-m", 0.5, "--rdzv-id"], timeout=60) == []
     command = [*("-m", "torch.distributed.run", "--standalone"), path.name]
     plain = subprocess.run(
-        [sys.executable, *command, "-m", "0.5", "--nproc-per-node"],
+        [sys.executable, *command, "-m", "0.5", "--rdzv-id"],
         env=os.environ | {"PET_LOG_DIR": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -129,7 +129,7 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     )
     assert plain.returncode == 0, plain.stderr
     assert shown.getvalue() == plain.stdout
-    assert "'-m', '0.5', '--nproc-per-node'] __main__ True" in shown.getvalue()
+    assert "'-m', '0.5', '--rdzv-id'] __main__ True" in shown.getvalue()
 
 
 def test_report_without_launch_prints_a_line_of_json(script):
@@ -509,10 +509,14 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging):
 
 
 @needs_proc
-def test_a_rank_that_ignores_signals_is_ended(script):
+@pytest.mark.parametrize("busy", [False, True], ids=["", "and no thread can run"])
+def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
+    monkeypatch.setattr(MODULE, "GRACE", 1.0)
     name = f"stubborn_{os.getpid()}.py"
-    path = script("\n    import signal; signal.signal(15, signal.SIG_IGN)" + HANG, name)
-    timed_out(path)
+    code = "\n    import ctypes, signal; signal.signal(15, signal.SIG_IGN)" + HANG
+    if busy:  # PyDLL does not let go of the interpreter's lock
+        code = code.replace("time.sleep(600)\n\n", "ctypes.PyDLL(None).sleep(600)\n\n")
+    timed_out(script(code, name))
     assert processes_with(name) == []
 
 

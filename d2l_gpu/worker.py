@@ -40,7 +40,7 @@ _CONNECTION_LOST = (
 def main() -> None:
     folder = Path(os.environ[FOLDER])
     rank = int(os.environ["RANK"])
-    (folder / f"pid-{rank}").write_text(str(os.getpid()))
+    _write(folder / f"pid-{rank}", str(os.getpid()))
     _end_with_parent(folder, rank)
     crash = (folder / f"{CRASH}-{rank}").open("w")
     faulthandler.enable(crash, all_threads=False)
@@ -108,7 +108,7 @@ def _lost_connection(error: BaseException | None) -> bool:
 
 def _write(path: Path, text: str) -> None:
     """Write a file that appears under its name when it is complete."""
-    part = path.with_suffix(".part")
+    part = path.with_name(f"part-{path.name}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 

@@ -7,6 +7,7 @@ import sys
 from itertools import count
 
 import pytest
+import torch
 from conftest import REPOSITORY
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
@@ -67,6 +68,19 @@ def test_loader_prints_a_table_and_json():
     best = max(values[1:])
     assert figures[values.index(best, 1)] in result["baseline"]
     assert result["value"] == pytest.approx(values[0] / best, rel=0.01)
+
+
+@pytest.mark.skipif(
+    sys.platform == "win32" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo",
+)
+def test_ddp_scaling_prints_two_ratios_and_json():
+    (first, second, *lines), result = run_benchmark("ddp_scaling", "--quick")
+    assert first == result["hardware"]
+    assert "2 images per rank, 1 thread per rank" in second
+    assert [line.split()[0] for line in lines] == ["host", "virtual"]
+    ratios = [float(re.search(r"(\d\.\d\d) times", line).group(1)) for line in lines]
+    assert ratios[1] == pytest.approx(result["value"], abs=0.006)
 
 
 def test_measures_take_turns_and_the_first_round_is_dropped():

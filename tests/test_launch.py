@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/cmdline").exists(), reason="needs /proc"
 )
+MODULE = sys.modules["d2l_gpu.torch.launch"]  # d2l.launch is the function
 RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
 TWO_RANKS = RANK + "import torch, torch.distributed as dist\nX = torch.ones(1)\n"
 
@@ -116,10 +117,10 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        assert d2l.launch(path.name, 1, ["-m", 0.5, "--nproc-per-node"]) == []
+        assert d2l.launch(path.name, 1, ["-m", 0.5, "--rdzv-id"], timeout=60) == []
     command = [*("-m", "torch.distributed.run", "--standalone"), path.name]
     plain = subprocess.run(
-        [sys.executable, *command, "-m", "0.5", "--nproc-per-node"],
+        [sys.executable, *command, "-m", "0.5", "--rdzv-id"],
         env=os.environ | {"PET_LOG_DIR": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -128,7 +129,7 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     )
     assert plain.returncode == 0, plain.stderr
     assert shown.getvalue() == plain.stdout
-    assert "'-m', '0.5', '--nproc-per-node'] __main__ True" in shown.getvalue()
+    assert "'-m', '0.5', '--rdzv-id'] __main__ True" in shown.getvalue()
 
 
 def test_report_without_launch_prints_a_line_of_json(script):
@@ -171,16 +172,15 @@ def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch
         d2l.report(**values)
 
 
-def test_ranks_share_the_cores_and_torchrun_has_no_reason_to_warn(script, capfd):
+def test_ranks_share_the_cores(script, monkeypatch, capfd):
+    monkeypatch.setattr(MODULE, "_cores", lambda: 6)
     path = script(
         """
         from d2l_gpu import torch as d2l
         d2l.report(threads=os.environ.get("OMP_NUM_THREADS"))
         """
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    threads = str(max(1, (cores or os.cpu_count()) // 2))
-    assert d2l.launch(path, 2) == [{"threads": threads}]
+    assert d2l.launch(path, 2) == [{"threads": "3"}]
     os.environ["OMP_NUM_THREADS"] = "7"
     assert d2l.launch(path, 2) == [{"threads": "7"}]
     del os.environ["OMP_NUM_THREADS"]
@@ -302,15 +302,35 @@ def test_of_two_errors_the_first_counts(script, first):
 
 
 def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
-    monkeypatch.setattr(sys.modules["d2l_gpu.torch.launch"], "GRACE", 1.0)
+    monkeypatch.setattr(MODULE, "GRACE", 1.0)
     path = script(
         """
         import threading
-        threading.Thread(target=time.sleep, args=[600]).start()
+        from pathlib import Path
+
+        def linger():
+            time.sleep(30)
+            Path(__file__).with_suffix(".lingered").touch()
+
+        threading.Thread(target=linger).start()
         raise ValueError("no")
         """
     )
     assert failure_of(path).endswith("\nValueError: no")
+    assert not path.with_suffix(".lingered").exists()
+
+
+def test_what_stderr_says_after_the_failure_is_not_shown(script, capfd):
+    path = script(
+        """
+        import atexit
+        atexit.register(os.write, 2, b"a thread is still there")
+        sys.stderr.write("careful")
+        raise ValueError("no")
+        """
+    )
+    assert failure_of(path, 1).endswith("\nValueError: no")
+    assert capfd.readouterr() == ("", "careful")
 
 
 @pytest.mark.parametrize("failing", [0, 1])
@@ -489,10 +509,14 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging):
 
 
 @needs_proc
-def test_a_rank_that_ignores_signals_is_ended(script):
+@pytest.mark.parametrize("busy", [False, True], ids=["", "and no thread can run"])
+def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
+    monkeypatch.setattr(MODULE, "GRACE", 1.0)
     name = f"stubborn_{os.getpid()}.py"
-    path = script("\n    import signal; signal.signal(15, signal.SIG_IGN)" + HANG, name)
-    timed_out(path)
+    code = "\n    import ctypes, signal; signal.signal(15, signal.SIG_IGN)" + HANG
+    if busy:  # PyDLL does not let go of the interpreter's lock
+        code = code.replace("time.sleep(600)\n\n", "ctypes.PyDLL(None).sleep(600)\n\n")
+    timed_out(script(code, name))
     assert processes_with(name) == []
 
 

@@ -175,3 +175,10 @@ def test_the_display_of_jupyter_is_opened_once_and_updated_in_place(tmp_path):
     )
     assert shown[-1] == "<div></div>"
     assert {update["data"]["text/plain"] for update in updates} == {"<Progress>"}
+
+
+def test_many_steps_are_few_updates_of_the_display(tmp_path):
+    loop = LOOP.format(seconds=0).replace("3", "2000")
+    seen = messages_of(loop, tmp_path)
+    updates = [m for m in seen if m["msg_type"] == "update_display_data"]
+    assert 2 <= len(updates) < 200

@@ -280,10 +280,18 @@ def _end(agent: subprocess.Popen, folder: Path) -> None:
     except subprocess.TimeoutExpired:
         # Still the ranks' parent: their numbers cannot belong to others.
         for path in folder.glob("pid-*"):
-            with contextlib.suppress(ProcessLookupError, ValueError):
-                os.kill(int(path.read_text()), getattr(signal, "SIGKILL", 9))
+            _kill(int(path.read_text()))
         agent.kill()
         agent.wait()
+
+
+def _kill(rank: int) -> None:
+    """Kill a rank, and the processes that it started: torchrun makes it a group."""
+    with contextlib.suppress(OSError):
+        if os.name == "posix" and os.getpgid(rank) == rank:
+            os.killpg(rank, signal.SIGKILL)
+        else:
+            os.kill(rank, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 # ------------------------------------------------------------------ what went wrong
@@ -360,7 +368,6 @@ def _where_ranks_were(folder: Path, script: Path, timeout: float) -> str:
     stacks = {
         int(path.name.removeprefix("stack-")): path.read_text(encoding="utf-8")
         for path in folder.glob("stack-*")
-        if path.suffix != ".part"
     }
     parts = [
         f"{script.name} had not ended after {timeout} s, so all its processes were "

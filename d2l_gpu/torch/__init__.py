@@ -26,12 +26,13 @@ from .evaluation import (
 )
 from .files import load_parameters, save_parameters
 from .inventory import devices
-from .launch import launch, report
+from .launch import launch
 from .nets import Residual, resnet18
 from .oop import HyperParameters, add_to_class
 from .parallel import allreduce, replicate, shard_gradients, split_batch
 from .plot import Animator, ProgressBoard
 from .progress import Progress
+from .results import report
 from .schedule import linear_schedule_with_warmup
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd

@@ -5,7 +5,6 @@ the script. What the ranks have to say goes through files in a temporary folder:
 output of rank 0, what ``report`` was given, and records of exceptions.
 """
 
-import codecs
 import contextlib
 import json
 import math
@@ -21,77 +20,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu import programs, worker
-from d2l_gpu.worker import CRASH, FOLDER, STACKS_WANTED
+from d2l_gpu.worker import FOLDER, STACKS_WANTED
 
 from .devices import VARIABLE, virtual_count
-from .progress import Progress, checked_fraction
+from .failures import AGENT_LOG, failure, records, where_ranks_were
+from .progress import Progress
+from .results import PROGRESS, RESULTS, Lines, log_of
 
-RESULTS, PROGRESS, AGENT_LOG = "results.jsonl", "progress", "agent.log"
 SECONDS_BETWEEN_LOOKS = 0.05
 GRACE = 10.0  # seconds that ranks have to end after a failure
 SECONDS_FOR_STACKS = 3.0
-LINES_OF_STDERR = 20  # of a rank that died without an exception
 
 # What C++ writes past Python: PyTorch 2.10 lets gloo say that it is connected.
 _NOISE = re.compile(r"\[Gloo\] Rank \d+ is connected")
-
-
-# ------------------------------------------------------------------ for the script
-
-
-def report(**values: Any) -> None:
-    """Hand values to the caller of ``launch``, from rank 0; other ranks do nothing.
-
-    ``report(progress=0.25)`` alone is no result: it sets the progress bar. Without
-    ``launch``, under plain torchrun or Python, the values are printed as one line of
-    JSON, and progress is not shown.
-
-    Args:
-        values: numbers, strings, None, lists and dicts of them; tensors and arrays of
-            one element become numbers, which waits for their device.
-    Raises:
-        TypeError: JSON cannot hold a value, or there is none.
-        ValueError: progress is not between 0 and 1.
-    """
-    if int(os.environ.get("RANK", "0")) != 0:
-        return
-    if not values:
-        raise TypeError(
-            "report() was given nothing: name what it reports, as in report(loss=0.5)."
-        )
-    line = json.dumps(values, default=_number)
-    folder = os.environ.get(FOLDER)
-    if values.keys() == {"progress"}:
-        line = json.dumps(checked_fraction(json.loads(line)["progress"]))
-        if folder:
-            _append(Path(folder, PROGRESS), line)
-    elif folder:
-        _append(Path(folder, RESULTS), line)
-    else:
-        print(line, flush=True)
-
-
-def _number(value: Any) -> Any:
-    """A tensor or array of one element as a number, for JSON."""
-    size = value.numel() if hasattr(value, "numel") else getattr(value, "size", None)
-    if hasattr(value, "item") and size == 1:
-        number = value.item()
-        if isinstance(number, bool | int | float):
-            return number
-    shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
-    raise TypeError(
-        f"report() was given a {type(value).__name__}{shape}, which JSON cannot hold: "
-        "give numbers, strings, lists or dicts, or tensors of one element."
-    )
-
-
-def _append(path: Path, line: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-
-
-# ------------------------------------------------------------------ for the notebook
 
 
 def launch(
@@ -141,11 +82,11 @@ def launch(
                     _ask_for_stacks(agent, folder)
             finally:
                 _end(agent, folder)
-        if agent.returncode and (ended or _records(folder)):
-            raise RuntimeError(_failure(folder, script))
+        if agent.returncode and (ended or records(folder)):
+            raise RuntimeError(failure(folder, script))
         if not ended:
-            raise TimeoutError(_where_ranks_were(folder, script, timeout))
-        return [json.loads(line) for line in _Lines(folder, RESULTS).new()]
+            raise TimeoutError(where_ranks_were(folder, script, timeout))
+        return [json.loads(line) for line in Lines(folder, RESULTS).new()]
 
 
 def _start_agent(
@@ -200,9 +141,9 @@ def _follow(
     """Show what rank 0 says until torchrun ends; return False if time is up first."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     failing = False
-    stdout = _Lines(folder, _log_of(0, "stdout"))
-    stderr = _Lines(folder, _log_of(0, "stderr"))
-    fractions = _Lines(folder, PROGRESS)
+    stdout = Lines(folder, log_of(0, "stdout"))
+    stderr = Lines(folder, log_of(0, "stderr"))
+    fractions = Lines(folder, PROGRESS)
     while True:
         try:
             agent.wait(SECONDS_BETWEEN_LOOKS)
@@ -222,7 +163,7 @@ def _follow(
         progress.refresh()
         if ended or late:
             return ended
-        if not failing and _records(folder):
+        if not failing and records(folder):
             failing = True
             deadline = min(deadline, time.monotonic() + GRACE)
 
@@ -231,34 +172,6 @@ def _write(stream: Any, lines: list[str]) -> None:
     if lines:
         stream.write("".join(lines))
         stream.flush()
-
-
-class _Lines:
-    """The lines that other processes append to a file that may not be there yet."""
-
-    def __init__(self, folder: Path, pattern: str):
-        self._folder, self._pattern = folder, pattern
-        self._file = None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
-
-    def new(self, last: bool = False) -> list[str]:
-        """Return the lines that were completed since the last call.
-
-        Args:
-            last: whether a line without an end counts, since there will be no more.
-        """
-        if self._file is None:
-            path = next(self._folder.glob(self._pattern), None)
-            if path is None:
-                return []
-            self._file = path.open("rb")
-        text = self._rest + self._decoder.decode(self._file.read(), final=last)
-        *lines, self._rest = re.split(r"(?<=\n)", text)
-        if last and self._rest:
-            lines.append(self._rest)
-            self._rest = ""
-        return lines
 
 
 def _ask_for_stacks(agent: subprocess.Popen, folder: Path) -> None:
@@ -292,94 +205,6 @@ def _kill(rank: int) -> None:
             os.killpg(rank, signal.SIGKILL)
         else:
             os.kill(rank, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-# ------------------------------------------------------------------ what went wrong
-
-
-def _failure(folder: Path, script: Path) -> str:
-    """Say which rank failed first, and why.
-
-    An error that says that a connection was lost is the consequence of another's: it
-    counts only if no rank has another error or died without one.
-    """
-    records = _records(folder)
-    causes = [record for record in records if not record["lost_connection"]]
-    died = _died(folder, {record["rank"] for record in records})
-    if causes or (records and not died):
-        first = min(causes or records, key=lambda record: record["time"])
-        return (
-            f"Rank {first['rank']} of {script.name} failed with {first['summary']}\n\n"
-            f"{first['traceback'].rstrip()}"
-        )
-    if died:
-        rank, code = died[0]
-        said = _Lines(folder, _log_of(rank, "stderr")).new(last=True)
-        crash = _Lines(folder, f"{CRASH}-{rank}").new(last=True)
-        how = f"with exit code {code}"
-        if code < 0:
-            how = f"by signal {-code}"
-            with contextlib.suppress(ValueError):
-                how = f"by {signal.Signals(-code).name}"
-        sentence = f"Rank {rank} of {script.name} was ended {how}"
-    else:
-        said = _Lines(folder, AGENT_LOG).new(last=True)
-        crash = []
-        sentence = f"torchrun could not run {script.name}"
-    # Frames above the script's and a list of libraries help nobody.
-    ours = tuple(f'  File "{file}' for file in (worker.__file__, programs.__file__))
-    skipped = (*ours, '  File "<frozen runpy>', "Extension modules:")
-    said = said[-LINES_OF_STDERR:]
-    said += [line for line in crash if not line.startswith(skipped)]
-    last = "".join(said).strip()
-    if not last:
-        return f"{sentence}; nothing on stderr says why."
-    return f"{sentence}; its last words:\n\n{last}"
-
-
-def _records(folder: Path) -> list[dict]:
-    """The exceptions of all ranks."""
-    return [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in folder.glob("error-*.json")
-    ]
-
-
-def _died(folder: Path, recorded: Iterable[int]) -> list[tuple[int, int]]:
-    """Ranks that ended without an exception, and their exit codes, first to last.
-
-    From torchrun's summary. It ends the remaining ranks with SIGTERM, so that code is
-    a cause only where there is no other; below "Root Cause" is whom it saw end first.
-    """
-    log = (folder / AGENT_LOG).read_text(encoding="utf-8", errors="replace")
-    others, _, first = log.partition("Root Cause (first observed failure)")
-    entry = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
-    found = [
-        (int(rank), int(code))
-        for part in (first, others)
-        for rank, code in entry.findall(part)
-        if int(rank) not in recorded
-    ]
-    return sorted(found, key=lambda rank_and_code: rank_and_code[1] == -signal.SIGTERM)
-
-
-def _where_ranks_were(folder: Path, script: Path, timeout: float) -> str:
-    """Say that time is up, and where each rank was."""
-    stacks = {
-        int(path.name.removeprefix("stack-")): path.read_text(encoding="utf-8")
-        for path in folder.glob("stack-*")
-    }
-    parts = [
-        f"{script.name} had not ended after {timeout} s, so all its processes were "
-        "ended: give it more time, or find what a rank waits for."
-    ]
-    parts += [f"Rank {rank} was here:\n{stacks[rank]}" for rank in sorted(stacks)]
-    return "\n\n".join(part.rstrip() for part in parts)
-
-
-def _log_of(rank: int, stream: str) -> str:
-    """Where torchrun writes what a rank says, as a pattern below its folder."""
-    return f"*/attempt_0/{rank}/{stream}.log"
 
 
 # ------------------------------------------------------------------ checks

@@ -132,6 +132,21 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     assert "'-m', '0.5', '--rdzv-id'] __main__ True" in shown.getvalue()
 
 
+def test_a_run_that_went_well_does_not_fail_while_python_is_taken_down(script):
+    path = script(
+        """
+        import signal
+
+        class Thread:  # of C++, which wants something of Python when it is too late
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGABRT)
+
+        thread = Thread()
+        """
+    )
+    assert d2l.launch(path, 1, timeout=60) == []
+
+
 def test_report_without_launch_prints_a_line_of_json(script):
     path = script(
         """

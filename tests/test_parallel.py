@@ -100,6 +100,12 @@ def test_allreduce_of_aliases_is_refused_and_changes_nothing():
     assert gradient.tolist() == [1, 1, 1]
 
 
+def test_allreduce_of_nothing_is_nothing():
+    data = [torch.ones(0), torch.ones(0)]
+    d2l.allreduce(data)
+    assert [len(x) for x in data] == [0, 0]
+
+
 @pytest.mark.parametrize("other", [torch.ones(2), torch.ones(3).double()])
 def test_allreduce_of_different_tensors_is_refused(other):
     with pytest.raises(ValueError, match="one shape and dtype"):
@@ -124,6 +130,11 @@ def test_replicas_are_equal_and_share_nothing():
 def test_replicas_need_different_devices(devices):
     with pytest.raises(ValueError, match="Replicas need devices"):
         d2l.replicate(network(), devices)
+
+
+def test_replicas_need_to_know_whether_devices_differ():
+    with pytest.raises(ValueError, match=r"with an index, such as vgpu:0"):
+        d2l.replicate(network(), ["vgpu", "vgpu:0"])
 
 
 def test_lazy_layers_cannot_be_replicated():

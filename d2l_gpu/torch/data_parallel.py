@@ -36,13 +36,16 @@ class History:
     """Duration of each epoch's training by the host's clock, without evaluation."""
 
     def __str__(self) -> str:
+        names = ", ".join(map(str, self.devices))
+        if not self.seconds:
+            return f"not trained yet, on {names}"
         seconds = sum(self.seconds) / len(self.seconds)
         virtual = any(device.type == "vgpu" for device in self.devices)
         # What virtual GPUs take says nothing about real ones.
         of_host = " of the host" if virtual else ""
         return (
             f"test acc: {self.accuracy[-1]:.2f}, {seconds:.1f} sec/epoch{of_host} "
-            f"on {self.devices}"
+            f"on {names}"
         )
 
 
@@ -91,6 +94,11 @@ def train(
     """
     devices = _devices(num_gpus, batch_size)
     check_integer("num_epochs", num_epochs, least=1)
+    if not 0 <= warmup_epochs < num_epochs:
+        raise ValueError(
+            f"warmup_epochs={warmup_epochs} does not fit num_epochs={num_epochs}: give "
+            "at least 0, and fewer than there are."
+        )
     train_iter, test_iter = load_data(batch_size)
     if len(train_iter) == 0:
         raise ValueError("There is nothing to train on: load_data gave no batches.")
@@ -160,7 +168,8 @@ class _LabelCheck:
     """
 
     def __init__(self, net: nn.Module, data: Iterable):
-        X, _ = next(iter(data))
+        with torch.random.fork_rng(devices=[]):  # leave the order of the data alone
+            X, _ = next(iter(data))
         with evaluation_mode(net), torch.no_grad():
             self.classes = net(X[:1].to(device_of(net))).shape[1]
         if isinstance(data, Batches):

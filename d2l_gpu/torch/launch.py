@@ -49,7 +49,7 @@ def launch(
     it runs, lines that rank 0 prints are shown, as are its warnings; what other ranks
     print is not. It can show progress with ``report(progress=…)``. If this process
     uses virtual GPUs, the ranks use virtual ones, too. Ctrl-C ends all ranks; so does
-    the end of this process, whatever ends it (not on Windows).
+    the end of this process, whatever ends it. Not on Windows, where torchrun fails.
 
     Args:
         script: the file to run.
@@ -219,6 +219,11 @@ def _check(
 ) -> Path:
     import torch.distributed
 
+    if sys.platform == "win32":  # torch 2.10 to 2.13, pytorch PR 196855
+        raise RuntimeError(
+            "launch needs torchrun, which does not work with PyTorch's builds for "
+            "Windows: use WSL, the Windows Subsystem for Linux."
+        )
     if not torch.distributed.is_available():
         raise RuntimeError(
             "launch needs torch.distributed, which this build of PyTorch lacks: "

@@ -59,8 +59,8 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
         data: tensors of one shape and dtype, each on a device of its own, or at least
             in memory of its own.
     Raises:
-        ValueError: shapes or dtypes differ, or two of the tensors share memory, so
-            that what is added to one would be added to the other.
+        ValueError: shapes or dtypes differ, or two of the tensors lie in one storage,
+            so that what is added to one could be added to the other.
     Source: d2l 1.0.3 section 13.5.
     """
     if len({(x.shape, x.dtype) for x in data}) > 1:
@@ -68,9 +68,12 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
         raise ValueError(
             f"allreduce adds tensors of one shape and dtype, and was given {described}."
         )
-    if len({(x.device, x.untyped_storage().data_ptr()) for x in data}) < len(data):
+    storages = [
+        (x.device, x.untyped_storage().data_ptr()) for x in data if x.numel() > 0
+    ]
+    if len(set(storages)) < len(storages):
         raise ValueError(
-            "Two of the tensors share their memory, so each would be added to itself: "
+            "Two of the tensors share their memory, so a sum could be added to itself: "
             "give every device a copy of its own (clone, or to with copy=True)."
         )
     with torch.no_grad():
@@ -87,9 +90,15 @@ def replicate(net: nn.Module, devices: Sequence[torch.device | str]) -> list[nn.
         net: the network; it is moved to the first device.
         devices: all different, at least one.
     Raises:
-        ValueError: there are no devices, or one of them twice, or layers are lazy.
+        ValueError: there are no devices, one of them twice, or one without an index;
+            or layers are lazy.
     """
     devices = [torch.device(device) for device in devices]
+    if any(device.index is None and device.type != "cpu" for device in devices):
+        raise ValueError(
+            f"Replicas need devices with an index, such as {devices[0].type}:0, which "
+            "say whether two are the same."
+        )
     if not devices or len(set(devices)) < len(devices):
         names = ", ".join(map(str, devices))
         raise ValueError(f"Replicas need devices, each another, not [{names}].")

@@ -28,13 +28,14 @@ def main() -> None:
     seeds = 1 if options.quick else options.seeds
     d2l.require_gpus(2)
     if d2l.gpu().type == "vgpu":
+        name = "digits"
         load, per_gpu, lr, epochs = d2l.load_data_digits, 32, 0.025, 3
         load = partial(load, resize=4 if options.quick else 16)
     else:
+        name = "Fashion-MNIST"
         load, per_gpu, lr, epochs = d2l.load_data_fashion_mnist, 256, 0.1, 10
     epochs = 1 if options.quick else epochs
     print(f"{hardware()}; PyTorch {torch.__version__}")
-    name = "digits" if d2l.gpu().type == "vgpu" else "Fashion-MNIST"
     print(
         f"{name}, {per_gpu} images per GPU, learning rate {lr} per GPU, {epochs} epochs"
     )

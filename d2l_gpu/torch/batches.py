@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -224,6 +225,15 @@ def choose_epoch(data: Iterable, epoch: int) -> None:
     for owner in (data, getattr(data, "sampler", None)):
         if hasattr(owner, "set_epoch"):
             owner.set_epoch(epoch)
+
+
+def first_batch(data: Iterable) -> Any:
+    """Return the first batch, leaving the order of those that follow as it is.
+
+    A DataLoader draws its order from PyTorch's generator, which is put back.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return next(iter(data))
 
 
 def check_settings(batch_size: int, resize, seed: int) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .batches import Batches, choose_epoch
+from .batches import Batches, choose_epoch, first_batch
 from .checks import check_integer
 from .datasets import load_data_digits
 from .devices import cpu, gpu
@@ -163,20 +163,21 @@ class _LabelCheck:
     """Refuses labels for which the network has no score.
 
     On a GPU such a label stops a kernel, and with it everything else in this process.
-    So labels are looked at before; those that are on a GPU already only where the
-    whole data set can be looked at once, since looking waits for the device.
+    So labels are looked at before: all of them at once where the data set has them at
+    hand, else those of each batch, unless they are on a GPU already, for which looking
+    would wait.
     """
 
     def __init__(self, net: nn.Module, data: Iterable):
-        with torch.random.fork_rng(devices=[]):  # leave the order of the data alone
-            X, _ = next(iter(data))
+        X, _ = first_batch(data)
         with evaluation_mode(net), torch.no_grad():
             self.classes = net(X[:1].to(device_of(net))).shape[1]
-        if isinstance(data, Batches):
+        self.all_checked = isinstance(data, Batches)
+        if self.all_checked:
             self._check(data.labels)
 
     def __call__(self, y: torch.Tensor) -> None:
-        if y.device.type == "cpu":
+        if not self.all_checked and y.device.type == "cpu":
             self._check(y)
 
     def _check(self, y: torch.Tensor) -> None:

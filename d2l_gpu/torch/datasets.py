@@ -7,7 +7,7 @@ other.
 import gzip
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,12 +82,8 @@ def load_data_fashion_mnist(
         Vollgraf, https://arxiv.org/abs/1708.07747.
     """
     check_settings(batch_size, resize, seed)
-    images, labels, test_images, test_labels = _read(FASHION_MNIST)
-    common = {"resize": resize, "device": device}
-    return (
-        Batches(images, labels, batch_size, shuffle=True, seed=seed, **common),
-        Batches(test_images, test_labels, batch_size, **common),
-    )
+    data = _read(FASHION_MNIST)
+    return _loaders(data[:2], data[2:], batch_size, resize, device, seed)
 
 
 def load_data_digits(
@@ -119,13 +115,27 @@ def load_data_digits(
     """
     check_settings(batch_size, resize, seed)
     images, labels = _digits()
-    train, test = slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
-    common = {"resize": DIGITS_SIZE if resize is None else resize, "device": device}
+    train, test = (
+        (images[part], labels[part])
+        for part in (slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None))
+    )
+    resize = DIGITS_SIZE if resize is None else resize
+    return _loaders(train, test, batch_size, resize, device, seed)
+
+
+def _loaders(
+    train: Sequence[torch.Tensor],
+    test: Sequence[torch.Tensor],
+    batch_size: int,
+    resize: int | tuple[int, int] | None,
+    device: torch.device | str | None,
+    seed: int,
+) -> tuple[Batches, Batches]:
+    """Return batches of images and labels: for training, shuffled, and for testing."""
+    common = {"resize": resize, "device": device}
     return (
-        Batches(
-            images[train], labels[train], batch_size, shuffle=True, seed=seed, **common
-        ),
-        Batches(images[test], labels[test], batch_size, **common),
+        Batches(*train, batch_size, shuffle=True, seed=seed, **common),
+        Batches(*test, batch_size, **common),
     )
 
 

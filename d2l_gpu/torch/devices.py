@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .checks import check_integer
+
 VARIABLE = "D2L_GPU_VIRTUAL"
 
 
@@ -238,13 +240,7 @@ def _check_index(i: int) -> None:
 
 
 def _check_number(n: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(
-            "The number of GPUs is an integer such as 2, not "
-            f"{n!r} ({type(n).__name__})."
-        )
-    if n < 1:
-        raise ValueError(f"The number of GPUs is at least 1, not {n}.")
+    check_integer("The number of GPUs", n, least=1, example=2)
 
 
 def _count(n: int) -> str:

@@ -22,6 +22,7 @@ from typing import Any
 
 from d2l_gpu.worker import FOLDER, STACKS_WANTED
 
+from .checks import check_integer
 from .devices import VARIABLE, virtual_count
 from .failures import AGENT_LOG, failure, records, where_ranks_were
 from .progress import Progress
@@ -235,13 +236,7 @@ def _check(
             f"There is no script {str(script)!r} in {Path.cwd()}: check its name, or "
             "write it first."
         )
-    if isinstance(nproc, bool) or not isinstance(nproc, int):
-        raise TypeError(
-            "The number of processes is an integer such as 2, not "
-            f"{nproc!r} ({type(nproc).__name__})."
-        )
-    if nproc < 1:
-        raise ValueError(f"The number of processes is at least 1, not {nproc}.")
+    check_integer("The number of processes", nproc, least=1, example=2)
     if isinstance(args, str | bytes) or not isinstance(args, Iterable):
         raise TypeError(
             "The arguments of a script are a list such as ['--epochs', 3], not "

@@ -16,7 +16,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from .batches import choose_epoch
+from .batches import choose_epoch, first_batch
 from .checks import check_integer
 from .devices import cpu, gpu, num_gpus
 from .evaluation import move
@@ -317,8 +317,7 @@ class Trainer(HyperParameters):
         torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip_val)
 
     def _initialise(self, model: Module) -> None:
-        with torch.random.fork_rng(devices=[]):  # leave the order of the data alone
-            batch = next(iter(self.train_dataloader))
+        batch = first_batch(self.train_dataloader)
         where = next(itertools.chain(model.parameters(), model.buffers())).device
         inputs = [
             part[:1].to(where) if isinstance(part, torch.Tensor) else part

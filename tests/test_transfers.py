@@ -7,7 +7,7 @@ from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.torch.tables import Table
+from d2l_gpu.tables import Table
 from d2l_gpu.torch.transfers import Transfer
 
 

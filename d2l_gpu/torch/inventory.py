@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
+from d2l_gpu.tables import Table
 from d2l_gpu.vgpu.devices import Devices
-
-from .tables import Table
 
 # The kinds of accelerator that PyTorch's own builds support.
 REAL = ("cuda", "xpu", "mps")

@@ -9,53 +9,69 @@ their values are computed by PyTorch's kernels on the host. What they take in ti
 memory is simulated. Nothing happens at import; ``enable`` registers the device type.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from .machine import Copy, Machine, parse_size
+from .machine import Copy, Machine
+from .specs import LINKS, MODELS, Link, Model
 
-__all__ = ["Copy", "enable", "machine_in_use", "record_copies"]
+if TYPE_CHECKING:
+    from .simulators import Simulation
+
+__all__ = [
+    "LINKS",
+    "MODELS",
+    "Copy",
+    "Link",
+    "Model",
+    "enable",
+    "machine_in_use",
+    "record_copies",
+    "simulation",
+    "simulator",
+]
 
 
 def enable(
     n: int = 2,
     *,
     memory: int | str | None = None,
-    host: "str | None" = None,
+    host: str | None = None,
     as_cuda: bool = False,
+    model: str | Model | Sequence[str | Model] = "V100",
+    link: str | Link = "NVLink2",
 ) -> None:
     """Put n virtual GPUs at ``torch``'s disposal.
 
     Can be called again with other settings as long as no tensor is on any of them.
 
     Args:
-        n: number of devices, at least 1.
+        n: number of devices, 1 to 64.
         memory: capacity of each, in bytes or as ``'512MiB'``; default 4 GiB, less
-            where the host has less to give.
+            where the host has less to give; with ``host='meta'`` the model's.
         host: the device that computes their values: ``'cpu'``, the default, or a real
-            GPU such as ``'cuda:0'``.
+            GPU such as ``'cuda:0'``; ``'meta'``: no values are computed, tensors have
+            shapes alone.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
             programs written for CUDA run unmodified: see ``as_cuda.py``. Once on, it
             stays on in this process, whatever later calls say.
+        model: what GPU the simulated clock takes them for: a name in ``MODELS``, or a
+            list with one for each.
+        link: what it takes to connect them: a name in ``LINKS``.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: PyTorch is older than 2.10, another backend has taken PyTorch's
             place for one, or tensors are still on the devices that were there before;
             or as_cuda is asked for where the name cuda belongs to PyTorch's own build.
     """
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"The number of virtual GPUs is an integer, not {n!r}.")
-    if n < 1:
-        raise ValueError(f"The number of virtual GPUs is at least 1, not {n}.")
-    capacity = None if memory is None else parse_size(memory)
+    from .simulators import Settings
 
-    import torch
+    settings = Settings.checked(n, memory, host, model, link)
 
     from . import backend
     from .devices import Devices
 
-    host = torch.device("cpu" if host is None else host)
-    if host.type == "vgpu":
-        raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
     if Devices.machine is not None and any(Devices.machine.used):
         raise RuntimeError(
             "Virtual GPUs can be set up anew only when no tensor is left on them: "
@@ -68,10 +84,52 @@ def enable(
     backend.register()
     if as_cuda:
         cuda_names.apply()
-    Devices.machine = Machine(n, capacity, torch.OutOfMemoryError)
-    Devices.names = tuple(torch.device("vgpu", i) for i in range(n))
-    Devices.shown = tuple(torch.device(Devices.types[-1], i) for i in range(n))
-    Devices.host = host
+    Devices.place(settings.machine(first=0), settings.host)
+
+
+def simulator(
+    n: int = 2,
+    model: str | Model | Sequence[str | Model] = "V100",
+    link: str | Link = "NVLink2",
+    host: str = "cpu",
+    *,
+    memory: int | str | None = None,
+    replicas: bool = False,
+) -> "Simulation":
+    """Return n simulated devices of their own, beside all others.
+
+    They are there also where real GPUs are in use, and leave those, and virtual ones,
+    alone: what is computed on them takes the same simulated time everywhere.
+
+    Args:
+        n: number of devices, at most 32.
+        model: what they are: a name in ``MODELS``, or a list with one for each.
+        link: what connects them: a name in ``LINKS``.
+        host: where their values are computed: ``'cpu'``, a real GPU such as
+            ``'cuda:0'``, or ``'meta'``, nowhere: tensors have shapes alone, and large
+            networks take no time.
+        memory: capacity of each, as in ``enable``.
+        replicas: with ``host='meta'``, let one device stand for all n, which do the
+            same at the same time, as in data parallelism; then n has no limit.
+    Raises:
+        TypeError, ValueError: an argument makes no sense.
+        RuntimeError: as for ``enable``; or tensors are left on the devices of too many
+            simulators that are not in use any more.
+    """
+    from .simulators import create
+
+    return create(n, model, link, host, memory, replicas)
+
+
+def simulation() -> "Simulation":
+    """Return the simulation of the virtual GPUs that ``enable`` has set up.
+
+    Raises:
+        RuntimeError: there are none yet.
+    """
+    from .simulators import Simulation
+
+    return Simulation(machine_in_use())
 
 
 def machine_in_use() -> Machine:

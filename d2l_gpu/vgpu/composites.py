@@ -16,12 +16,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from .devices import Devices
 from .operators import all_operators, operator, overload
 from .tensor import (
     charge,
     contained,
     is_virtual,
+    issued,
     reserve,
     run,
     total_bytes,
@@ -187,8 +187,7 @@ class _Watch(TorchDispatchMode):
             reserve(op, self.index, args, kwargs, nbytes)
         results = func(*args, **kwargs)
         if op.kernel:
-            nbytes += total_bytes(results)
-            Devices.machine.kernel_issued(op, self.index, nbytes)
+            issued(op, self.index, nbytes, args, results)
         if op.allocates:
             for x in results if isinstance(results, list | tuple) else (results,):
                 if isinstance(x, torch.Tensor):

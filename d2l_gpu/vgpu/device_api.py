@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .commands import HostWaits
 from .devices import Device, Devices, current
 from .devices import index_of as _index
 from .streams import (
@@ -41,7 +42,7 @@ def is_initialized() -> bool:
 
     As long as none has, ``init_device_mesh`` chooses one for each rank.
     """
-    return Devices.chosen or any(Devices.machine.peak)
+    return Devices.chosen or (Devices.machine is not None and any(Devices.machine.peak))
 
 
 def init() -> None:
@@ -49,7 +50,7 @@ def init() -> None:
 
 
 def device_count() -> int:
-    return len(Devices.names)
+    return 0 if Devices.machine is None else Devices.machine.count
 
 
 def current_device() -> int:
@@ -96,11 +97,14 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
-    _index(device)
-    host = Devices.host
+    i = _index(device)
+    host, machine = Devices.hosts[i], Devices.machines[i]
+    where = "the CPU" if host.type == "cpu" else str(host)
+    if not machine.has_values:
+        where = "nothing: shapes without values"
     return DeviceProperties(
-        f"virtual GPU, computed on the {'CPU' if host.type == 'cpu' else host}",
-        Devices.machine.capacity,
+        f"virtual GPU, computed on {where}",
+        machine.capacities[i],
         torch.get_num_threads(),
     )
 
@@ -121,34 +125,40 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
 
 
 def synchronize(device: Device = None) -> None:
-    """Wait for a device: the host has computed everything before Python goes on."""
-    _index(device)
+    """Wait for a device, on the simulated clock: its values are there already."""
+    i = _index(device)
+    Devices.machines[i].clock.note(HostWaits([i]), i, 0)
 
 
 # ------------------------------------------------------------------ memory, in bytes
 
 
 def memory_allocated(device: Device = None) -> int:
-    return Devices.machine.used[_index(device)]
+    i = _index(device)
+    return Devices.machines[i].used[i]
 
 
 def max_memory_allocated(device: Device = None) -> int:
-    return Devices.machine.peak[_index(device)]
+    i = _index(device)
+    return Devices.machines[i].peak[i]
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
-    machine, i = Devices.machine, _index(device)
+    i = _index(device)
+    machine = Devices.machines[i]
     machine.peak[i] = machine.used[i]
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Return the bytes that are free, and the bytes that there are."""
-    machine = Devices.machine
-    return machine.free(_index(device)), machine.capacity
+    i = _index(device)
+    machine = Devices.machines[i]
+    return machine.free(i), machine.capacities[i]
 
 
 def memory_stats(device: Device = None) -> dict[str, int]:
-    i, machine = _index(device), Devices.machine
+    i = _index(device)
+    machine = Devices.machines[i]
     return {
         f"{kind}_bytes.all.{when}": values[i]
         for kind in ("allocated", "reserved")
@@ -170,8 +180,8 @@ max_memory_reserved = max_memory_allocated
 
 def manual_seed(seed: int) -> None:
     """Seed the host's generator, from which the values of every device come."""
-    host = Devices.host
-    if host.type == "cpu":
+    host = Devices.hosts[0]
+    if host is None or host.type == "cpu":
         torch.default_generator.manual_seed(int(seed))
     else:
         torch.get_device_module(host).manual_seed(seed)

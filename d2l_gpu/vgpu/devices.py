@@ -7,13 +7,21 @@ import torch
 from . import errors
 from .machine import Machine
 
+# PyTorch keeps the index of a device in eight bits. The devices of simulators come
+# after those that ``enable`` sets up, which begin at 0.
+MOST, PLAIN = 128, 64
+
 Device = int | str | torch.device | None
 
 
 class Devices:
-    """The machine in use and, as PyTorch's objects, its devices and their host.
+    """The machines in use and, as PyTorch's objects, all devices and their hosts.
 
     Attributes:
+        machine: the one that ``enable`` has set up.
+        machines: by the index of a device the machine that it is in: this one, a
+            simulator's, or None.
+        hosts: by index, where the values of a device are computed.
         names: ``vgpu:0``, ``vgpu:1`` …, the devices as PyTorch's C++ knows them.
         types: the types of device whose names mean virtual GPUs.
         shown: what ``Tensor.device`` answers: the names, unless ``as_cuda`` is on.
@@ -21,11 +29,33 @@ class Devices:
     """
 
     machine: Machine | None = None
+    machines: tuple[Machine | None, ...] = (None,) * MOST
+    hosts: tuple[torch.device | None, ...] = (None,) * MOST
     names: tuple[torch.device, ...] = ()
-    host: torch.device = torch.device("cpu")
     types: tuple[str, ...] = ("vgpu",)
     shown: tuple[torch.device, ...] = ()
     chosen: bool = False
+
+    @classmethod
+    def place(cls, machine: Machine, host: torch.device) -> None:
+        """Put a machine's devices in their places, and take an older one's away."""
+        if not cls.names:
+            cls.names = tuple(torch.device("vgpu", i) for i in range(MOST))
+        cls.shown = tuple(torch.device(cls.types[-1], i) for i in range(MOST))
+        own = range(machine.first, machine.first + machine.count)
+        plain = range(PLAIN if machine.first < PLAIN else 0)
+        machines, hosts = list(cls.machines), list(cls.hosts)
+        for i in (*plain, *own):
+            machines[i] = machine if i in own else None
+            hosts[i] = host
+        cls.machines, cls.hosts = tuple(machines), tuple(hosts)
+        if machine.first == 0:
+            cls.machine = machine
+
+    @classmethod
+    def remove(cls, machine: Machine) -> None:
+        """Take a machine's devices away."""
+        cls.machines = tuple(None if m is machine else m for m in cls.machines)
 
 
 class _Current(threading.local):
@@ -56,8 +86,9 @@ def index_of(device: Device = None) -> int:
         if device.type not in ("vgpu", "cuda"):
             raise ValueError(f"Expected a virtual GPU such as vgpu:0, not {device}.")
         index = current.index if device.index is None else device.index
-    if not 0 <= index < len(Devices.names):
-        raise errors.invalid_ordinal(index, len(Devices.names))
+    if not 0 <= index < MOST or Devices.machines[index] is None:
+        count = Devices.machine.count if Devices.machine is not None else 0
+        raise errors.invalid_ordinal(index, count)
     return index
 
 

@@ -40,7 +40,7 @@ def process_groups() -> None:
         original(self, backend)
         if "vgpu" in self.device_backend_map:
             ours = self.device_backend_map["vgpu"]
-            self.device_backend_map.setdefault(Devices.host.type, ours)
+            self.device_backend_map.setdefault(Devices.hosts[0].type, ours)
 
     BackendConfig.__init__ = __init__
 

@@ -6,6 +6,7 @@ torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator
 """
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 
 def name_of(tensor: torch.Tensor) -> torch.device:
@@ -79,3 +80,30 @@ def wrong_generator(generator: torch.Generator) -> RuntimeError:
         "Expected a 'vgpu' device type for generator but found "
         f"'{generator.device.type}'"
     )
+
+
+def no_values(asked: str) -> RuntimeError:
+    """For tensors of a simulation without values, where one is needed."""
+    return RuntimeError(
+        f"{asked} needs the values of a tensor, and with host='meta' only shapes are "
+        "simulated: use host='cpu' to have values."
+    )
+
+
+def explained(error: Exception, name: str, arguments) -> Exception:
+    """Return what to raise for an error of an operator: itself, or ``no_values``.
+
+    The meta device has operators for shapes alone. What they say where they cannot help
+    speaks of a device that the program does not know.
+    """
+    values = tree_leaves(arguments)
+    if not any(isinstance(x, torch.Tensor) and x.is_meta for x in map(_host, values)):
+        return error
+    text = str(error)
+    if "eta tensor" in text or "data-dependent" in text or "Meta" in text:
+        return no_values(name)
+    return error
+
+
+def _host(value):
+    return getattr(value, "_host", value)

@@ -1,20 +1,22 @@
 """The simulated machine: its devices, their memory, and the log of copies.
 
 Pure Python, knows nothing of torch. A tensor library drives it through four calls:
-``reserve`` before it allocates, ``charge`` when it has, and the two seams at which a
-simulated clock can listen, ``kernel_issued`` and ``bytes_moved``.
+``reserve`` before it allocates, ``charge`` when it has, and the two seams at which the
+simulated clock listens, ``kernel_issued`` and ``bytes_moved``.
 """
 
 import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 
-HOST = -1  # the index that stands for the host's memory
+from .clock import HOST, NOTES, Clock, queues
+from .commands import Transfer
 
 # CUDA's caching allocator hands out multiples of 512 bytes (kMinBlockSize in
 # c10/cuda/CUDACachingAllocator.h), so a 24-byte tensor occupies 512.
@@ -52,7 +54,7 @@ class Charge:
         nbytes = nbytes + BLOCK - 1 & -BLOCK
         with machine.lock:
             used = machine.used[index] + nbytes - self.nbytes
-            if used > machine.capacity and nbytes > self.nbytes:
+            if used > machine.capacities[index] and nbytes > self.nbytes:
                 raise machine.overflow(index, nbytes - self.nbytes)
             machine.used[index] = used
             if used > machine.peak[index]:
@@ -68,8 +70,12 @@ class Machine:
     """``count`` devices with ``capacity`` bytes of memory each.
 
     Args:
+        capacity: of all devices, or of each.
         out_of_memory: the error raised when a device, or the host behind it, cannot
             hold one more allocation.
+        first: the index of the first device.
+        has_values: whether the host keeps the tensors' values, and with them memory.
+        clock: the simulated clock, None for a machine without.
     Attributes:
         used, peak: bytes allocated on each device, now and at most so far.
         kernels: number of kernels issued to each device.
@@ -78,14 +84,24 @@ class Machine:
     def __init__(
         self,
         count: int,
-        capacity: int | None = None,
+        capacity: int | Sequence[int] | None = None,
         out_of_memory: type[Exception] = MemoryError,
+        *,
+        first: int = 0,
+        has_values: bool = True,
+        clock: Clock | None = None,
     ):
         if capacity is None:
             capacity = default_capacity(count)
-        self.count, self.capacity = count, capacity
-        self.out_of_memory = out_of_memory
-        self.used, self.peak, self.kernels = [0] * count, [0] * count, [0] * count
+        if isinstance(capacity, int):
+            capacity = [capacity] * count
+        self.count, self.first = count, first
+        self.capacities = [0] * first + list(capacity)
+        self.out_of_memory, self.has_values = out_of_memory, has_values
+        self.clock = clock
+        # By the index of the device; places before the first one stay empty.
+        self.used = [0] * (first + count)
+        self.peak, self.kernels = self.used[:], self.used[:]
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -94,14 +110,14 @@ class Machine:
 
     def free(self, index: int) -> int:
         """Return the bytes left on a device."""
-        return self.capacity - self.used[index]
+        return self.capacities[index] - self.used[index]
 
     def reserve(self, index: int, nbytes: int) -> None:
         """Raise out_of_memory unless nbytes fit, before anything is allocated."""
         rounded = nbytes + BLOCK - 1 & -BLOCK
-        if self.used[index] + rounded > self.capacity:
+        if self.used[index] + rounded > self.capacities[index]:
             raise self.overflow(index, rounded)
-        if rounded >= LARGE:
+        if rounded >= LARGE and self.has_values:
             left = host_memory_left()
             if left is not None and rounded > left:
                 raise self.out_of_memory(
@@ -118,7 +134,8 @@ class Machine:
         # Worded like CUDACachingAllocator.cpp's message, and labelled.
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
-            f"GPU {index} has a total capacity of {size_text(self.capacity)} of which "
+            f"GPU {index} has a total capacity of "
+            f"{size_text(self.capacities[index])} of which "
             f"{size_text(self.free(index))} is free. Of the allocated memory "
             f"{size_text(self.used[index])} is allocated by PyTorch. "
             "(Simulated memory of a virtual GPU.)"
@@ -126,9 +143,15 @@ class Machine:
 
     # -------------------------------------------------------------- the two seams
 
-    def kernel_issued(self, operator, index: int, nbytes: int) -> None:
-        """An operator that touches nbytes was issued to a device."""
+    def kernel_issued(self, index: int, key: tuple) -> None:
+        """An operator was issued to a device; ``work.py`` says what is in the key."""
         self.kernels[index] += 1
+        clock = self.clock
+        if clock is not None:  # clock.note(…), for less
+            notes = clock.notes
+            notes.append((key, index, queues.of.get(index, 0), get_ident()))
+            if len(notes) >= NOTES:
+                clock.work_off()
 
     def bytes_moved(
         self,
@@ -140,7 +163,15 @@ class Machine:
         blocking: bool = True,
     ) -> None:
         """nbytes were copied from one memory to another."""
-        if nbytes and self.logs:
+        if not nbytes:
+            return
+        if self.clock is not None:
+            streams = queues.of.get(source, 0), queues.of.get(target, 0)
+            device = target if source == HOST else source
+            self.clock.note(
+                Transfer(nbytes, source, target, pinned, blocking, streams), device, 0
+            )
+        if self.logs:
             copy = Copy(nbytes, source, target, pinned, blocking)
             for log in self.logs:
                 log.append(copy)

@@ -15,6 +15,8 @@ class Methods:
     """Methods of ``torch.Tensor`` that a wrapper has to answer in Python."""
 
     def __repr__(self, *, tensor_contents=None):
+        if self._host.is_meta and tensor_contents is None:
+            tensor_contents = "..."
         text = torch._tensor_str._str(self, tensor_contents=tensor_contents)
         # What is printed says what it is, also where programs are told cuda.
         text = text.replace(f"device='{self.device}'", f"device='{name_of(self)}'")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch._ops import OpOverload
 
+from .work import PRODUCTS
+
 # How the result relates to the arguments, where that is simple.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
 
@@ -140,6 +142,8 @@ class Operator:
         bound: a bound of the bytes of its results, from its arguments and the bytes
             of its operands; None where only ``size_bound`` is known.
         special: what runs in its place, if anything.
+        describe: what the clock has to know of a call beside sizes, as a function of
+            its arguments and results; None if nothing.
         out_list: name of a list of tensors that it writes and does not return.
     """
 
@@ -149,6 +153,7 @@ class Operator:
         "bound",
         "call",
         "changes_geometry",
+        "describe",
         "form",
         "has_device",
         "indexes",
@@ -179,6 +184,8 @@ class Operator:
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
         self.special = SPECIAL.get(self.name)
+        product = PRODUCTS.get(self.name)
+        self.describe = product and product.describe
         self.bound = _BOUNDS.get(self.name)
         if self.name in _NO_LARGER or self.name.startswith("_foreach"):
             self.bound = _no_larger

@@ -37,7 +37,7 @@ def _reduce(tensor: VirtualTensor):
 
 
 def _rebuild(values: bytes, device: str, parameter: bool, needs_grad: bool):
-    if Devices.machine is None:
+    if not any(Devices.machines):
         raise RuntimeError(
             f"A tensor on {device} was sent to a process without virtual GPUs: call "
             "d2l_gpu.vgpu.enable there before it arrives, or send tensor.cpu()."
@@ -71,11 +71,13 @@ def _after_fork() -> None:
 
     Threads do not survive a fork, the host's kernels would wait for theirs for ever.
     """
-    machine = Devices.machine
-    if machine is None or isinstance(machine, _Inherited):
+    machines = {machine for machine in Devices.machines if machine is not None}
+    if not machines or any(isinstance(machine, _Inherited) for machine in machines):
         return
-    machine.lock = threading.RLock()  # another thread may have held it
-    if device_api.is_initialized():
+    for machine in machines:  # another thread may have held them
+        machine.lock, machine.clock.lock = threading.RLock(), threading.RLock()
+    if device_api.is_initialized() or len(machines) > 1 or Devices.machine is None:
         Devices.machine = _Inherited()
+        Devices.machines = (Devices.machine,) * len(Devices.machines)
         VirtualTensor.__torch_dispatch__ = staticmethod(_refuse)
         device_api._is_in_bad_fork = lambda: True

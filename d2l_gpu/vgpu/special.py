@@ -5,6 +5,7 @@ Each function here has the arguments of the operator, after the facts about it.
 
 import torch
 
+from . import errors
 from .devices import Devices, index_of
 from .machine import HOST
 from .tensor import VirtualTensor, reserve, run, wrap
@@ -34,21 +35,31 @@ def home(tensor: torch.Tensor) -> int:
 
 def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
     if source == target:
-        Devices.machine.kernel_issued("copy_", source, 2 * nbytes)
+        Devices.machines[source].kernel_issued(source, ("copy_", 2 * nbytes))
         return
-    Devices.machine.bytes_moved(
-        source,
-        target,
-        nbytes,
-        pinned=getattr(host_side, "_vgpu_pinned", False),
-        blocking=HOST in (source, target) and not non_blocking,
-    )
+    if HOST in (source, target):
+        ways = [(source, target)]
+    elif Devices.machines[source] is Devices.machines[target]:
+        ways = [(source, target)]
+    else:  # of two machines: by way of the host
+        ways = [(source, HOST), (HOST, target)]
+    for source, target in ways:
+        machine = Devices.machines[target if source == HOST else source]
+        machine.bytes_moved(
+            source,
+            target,
+            nbytes,
+            pinned=getattr(host_side, "_vgpu_pinned", False),
+            blocking=HOST in (source, target) and not non_blocking,
+        )
 
 
 def _copy_(op, target, source, non_blocking=False):
     """``target.copy_(source)``, in any direction."""
     to, there = _memory_of(target)
     values, here = _memory_of(source)
+    if values.is_meta and not to.is_meta:
+        raise errors.no_values(op.name)
     to.copy_(values)
     host_side = source if here == HOST else target
     _copied(here, there, host_side, values.nbytes, non_blocking)
@@ -74,21 +85,27 @@ def _to_copy(
     values, here = _memory_of(tensor)
     device = tensor.device if device is None else torch.device(device)
     if device.type not in Devices.types:
+        if values.is_meta and device.type != "meta":
+            raise errors.no_values(f"to({str(device)!r})")
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
         )
+        # As on real GPUs: the host goes on, so the memory has to stay where it is.
+        result._vgpu_pinned = non_blocking
         _copied(here, HOST, result, values.nbytes, non_blocking)
         return result
     there = index_of(device)
     options = {"dtype": dtype, "memory_format": memory_format}
     reserve(op, there, (values,), options)
-    result = wrap(op.call(values, device=Devices.host, **options), there)
+    result = wrap(op.call(values, device=Devices.hosts[there], **options), there)
     _copied(here, there, tensor, values.nbytes, non_blocking)
     return result
 
 
 def _item(op, tensor):
     """``tensor.item()``: one element crosses to the host, which waits for it."""
+    if tensor._host.is_meta:
+        raise errors.no_values("item()")
     _copied(tensor._index, HOST, None, tensor.element_size(), False)
     return op.call(tensor._host)
 

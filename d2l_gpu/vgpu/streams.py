@@ -1,16 +1,16 @@
 """``torch.vgpu.Stream``, ``Event`` and ``stream()``.
 
 The host has computed an operator before Python goes on, so whatever order a program
-asks for between streams is kept: waiting has nothing to wait for. What remains to be
-done right is the bookkeeping: which stream is current, and when an event was recorded.
+asks for between streams is kept, as far as values go. When the work would be done on
+GPUs, the simulated clock knows: it is told here who waits for what.
 """
 
 import itertools
-import threading
-from time import perf_counter
 
 import torch
 
+from .clock import PICO, Moment, queues
+from .commands import HostWaits, Record, StreamWaits
 from .devices import Devices, current, index_of
 
 _ids = itertools.count(1)
@@ -34,27 +34,35 @@ class Stream:
         return Devices.shown[self.device_index]
 
     def synchronize(self) -> None:
-        """Wait for the work on this stream: it is done."""
+        """Let the host wait for the work on this stream."""
+        self._note(HostWaits([self.device_index], self.stream_id))
 
     def query(self) -> bool:
-        """Whether all work on this stream is done."""
-        return True
+        """Whether all work on this stream is done, on the simulated clock."""
+        return self.record_event().query()
 
     def is_capturing(self) -> bool:
         """Whether work is recorded into a graph instead of done: never."""
         return False
 
     def wait_event(self, event: "Event") -> None:
-        """Let later work on this stream wait for an event: it has happened."""
+        """Let later work on this stream wait for an event."""
+        if event._moment is not None:
+            self._note(StreamWaits(event._moment))
 
     def wait_stream(self, stream: "Stream") -> None:
-        """Let later work on this stream wait for another one: its work is done."""
+        """Let later work on this stream wait for what is on another one now."""
+        self.wait_event(stream.record_event())
 
     def record_event(self, event: "Event | None" = None) -> "Event":
         """Record an event, a new one if none is given, and return it."""
         event = Event() if event is None else event
         event.record(self)
         return event
+
+    def _note(self, command) -> None:
+        machine = Devices.machines[self.device_index]
+        machine.clock.note(command, self.device_index, self.stream_id)
 
     def __enter__(self) -> "Stream":
         self._entered = stream(self)
@@ -81,8 +89,7 @@ class Event:
     """A point in the work of a stream.
 
     Args:
-        enable_timing: whether ``elapsed_time`` may be asked. The time is the host's,
-            which computed the work: it says nothing of a real GPU.
+        enable_timing: whether ``elapsed_time`` may be asked. The time is simulated.
     """
 
     def __init__(
@@ -98,24 +105,37 @@ class Event:
                 "Events of virtual GPUs cannot be shared between processes."
             )
         self.enable_timing = enable_timing
-        self._recorded: float | None = None
+        self._moment: Moment | None = None
+        self._stream: Stream | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Record this event now; the stream's work so far is done."""
-        self._recorded = perf_counter()
+        """Record this event: it happens when the stream's work so far is done."""
+        self._stream = current_stream() if stream is None else stream
+        self._moment = Moment()
+        self._stream._note(Record(self._moment))
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait for this event: it has happened."""
+        """Let a stream, the current one if none is given, wait for this event."""
+        (current_stream() if stream is None else stream).wait_event(self)
 
     def query(self) -> bool:
-        """Whether the work before this event is done."""
-        return True
+        """Whether the work before this event is done, on the simulated clock.
+
+        To ask takes the host a moment, so that a program that asks until the answer is
+        yes gets it.
+        """
+        if self._moment is None:
+            return True
+        clock = Devices.machines[self._stream.device_index].clock
+        return clock.has_passed(self._moment)
 
     def synchronize(self) -> None:
-        """Wait for this event: it has happened."""
+        """Let the host wait for this event."""
+        if self._moment is not None:
+            self._stream._note(HostWaits(moment=self._moment))
 
     def elapsed_time(self, end_event: "Event") -> float:
-        """Return the milliseconds between this event and a later one.
+        """Return the simulated milliseconds between this event and a later one.
 
         Raises:
             ValueError: one of them was made without ``enable_timing=True``.
@@ -125,21 +145,13 @@ class Event:
             raise ValueError(
                 "Both events must be created with argument 'enable_timing=True'."
             )
-        if self._recorded is None or end_event._recorded is None:
+        if self._moment is None or end_event._moment is None:
             raise RuntimeError(
                 "Both events must be recorded before calculating elapsed time."
             )
-        return (end_event._recorded - self._recorded) * 1e3
-
-
-class _CurrentStreams(threading.local):
-    """The stream in use on each device, if it is not the default one."""
-
-    def __init__(self):
-        self.of: dict[int, Stream] = {}
-
-
-_streams = _CurrentStreams()
+        for event in (self, end_event):
+            Devices.machines[event._stream.device_index].clock.work_off()
+        return (end_event._moment.time - self._moment.time) / PICO * 1e3
 
 
 def default_stream(device=None) -> Stream:
@@ -149,14 +161,15 @@ def default_stream(device=None) -> Stream:
 
 def current_stream(device=None) -> Stream:
     """Return the stream in use on a device, in this thread."""
-    return _streams.of.get(index_of(device)) or default_stream(device)
+    index = index_of(device)
+    return Stream(index, stream_id=queues.of.get(index, 0))
 
 
 def set_stream(stream: Stream | None) -> None:
     """Make a stream the current one of its device, and that device the current one."""
     if stream is not None:
         current.index = stream.device_index
-        _streams.of[stream.device_index] = stream
+        queues.of[stream.device_index] = stream.stream_id
 
 
 class stream:

@@ -29,6 +29,7 @@ from .operators import (
     size_bound,
 )
 from .storage import VirtualStorage
+from .work import elements_of, key_of
 
 
 class VirtualTensor(Methods, torch.Tensor):
@@ -54,6 +55,8 @@ class VirtualTensor(Methods, torch.Tensor):
                 return _general(op, args, kwargs or {})
             return _simple(op, args)
         except Exception as error:
+            if isinstance(error, NotImplementedError | RuntimeError):
+                error = errors.explained(error, op.name, (args, kwargs))
             return contained(error, sys._getframe(1), op)
 
 
@@ -128,16 +131,25 @@ def _simple(op: Operator, args):
         args = (host, *args[1:])
     if form == FRESH:
         bound = bound * WIDEST if op.bound is None else op.bound(args, nbytes)
-        if bound > Devices.machine.free(index):
-            Devices.machine.reserve(index, op.result_bytes(args, {}))
+        if bound > Devices.machines[index].free(index):
+            Devices.machines[index].reserve(index, op.result_bytes(args, {}))
     result = op.call(*args)
     if form == FRESH:
         tensor = wrap(result, index)
         if op.kernel:
-            Devices.machine.kernel_issued(op, index, nbytes + result.nbytes)
+            elements, more = result.numel(), host.numel()
+            if more > elements:
+                elements = more
+            nbytes += result.nbytes
+            if op.describe is None:
+                key = op, nbytes, elements, host.dtype
+            else:
+                key = key_of(op, nbytes, elements, args, result)
+            Devices.machines[index].kernel_issued(index, key)
         return tensor
     if op.kernel:
-        Devices.machine.kernel_issued(op, index, nbytes + host.nbytes)
+        key = op, nbytes + host.nbytes, host.numel(), host.dtype
+        Devices.machines[index].kernel_issued(index, key)
     return a if form == IN_PLACE else _view(result, index)
 
 
@@ -161,7 +173,7 @@ def run(op: Operator, args, kwargs):
         else:
             if device is not None:
                 index = index_of(device)
-            host_kwargs["device"] = Devices.host
+            host_kwargs["device"] = Devices.hosts[index]
         host_kwargs.pop("pin_memory", None)
     if op.changes_geometry and type(args[0]) is VirtualTensor:
         # detach() shares the host tensor: let this one change alone.
@@ -176,8 +188,7 @@ def run(op: Operator, args, kwargs):
     if on_host:
         return results
     if op.kernel:
-        nbytes = operands.nbytes + total_bytes(results)
-        Devices.machine.kernel_issued(op, index, nbytes)
+        issued(op, index, operands.nbytes, host_args, results)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
             refresh(tensor)
@@ -247,6 +258,19 @@ def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
     return operands, host_args, host_kwargs
 
 
+def issued(op: Operator, index: int, nbytes: int, args, results) -> None:
+    """Tell the machine of a kernel.
+
+    Args:
+        nbytes: of the operands.
+        args, results: host tensors.
+    """
+    nbytes += total_bytes(results)
+    elements = max(elements_of(args), elements_of(results))
+    key = key_of(op, nbytes, elements, args, results)
+    Devices.machines[index].kernel_issued(index, key)
+
+
 def _result(value, alias, args, kwargs, index: int):
     """Wrap one result, or return the argument that it is."""
     if not isinstance(value, torch.Tensor):
@@ -308,7 +332,7 @@ def charge(host: torch.Tensor, index: int) -> None:
     storage = host.untyped_storage()
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
-        storage._vgpu_charge = Devices.machine.charge(index, storage.nbytes())
+        storage._vgpu_charge = Devices.machines[index].charge(index, storage.nbytes())
     elif account.nbytes < storage.nbytes():  # resize_ and out= make it grow
         account.resize(storage.nbytes())
 
@@ -365,8 +389,8 @@ def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
         bound = op.bound(args, nbytes)
     else:
         bound = size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST
-    if bound > Devices.machine.free(index):
-        Devices.machine.reserve(index, op.result_bytes(args, kwargs))
+    if bound > Devices.machines[index].free(index):
+        Devices.machines[index].reserve(index, op.result_bytes(args, kwargs))
 
 
 def total_bytes(values) -> int:
@@ -386,7 +410,7 @@ def total_bytes(values) -> int:
 
 def factory(func, *args, **kwargs):
     """Run an operator whose only link to a virtual GPU is ``device=`` (``ones``)."""
-    if Devices.machine is None:
+    if not any(Devices.machines):
         raise RuntimeError("No virtual GPUs are in use: call use_virtual_gpus first.")
     op = operator(func)
     if "device" not in kwargs:  # called with the Python dispatch switched off
@@ -394,12 +418,12 @@ def factory(func, *args, **kwargs):
     index = index_of(kwargs["device"])
     generator.check(kwargs.get("generator"))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
-    kwargs["device"] = Devices.host
+    kwargs["device"] = Devices.hosts[index]
     try:
         reserve(op, index, args, kwargs)
         result = wrap(op.call(*args, **kwargs), index)
     except Exception as error:
         return contained(error, sys._getframe(2), op)
     if not op.name.startswith("empty"):
-        Devices.machine.kernel_issued(op, index, result._host.nbytes)
+        issued(op, index, 0, (), result._host)
     return result

@@ -1,0 +1,200 @@
+"""What devices and links did, in numbers."""
+
+from dataclasses import dataclass
+
+from d2l_gpu.tables import Table
+
+from .clock import HOST, PICO, Clock, Kernel
+from .specs import Model
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """What a device did for one operator, all its calls together.
+
+    Attributes:
+        operations: of floating-point numbers.
+        nbytes: read from and written to the device's memory.
+        seconds: simulated.
+    """
+
+    name: str
+    calls: int
+    operations: int
+    nbytes: int
+    seconds: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte of memory that is read or written."""
+        return self.operations / self.nbytes if self.nbytes else 0.0
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What a device did.
+
+    Attributes:
+        busy: simulated seconds in which it computed.
+        share_of_peak: the operations as a share of what its units, those that ran
+            them, can do at most in the time that passed.
+        operators: by operator, the longest first.
+    """
+
+    name: str
+    model: Model
+    busy: float
+    kernels: int
+    operations: int
+    nbytes: int
+    share_of_peak: float
+    operators: list[OperatorUse]
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """What went over one direction of a link: copies, bytes, simulated seconds."""
+
+    source: str
+    target: str
+    copies: int
+    nbytes: int
+    seconds: float
+
+
+class Report:
+    """What each device and each link did since the last reset of a clock.
+
+    Attributes:
+        seconds: simulated, until all was done.
+        devices, links: one entry for each; links that were not used are left out.
+    """
+
+    def __init__(self, clock: Clock, label: str):
+        self.label, self.seconds = label, clock.elapsed()
+        self.devices = [
+            _device(i - min(clock.models), clock, index=i, seconds=self.seconds)
+            for i in clock.models
+        ]
+        self.links = [
+            use
+            for (i, side, peer), lane in clock.links.items()
+            if lane.count
+            for use in [_link(i - min(clock.models), side, peer, lane)]
+        ]
+
+    def tables(self) -> list[Table]:
+        """Return the report as tables: devices, then links."""
+        devices = Table(
+            [self.label, "busy", "kernels", "operations", "memory", "of peak"],
+            [
+                [
+                    device.name,
+                    f"{time_text(device.busy)} ({_share(device.busy, self.seconds)})",
+                    f"{device.kernels:,}",
+                    count_text(device.operations),
+                    count_text(device.nbytes, "B"),
+                    f"{device.share_of_peak:.1%}",
+                ]
+                for device in self.devices
+            ],
+            ["busy", "kernels", "operations", "memory", "of peak"],
+        )
+        if not self.links:
+            return [devices]
+        links = Table(
+            ["from", "to", "copies", "bytes", "busy"],
+            [
+                [
+                    link.source,
+                    link.target,
+                    f"{link.copies:,}",
+                    count_text(link.nbytes, "B"),
+                    f"{time_text(link.seconds)} ({_share(link.seconds, self.seconds)})",
+                ]
+                for link in self.links
+            ],
+            ["copies", "bytes", "busy"],
+        )
+        return [devices, links]
+
+    def __repr__(self) -> str:
+        tables = "\n\n".join(map(repr, self.tables()))
+        return f"{time_text(self.seconds)}, {self.label}\n\n{tables}"
+
+    def _repr_html_(self) -> str:
+        tables = "".join(table._repr_html_() for table in self.tables())
+        return f"<p>{time_text(self.seconds)}, {self.label}</p>{tables}"
+
+
+def _device(number: int, clock: Clock, index: int, seconds: float) -> DeviceUse:
+    model = clock.models[index]
+    used = [kernel for kernel in clock.kernels[index].values() if kernel.count]
+    operators = {}
+    for kernel in used:
+        operators.setdefault(kernel.name, []).append(kernel)
+    uses = [_operator(name, kernels) for name, kernels in operators.items()]
+    at_peak = sum(
+        kernel.count * part.operations / model.rate(part.kind, part.product is not None)
+        for kernel in used
+        for part in kernel.parts
+    )
+    return DeviceUse(
+        name=f"GPU {number}" if model.asynchronous else "CPU",
+        model=model,
+        busy=clock.compute[index].busy / PICO,
+        kernels=sum(kernel.count * len(kernel.parts) for kernel in used),
+        operations=sum(use.operations for use in uses),
+        nbytes=sum(use.nbytes for use in uses),
+        share_of_peak=at_peak / seconds if seconds else 0.0,
+        operators=sorted(uses, key=lambda use: (-use.seconds, use.name)),
+    )
+
+
+def _operator(name: str, kernels: list[Kernel]) -> OperatorUse:
+    return OperatorUse(
+        name=name,
+        calls=sum(kernel.count for kernel in kernels),
+        operations=sum(k.count * part.operations for k in kernels for part in k.parts),
+        nbytes=sum(k.count * part.nbytes for k in kernels for part in k.parts),
+        seconds=sum(kernel.count * kernel.duration for kernel in kernels) / PICO,
+    )
+
+
+def _link(number: int, side: str, peer: str, lane) -> LinkUse:
+    ends = [f"GPU {number}", "host" if peer == "host" else "other GPUs"]
+    source, target = ends if side == "out" else ends[::-1]
+    return LinkUse(source, target, lane.count, lane.nbytes, lane.busy / PICO)
+
+
+def place_name(index: int, first: int) -> str:
+    """Return the name of a device, or of the host, in a simulation."""
+    return "host" if index == HOST else f"GPU {index - first}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time with three digits and a unit: ``'1.23 ms'``."""
+    if not seconds:
+        return "0 s"
+    units = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
+    unit, name = next((u for u in units if seconds >= 0.9995 * u[0]), (1e-9, "ns"))
+    value = seconds / unit
+    return f"{value:.{max(0, 3 - _digits(value))}f} {name}"
+
+
+def count_text(count: int, unit: str = "") -> str:
+    """Return a number with three digits and a decimal prefix: ``'12.3 M'``."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        value = count / 10**power
+        if round(value, 2) >= 1:
+            return f"{value:.{max(0, 3 - _digits(value))}f} {prefix}{unit}"
+    return f"{count} {unit}".rstrip()
+
+
+def _digits(value: float) -> int:
+    """The number of digits before the point, at least one."""
+    return len(str(int(value)))
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"

@@ -1,0 +1,295 @@
+"""Simulated devices as a program sees them: their names, their clock, their report.
+
+``Simulation`` is a view of a machine and its clock; ``create`` makes a machine beside
+the one that ``enable`` has set up, with devices of its own.
+"""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from . import backend, commands
+from .clock import Clock, Moment
+from .devices import MOST, PLAIN, Devices
+from .machine import Machine, default_capacity, parse_size
+from .report import Report
+from .specs import LINKS, MODELS, Link, Model
+from .tensor import is_virtual
+from .timeline import Timeline
+from .work import parts_of
+
+MOST_IN_ONE = 32
+
+# Machines of simulators, by their first device: the simulations that still need them.
+_owners: dict[int, weakref.ref] = {}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a machine is made of, checked."""
+
+    count: int
+    capacities: tuple[int, ...]
+    host: torch.device
+    models: tuple[Model, ...]
+    link: Link
+
+    @classmethod
+    def checked(cls, n, memory, host, model, link, most: int = PLAIN) -> "Settings":
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeError(f"The number of virtual GPUs is an integer, not {n!r}.")
+        if n < 1:
+            raise ValueError(f"The number of virtual GPUs is at least 1, not {n}.")
+        if n > most:
+            raise ValueError(f"There can be {most} virtual GPUs at most, not {n}.")
+        host = torch.device("cpu" if host is None else host)
+        if host.type == "vgpu":
+            raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
+        if isinstance(model, str | Model):
+            models = (_entry(model, MODELS, "model"),) * n
+        else:
+            models = tuple(_entry(m, MODELS, "model") for m in model)
+            if len(models) != n:
+                raise ValueError(
+                    f"One model for each device is needed, {n}, not {len(models)}."
+                )
+        link = _entry(link, LINKS, "link")
+        if memory is not None:
+            capacities = (parse_size(memory),) * n
+        elif host.type == "meta":
+            capacities = tuple(m.memory for m in models)
+        else:
+            capacities = tuple(min(default_capacity(n), m.memory) for m in models)
+        return cls(n, capacities, host, models, link)
+
+    def machine(self, first: int, stands_for: int = 1) -> Machine:
+        """Return a new machine whose devices begin at an index."""
+        models = {first + i: model for i, model in enumerate(self.models)}
+        return Machine(
+            self.count,
+            self.capacities,
+            torch.OutOfMemoryError,
+            first=first,
+            has_values=self.host.type != "meta",
+            clock=Clock(models, self.link, parts_of, stands_for),
+        )
+
+
+def _entry(name, catalogue: dict, what: str):
+    """Return an entry of the catalogue by its name; or what is one already."""
+    kinds = tuple({type(entry) for entry in catalogue.values()})
+    if isinstance(name, kinds):
+        return name
+    if not isinstance(name, str):
+        raise TypeError(
+            f"A {what} is named by a text such as {next(iter(catalogue))!r}, not "
+            f"{name!r}."
+        )
+    if name not in catalogue:
+        raise ValueError(
+            f"There is no {what} {name!r} in the catalogue: choose one of "
+            f"{', '.join(catalogue)}, or describe yours as a {kinds[0].__name__}."
+        )
+    return catalogue[name]
+
+
+def create(n, model, link, host, memory, replicas: bool) -> "Simulation":
+    """See ``d2l_gpu.vgpu.simulator``."""
+    if replicas:
+        if torch.device(host).type != "meta":
+            raise ValueError(
+                "Replicas are simulated without values: ask for host='meta' as well."
+            )
+        settings = Settings.checked(1, memory, host, model, link)
+        Settings.checked(n, memory, host, model, link, most=10**6)
+    else:
+        if isinstance(n, int) and n > MOST_IN_ONE:
+            raise ValueError(
+                f"{MOST_IN_ONE} devices at most are simulated one by one, not {n}: "
+                "with host='meta', replicas=True one stands for any number of equals."
+            )
+        settings = Settings.checked(n, memory, host, model, link)
+    backend.register()
+    first = _free_place(settings.count)
+    machine = settings.machine(first, stands_for=n if replicas else 1)
+    Devices.place(machine, settings.host)
+    simulation = Simulation(machine)
+    _owners[first] = weakref.ref(simulation)
+    return simulation
+
+
+def _free_place(count: int) -> int:
+    """Return the first of so many indices that no simulation needs any more."""
+    for first, owner in list(_owners.items()):
+        machine = Devices.machines[first]
+        if owner() is None and not any(machine.used):
+            del _owners[first]
+            Devices.remove(machine)
+    run = 0
+    for i in range(PLAIN, MOST):
+        run = run + 1 if Devices.machines[i] is None else 0
+        if run == count:
+            return i - count + 1
+    raise RuntimeError(
+        f"No place is left for {count} more simulated devices: drop simulators, and "
+        "tensors on them, that are not needed any more (del)."
+    )
+
+
+class Simulation:
+    """Simulated devices, and what the clock says of them.
+
+    Attributes:
+        n: number of devices.
+        models: what they are.
+        link: what connects them.
+    """
+
+    def __init__(self, machine: Machine):
+        self._machine = machine
+        self._clock = machine.clock
+        self._first = machine.first
+        self.n = machine.count * self._clock.stands_for
+        self.models = list(self._clock.models.values())
+        self.link = self._clock.link
+
+    # -------------------------------------------------------------- devices
+
+    def gpu(self, i: int = 0) -> torch.device:
+        """Return the i-th device.
+
+        Raises:
+            TypeError: i is not an integer.
+            ValueError: there is no such device.
+        """
+        if isinstance(i, bool) or not isinstance(i, int):
+            raise TypeError(f"A GPU is named by an integer such as 0, not {i!r}.")
+        if not 0 <= i < self.n:
+            raise ValueError(
+                f"gpu({i}) does not exist: this simulation has {self.n}, from 0."
+            )
+        if i >= self._machine.count:
+            raise ValueError(
+                f"gpu({i}) is a replica: gpu(0) stands for all {self.n} of them."
+            )
+        return Devices.shown[self._first + i]
+
+    def gpus(self) -> list[torch.device]:
+        """Return the devices, one if it stands for all."""
+        return [self.gpu(i) for i in range(self._machine.count)]
+
+    @property
+    def label(self) -> str:
+        """What goes beside a number: ``simulated (V100)``."""
+        names = dict.fromkeys(model.name for model in self.models)
+        return f"simulated ({', '.join(names)})"
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(model.name for model in self.models))
+        text = f"{self.n:,} × {names}, simulated, connected by {self.link.name}"
+        if self._clock.stands_for > 1:
+            text += ", of which one stands for all"
+        return text
+
+    # -------------------------------------------------------------- time
+
+    def now(self) -> float:
+        """Where the host is, in simulated seconds since the last reset."""
+        return self._clock.now()
+
+    def elapsed(self) -> float:
+        """When host and devices have done all, in simulated seconds since the reset."""
+        return self._clock.elapsed()
+
+    def synchronize(self) -> None:
+        """Let the host wait for all devices."""
+        indices = list(self._clock.models)
+        self._clock.note(commands.HostWaits(indices), indices[0], 0)
+
+    def reset(self) -> None:
+        """Wait for everything, and count from here on."""
+        self._clock.reset()
+
+    def report(self) -> Report:
+        """Return what devices and links did since the last reset, as a table."""
+        return Report(self._clock, self.label)
+
+    def timeline(self) -> Timeline:
+        """Return a drawing of what was done when since the last reset."""
+        return Timeline(self._clock, self.label)
+
+    # -------------------------------------------------------------- collectives
+
+    def all_reduce(
+        self,
+        tensors: Sequence[torch.Tensor],
+        algorithm: str = "ring",
+        *,
+        beside: bool = False,
+    ) -> "Pending":
+        """Put the sum of a tensor of each device in the place of all of them.
+
+        Values are summed on the host; the time follows from sizes by formula.
+
+        Args:
+            tensors: one for each device, in order, of the same shape; of replicas only
+                the first one's.
+            algorithm: ``'ring'``, or ``'naive'``: one device takes in all others'
+                and sends out the sum.
+            beside: go on beside what comes next on the devices; ``wait`` for the
+                result before it is used.
+        Returns:
+            An object with ``wait()``, after which the devices' work waits for it.
+        Raises:
+            ValueError: tensors do not fit, or there is no such algorithm.
+        """
+        tensors = list(tensors)
+        here = [x._index if is_virtual(x) else None for x in tensors]
+        if here != list(self._clock.models):
+            raise ValueError(
+                f"all_reduce takes one tensor on each device of the simulation, "
+                f"{self._machine.count} in order, not {len(tensors)} of them."
+            )
+        if len({(x.shape, x.dtype) for x in tensors}) > 1:
+            raise ValueError("all_reduce takes tensors of one shape and type.")
+        if self._machine.has_values:
+            hosts = [x.detach()._host for x in tensors]
+            total = hosts[0].clone()
+            for x in hosts[1:]:
+                total += x
+            for x in hosts:
+                x.copy_(total)
+        nbytes = tensors[0].nbytes
+        if algorithm == "ring":
+            seconds = commands.ring_seconds("all_reduce", nbytes, self.n, self.link)
+            sent = round(commands.RINGS["all_reduce"](self.n)[1] * nbytes)
+        elif algorithm == "naive":
+            seconds = commands.naive_seconds(nbytes, self.n, self.link)
+            sent = 2 * (self.n - 1) * nbytes
+        else:
+            raise ValueError(
+                f"The algorithm of all_reduce is 'ring' or 'naive', not {algorithm!r}."
+            )
+        done = Moment()
+        if self.n > 1:
+            command = commands.Collective(
+                f"all-reduce, {algorithm}", here, seconds, sent, beside, done
+            )
+            stream = torch.vgpu.current_stream(self.gpu(0)).stream_id
+            self._clock.note(command, here[0], stream)
+        return Pending(self._clock, here, done)
+
+
+class Pending:
+    """A collective that goes on beside other work."""
+
+    def __init__(self, clock: Clock, indices: list[int], done: Moment):
+        self._clock, self._indices, self._done = clock, indices, done
+
+    def wait(self) -> None:
+        """Let what comes next on the devices wait for the result."""
+        for i in self._indices:
+            stream = torch.vgpu.current_stream(Devices.names[i]).stream_id
+            self._clock.note(commands.StreamWaits(self._done), i, stream)

@@ -1,0 +1,335 @@
+"""The catalogue: what the clock knows of processors and links, each with its source.
+
+Everything is public: data sheets say what a device can do at most, measurements by
+others how much of that programs reach. Nothing here was fitted to a run that the clock
+is compared with. A new processor or link is one more entry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+GB, TERA = 10**9, 10**12  # data sheets count in powers of ten
+GIB = 2**30
+
+# ------------------------------------------------------------------ processors
+
+
+@dataclass(frozen=True)
+class Model:
+    """A processor of the catalogue: peak figures of its data sheet.
+
+    Attributes:
+        name: as it is asked for and shown.
+        rates: floating-point operations per second of the units that all arithmetic
+            runs on, by type of number; a multiplication and an addition are two.
+        tensor_rates: the same of units for matrix products only (tensor cores), with
+            dense matrices and sums in fp32; ``tf32`` is what fp32 may run as.
+        bandwidth: of the device's memory, bytes per second.
+        memory: bytes.
+        units: streaming multiprocessors, or cores of a CPU.
+        link: how the host reaches it, a name in ``LINKS``.
+        asynchronous: whether the host goes on while it works; a CPU is the host.
+        source: where the figures are from.
+    """
+
+    name: str
+    rates: Mapping[str, float]
+    tensor_rates: Mapping[str, float]
+    bandwidth: float
+    memory: int
+    units: int
+    link: str
+    source: str
+    asynchronous: bool = True
+
+    def rate(self, kind: str, tensor: bool = False) -> float:
+        """Peak operations per second for a type of number.
+
+        Args:
+            kind: ``fp64``, ``fp32``, ``tf32``, ``bf16`` or ``fp16``; where the device
+                has no rate for it, it computes in fp32.
+            tensor: whether it is for a matrix product.
+        """
+        if tensor and kind in self.tensor_rates:
+            return self.tensor_rates[kind]
+        return self.rates.get(kind, self.rates["fp32"])
+
+
+def _tera(**rates: float) -> dict[str, float]:
+    return {kind: rate * TERA for kind, rate in rates.items()}
+
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model(
+            name="T4",
+            rates=_tera(fp32=8.1, fp16=16.2, fp64=0.253),
+            tensor_rates=_tera(fp16=65),
+            bandwidth=320 * GB,
+            memory=16 * GIB,
+            units=40,
+            link="PCIe3",
+            source="NVIDIA T4 data sheet (2019); fp16 without tensor cores and fp64, 2 "
+            "and 1/32 of fp32: NVIDIA Turing GPU Architecture white paper (2018)",
+        ),
+        Model(
+            name="V100",
+            rates=_tera(fp32=15.7, fp16=31.4, fp64=7.8),
+            tensor_rates=_tera(fp16=125),
+            bandwidth=900 * GB,
+            memory=16 * GIB,
+            units=80,
+            link="PCIe3",
+            source="NVIDIA V100 data sheet (2020), column SXM2; NVIDIA Tesla V100 GPU "
+            "Architecture white paper (2017)",
+        ),
+        Model(
+            name="A10G",
+            rates=_tera(fp32=35, fp16=35, fp64=0.547),
+            tensor_rates=_tera(fp16=70, bf16=70, tf32=35),
+            bandwidth=600 * GB,
+            memory=24 * GIB,
+            units=80,
+            link="PCIe4",
+            source="NVIDIA A10G data sheet for Amazon EC2 G5 (2021); 10,240 CUDA "
+            "cores at 1.71 GHz, fp64 1/64 of fp32",
+        ),
+        Model(
+            name="A100",
+            rates=_tera(fp32=19.5, fp16=78, bf16=39, fp64=9.7),
+            tensor_rates=_tera(fp16=312, bf16=312, tf32=156, fp64=19.5),
+            bandwidth=1555 * GB,
+            memory=40 * GIB,
+            units=108,
+            link="PCIe4",
+            source="NVIDIA A100 Tensor Core GPU Architecture white paper (2020), 40 GB",
+        ),
+        Model(
+            name="H100",
+            rates=_tera(fp32=66.9, fp16=133.8, bf16=133.8, fp64=33.5),
+            tensor_rates=_tera(fp16=989.4, bf16=989.4, tf32=494.7, fp64=66.9),
+            bandwidth=3352 * GB,
+            memory=80 * GIB,
+            units=132,
+            link="PCIe5",
+            source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), SXM5",
+        ),
+        Model(
+            name="RTX 4060 Laptop",
+            rates=_tera(fp32=14.6, fp16=14.6, fp64=0.228),
+            tensor_rates=_tera(fp16=29.1, bf16=29.1, tf32=14.6),
+            bandwidth=256 * GB,
+            memory=8 * GIB,
+            units=24,
+            link="PCIe4x8",
+            source="NVIDIA, GeForce RTX 40 series laptops, compare specs (2023): 3,072 "
+            "CUDA cores at 2.37 GHz, 128-bit GDDR6 at 16 Gbit/s; rates per core of the "
+            "NVIDIA Ada GPU Architecture white paper (2022)",
+        ),
+        Model(
+            name="Xeon E5-2698 v4",
+            rates=_tera(fp32=1.41, fp16=1.41, fp64=0.70),
+            tensor_rates={},
+            bandwidth=76.8 * GB,
+            memory=256 * GIB,
+            units=20,
+            link="PCIe3",
+            source="The CPU of an NVIDIA DGX-1 with V100, one of its two; Intel's "
+            "data: 20 cores at 2.2 GHz, four channels of DDR4-2400; two AVX2 "
+            "multiply-adds of 8 fp32 numbers per core and cycle",
+            asynchronous=False,
+        ),
+    )
+}
+
+# ------------------------------------------------------------------ links
+
+
+@dataclass(frozen=True)
+class Link:
+    """A way between two memories.
+
+    Attributes:
+        bandwidth: bytes per second in each direction.
+        step: seconds that one step of a collective takes beside its bytes; a copy is
+            one step.
+    """
+
+    name: str
+    bandwidth: float
+    step: float
+    source: str
+
+
+_PCIE = "PCI-SIG: {} GT/s × {} lanes, 128b/130b coding"
+_NCCL = "step: NVIDIA NCCL, src/graph/tuning.cc (commit 5067397, 2026), ring, Simple"
+
+LINKS: dict[str, Link] = {
+    link.name: link
+    for link in (
+        Link("PCIe3", 15.75 * GB, 5.7e-6, f"{_PCIE.format(8, 16)}; {_NCCL}"),
+        Link("PCIe4", 31.5 * GB, 5.7e-6, f"{_PCIE.format(16, 16)}; {_NCCL}"),
+        Link("PCIe4x8", 15.75 * GB, 5.7e-6, f"{_PCIE.format(16, 8)}; {_NCCL}"),
+        Link("PCIe5", 63.0 * GB, 5.7e-6, f"{_PCIE.format(32, 16)}; {_NCCL}"),
+        Link(
+            "NVLink2",
+            150 * GB,
+            3.4e-6,
+            f"NVIDIA V100 white paper (2017), 6 links × 25 GB/s; {_NCCL}",
+        ),
+        Link(
+            "NVLink3",
+            300 * GB,
+            3.4e-6,
+            f"NVIDIA A100 white paper (2020), 12 links × 25 GB/s; {_NCCL}",
+        ),
+        Link(
+            "NVLink4",
+            450 * GB,
+            3.4e-6,
+            f"NVIDIA H100 white paper (2022), 18 links × 25 GB/s; {_NCCL}",
+        ),
+        Link(
+            "InfiniBand HDR",
+            25 * GB,
+            14.0e-6,
+            f"NVIDIA ConnectX-6 data sheet, 200 Gbit/s; {_NCCL}, network",
+        ),
+    )
+}
+
+# ------------------------------------------------------------------ what is achieved
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A constant of the clock: the median of what others measured.
+
+    Attributes:
+        figures: the measurements, by what they were made on.
+        source: who made them, and how.
+    """
+
+    figures: Mapping[str, float]
+    source: str
+
+    @property
+    def value(self) -> float:
+        return median(self.figures.values())
+
+
+MATRIX = Measured(
+    {
+        "A100 SXM, bf16": 271.2 / 312,
+        "A100 PCIe, bf16": 252.9 / 312,
+        "H100 SXM, bf16": 794.5 / 989,
+        "GH200, bf16": 828.6 / 989,
+        "V100 PCIe, fp64": 6.60 / 7.07,
+    },
+    "Share of peak operations that large, well-shaped products reach. Stas Bekman, "
+    "Machine Learning Engineering Open Book, table Maximum Achievable Matmul FLOPS "
+    "(https://github.com/stas00/ml-engineering, 2026); for the units that are no "
+    "tensor cores Dominik Ernst, gpu-benches, gpu-roofline "
+    "(https://github.com/te42kyfo/gpu-benches, 2024).",
+)
+
+MEMORY = Measured(
+    {
+        "V100": 814 / 900,
+        "A100 40 GB": 1360 / 1555,
+        "A40": 653 / 696,
+        "L40": 768 / 864,
+        "H100 PCIe": 1832 / 2039,
+    },
+    "Share of peak bandwidth that two streams in and one out reach (triad). Dominik "
+    "Ernst, gpu-benches, gpu-stream (https://github.com/te42kyfo/gpu-benches, 2024).",
+)
+
+LINK = Measured(
+    {
+        "PCIe 3, V100": 12.35 / 15.75,
+        "PCIe 5, H200, to the device": 55.43 / 63,
+        "PCIe 5, H200, to the host": 55.06 / 63,
+        "NVLink 2, V100": 143.71 / 150,
+        "NVLink 4, H200": 396.4 / 450,
+        "NVLink 3, A100, all-reduce": 235 / 300,
+    },
+    "Share of peak bandwidth that large copies from and to page-locked memory reach. "
+    "gpu-benches, cuda-memcpy, and Machine Learning Engineering Open Book, network, as "
+    "above; Dell EMC, C4130 with V100-SXM2 (2017), for NVLink 2.",
+)
+
+LAUNCH = Measured(
+    {"A100": 1.34e-6, "A40": 1.09e-6, "L40": 0.94e-6, "H200": 1.26e-6},
+    "Seconds on the device for a kernel that does next to nothing, when the next one "
+    "is known already (CUDA graph). gpu-benches, gpu-small-kernels, as above.",
+)
+
+START = Measured(
+    {"A100": 2.62e-6, "A40": 2.05e-6, "L40": 1.64e-6, "H200": 2.43e-6},
+    "Seconds from a launch on the host to the start on an idle device: launches one by "
+    "one from C++, the same source as for LAUNCH.",
+)
+
+WAIT = Measured(
+    {"V100": (9.6 - 3.8) * 1e-6},
+    "Seconds that it takes the host to hear that a device is done. Alan Gray, Getting "
+    "Started with CUDA Graphs, NVIDIA technical blog (2019): 9.6 µs per kernel with "
+    "waiting for each, 3.8 µs without.",
+)
+
+ISSUE = Measured(
+    {"2 * x with gradient": 6.8e-6, "2 * x without": 5.0e-6},
+    "Seconds of the host for one operator from Python. PyTorch issue 41383 (2020).",
+)
+
+COLLECTIVE = Measured(
+    {"ring, Simple": 8.4e-6},
+    "Seconds of a collective beside its steps and its bytes. NVIDIA NCCL, as in LINKS.",
+)
+
+STAGING = Measured(
+    {"Xeon E5-2698 v4": 76.8 * GB / 4 / 2},
+    "Bytes per second at which one core of the host copies pageable memory to a "
+    "page-locked buffer, from which the device takes it (CUDA C++ Best Practices "
+    "Guide, Pinned Memory): one of four channels of memory, which reads and writes.",
+)
+
+# The sizes of the parts into which kernels for matrix products divide a result, one
+# multiprocessor for each at a time: NVIDIA, Matrix Multiplication Background User's
+# Guide (2023), Typical Tile Dimensions in cuBLAS and Performance.
+TILES = ((256, 128), (128, 256), (128, 128), (64, 128), (128, 64), (64, 64))
+
+# What is left of the inner dimension where it is divided, too, for the sake of more
+# parts (split-K): no less than this.
+LEAST_INNER = 128
+
+
+def quantization(units: int, batch: int, m: int, n: int, k: int) -> float:
+    """Return the share of a device's multiprocessors that a matrix product keeps busy.
+
+    A product of m × k by k × n is computed in tiles. Those at the edges are computed
+    whole, and the last round of tiles takes as long as a full one: tile and wave
+    quantization. Of the ways to divide the product the best is taken.
+
+    Args:
+        units: multiprocessors of the device.
+        batch: number of such products.
+    Source: NVIDIA, Matrix Multiplication Background User's Guide (2023).
+    """
+    best = 0.0
+    useful = batch * m * n * k
+    for rows, columns in TILES:
+        tiles = batch * -(-m // rows) * -(-n // columns)
+        split = 1
+        while True:
+            inner = -(-k // split)
+            rounds = -(-tiles * split // units)
+            share = useful / (rounds * units * rows * columns * inner)
+            best = max(best, share)
+            if tiles * split >= units or inner < 2 * LEAST_INNER:
+                break
+            split *= 2
+    return best

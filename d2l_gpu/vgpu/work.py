@@ -1,0 +1,236 @@
+"""What the clock has to know of an operator: its work, from shapes and types.
+
+A call leaves a *key*, a tuple that says what was called on tensors of which sizes.
+Only when the clock is asked is it turned into numbers of operations and bytes, once for
+all calls with the same key: by the formulas of ``torch.utils.flop_counter`` for
+products and convolutions, by sizes for everything else.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from .clock import Part
+
+KINDS = {
+    torch.float64: "fp64",
+    torch.complex128: "fp64",
+    torch.float32: "fp32",
+    torch.complex64: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+}
+
+WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # bytes
+
+
+def tf32_in_products() -> bool:
+    """Whether fp32 products may run as TF32 on devices that have it; PyTorch's default
+    is not to: ``torch.set_float32_matmul_precision``."""
+    return torch._C._get_cublas_allow_tf32()
+
+
+def tf32_in_convolutions() -> bool:
+    """The same for convolutions, where PyTorch's default is to do so."""
+    return torch._C._get_cudnn_allow_tf32()
+
+
+# ------------------------------------------------------------------ keys
+
+
+def key_of(op, nbytes: int, elements: int, args: Sequence, results) -> tuple:
+    """Return what the clock is told of a call.
+
+    Args:
+        op: the operator's facts.
+        nbytes: of its operands and results.
+        elements: of the largest of them.
+        args, results: host tensors.
+    """
+    describe = op.describe
+    if describe is None:
+        return op, nbytes, elements, _dtype(args, results)
+    return op, nbytes, elements, args[0].dtype, describe(args, results)
+
+
+def _dtype(args, results):
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            return x.dtype
+        if isinstance(x, list | tuple) and x and isinstance(x[0], torch.Tensor):
+            return x[0].dtype
+    return results.dtype if isinstance(results, torch.Tensor) else None
+
+
+def elements_of(values) -> int:
+    """The elements of the largest tensor, or list of tensors, among values."""
+    if isinstance(values, torch.Tensor):
+        return values.numel()
+    if not isinstance(values, list | tuple):
+        return 0
+    if values and all(isinstance(x, torch.Tensor) for x in values):
+        return sum(x.numel() for x in values)
+    return max((elements_of(x) for x in values), default=0)
+
+
+# ------------------------------------------------------------------ products
+
+# For each operator with a formula, what is noted of a call: shapes and settings.
+
+
+def _two(args, results):
+    return args[0].shape, args[1].shape, tf32_in_products()
+
+
+def _added(args, results):
+    return args[1].shape, args[2].shape, tf32_in_products()
+
+
+def _attention(args, results):
+    return (*(x.shape for x in args[:3]), tf32_in_products())
+
+
+def _attention_backward(args, results):
+    return (*(x.shape for x in args[:4]), tf32_in_products())
+
+
+def _convolution(args, results):
+    return (
+        args[0].shape,
+        args[1].shape,
+        results.shape,
+        args[6],
+        args[8],
+        tf32_in_convolutions(),
+    )
+
+
+def _convolution_backward(args, results):
+    grad, x, weight = args[:3]
+    return (
+        *(grad.shape, x.shape, weight.shape, args[7], args[9], tuple(args[10])),
+        tf32_in_convolutions(),
+    )
+
+
+def _formula(name: str) -> Callable[..., int]:
+    return flop_registry[getattr(torch.ops.aten, name)]
+
+
+def _product(a, b, dtype, nbytes: int) -> list[Part]:
+    name = "bmm" if len(a) == 3 else "mm"
+    batch = a[0] if len(a) == 3 else 1
+    shape = batch, a[-2], b[-1], a[-1]
+    return [Part(_formula(name)(a, b), dtype, nbytes, shape)]
+
+
+def _convolved(x, weight, out, transposed, groups, kind, nbytes: int) -> list[Part]:
+    """A convolution as a product: a row for each place of each example, a column for
+    each channel that comes out; the patch that it looks at is the inner dimension."""
+    operations = _formula("convolution")(
+        x, weight, None, None, None, None, transposed, out_val=out
+    )
+    places = x if transposed else out
+    rows = places[0] * prod(places[2:])
+    shape = groups, rows, weight[0] // groups, prod(weight[1:])
+    return [Part(operations, kind, nbytes, shape)]
+
+
+def _convolved_backward(
+    grad, x, weight, transposed, groups, mask, kind, nbytes: int
+) -> list[Part]:
+    """The gradient of the input and that of the weight, each a kernel."""
+    small, large = (x, grad) if transposed else (grad, x)
+    places = small[0] * prod(small[2:])
+    shapes = (
+        (
+            groups,
+            large[0] * prod(large[2:]),
+            weight[1],
+            prod(weight) // groups // weight[1],
+        ),
+        (groups, weight[0] // groups, prod(weight[1:]), places),
+    )
+    sizes = prod(grad) + prod(x) + prod(weight)
+    parts = []
+    for i in (0, 1):
+        if mask[i]:
+            operations = _formula("convolution_backward")(
+                *(grad, x, weight, None, None, None, None, transposed, None, groups),
+                [i == 0, i == 1, False],
+                out_val=[x, weight, None],
+            )
+            if i == 1:  # the formula knows no groups here
+                operations //= groups
+            parts.append(Part(operations, kind, sizes * WIDTHS[kind], shapes[i]))
+    return parts or [Part(0, kind, nbytes)]  # the gradient of the bias alone
+
+
+def _attended(query, key, value, kind, nbytes: int) -> list[Part]:
+    operations = _formula("_scaled_dot_product_flash_attention")(query, key, value)
+    shape = prod(query[:-2]), query[-2], key[-2], query[-1]
+    return [Part(operations, kind, nbytes, shape)]
+
+
+def _attended_backward(grad, query, key, value, kind, nbytes: int) -> list[Part]:
+    operations = _formula("_scaled_dot_product_flash_attention_backward")(
+        grad, query, key, value
+    )
+    shape = prod(query[:-2]), query[-2], key[-2], query[-1]
+    return [Part(operations, kind, nbytes, shape)]
+
+
+class Product(NamedTuple):
+    """An operator that multiplies matrices.
+
+    Attributes:
+        describe: what is noted of a call, from its arguments and results; at its end,
+            whether fp32 may run as TF32.
+        parts: its kernels, from that, the type of number and the bytes.
+    """
+
+    describe: Callable[..., tuple]
+    parts: Callable[..., list[Part]]
+
+
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+
+PRODUCTS: dict[str, Product] = {
+    "mm": Product(_two, _product),
+    "bmm": Product(_two, _product),
+    "addmm": Product(_added, _product),
+    "baddbmm": Product(_added, _product),
+    "convolution": Product(_convolution, _convolved),
+    "convolution_backward": Product(_convolution_backward, _convolved_backward),
+    _FLASH: Product(_attention, _attended),
+    f"{_FLASH}_backward": Product(_attention_backward, _attended_backward),
+}
+
+# Operators that go over the tensor twice, for statistics and for the result: what they
+# move, in bytes of their operands and results.
+_PASSES = {
+    "native_batch_norm": 3 / 2,
+    "native_batch_norm_backward": 5 / 3,
+    "native_group_norm": 3 / 2,
+    "native_group_norm_backward": 5 / 3,
+}
+
+
+def parts_of(key: tuple) -> tuple[str, list[Part]]:
+    """Return the name of what was called, and the work of each of its kernels."""
+    op, nbytes, *rest = key
+    if isinstance(op, str):  # a copy within a device
+        return op, [Part(0, "fp32", nbytes)]
+    elements, dtype, *described = rest
+    kind = KINDS.get(dtype, "fp32")
+    if not described:
+        # One operation for each element, whatever it is: memory decides, here.
+        moved = round(nbytes * _PASSES.get(op.name, 1))
+        return op.name, [Part(elements, kind, moved)]
+    *shapes, tf32 = described[0]
+    if kind == "fp32" and tf32:
+        kind = "tf32"
+    return op.name, PRODUCTS[op.name].parts(*shapes, kind, nbytes)

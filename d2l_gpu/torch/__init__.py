@@ -5,13 +5,18 @@ Names and signatures are those of the book's package d2l 1.0.3 where it has them
 
 # `devices`, `launch` and `transfers` name a submodule and a function each. The
 # function, imported after the submodule, is what `d2l.devices` finds: keep the order.
+from d2l_gpu.vgpu import simulation, simulator
+
 from .batches import Batches
+from .bench import bench
+from .curves import plot, roofline
 from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
 from .devices import (
     cpu,
     gpu,
     num_gpus,
+    real_gpus,
     require_gpus,
     to,
     try_all_gpus,
@@ -33,6 +38,7 @@ from .parallel import allreduce, replicate, shard_gradients, split_batch
 from .plot import Animator, ProgressBoard
 from .progress import Progress
 from .results import report
+from .scaling import simulate_step
 from .schedule import linear_schedule_with_warmup
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
@@ -54,6 +60,7 @@ __all__ = [
     "accuracy",
     "add_to_class",
     "allreduce",
+    "bench",
     "cpu",
     "devices",
     "evaluate_accuracy_gpu",
@@ -65,13 +72,19 @@ __all__ = [
     "load_data_fashion_mnist",
     "load_parameters",
     "num_gpus",
+    "plot",
+    "real_gpus",
     "replicate",
     "report",
     "require_gpus",
     "resnet18",
+    "roofline",
     "save_parameters",
     "sgd",
     "shard_gradients",
+    "simulate_step",
+    "simulation",
+    "simulator",
     "split_batch",
     "to",
     "train",

@@ -6,6 +6,7 @@ decide, once per process, what ``gpu(i)`` means from then on.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,8 +51,7 @@ def gpu(i: int = 0) -> torch.device:
     """
     _check_index(i)
     if _decision is None:
-        accelerator = torch.accelerator.current_accelerator()
-        return torch.device(accelerator.type if accelerator else "cuda", i)
+        return torch.device(_real_kind() or "cuda", i)
     if i >= _decision.count:
         raise ValueError(
             f"gpu({i}) does not exist: {_count(_decision.count)} in use, "
@@ -81,6 +81,22 @@ def try_gpu(i: int = 0) -> torch.device:
 def try_all_gpus() -> list[torch.device]:
     """Return all GPUs, or ``[cpu()]`` if there is none: the list is never empty."""
     return [gpu(i) for i in range(num_gpus())] or [cpu()]
+
+
+def real_gpus(n: int = 1) -> list[torch.device]:
+    """Return n real GPUs, or an empty list: for what is measured where it can be.
+
+    The list is empty where the machine has fewer, where this process uses virtual GPUs,
+    or where ``D2L_GPU_VIRTUAL`` forces them.
+
+    Raises:
+        TypeError, ValueError: n is not a positive integer.
+    """
+    _check_number(n)
+    if virtual_count() or _limit() or _real_count() < n:
+        return []
+    kind = _real_kind()
+    return [torch.device(kind, i) for i in range(n)]
 
 
 def to(x, *args, **kwargs):
@@ -141,6 +157,8 @@ def use_virtual_gpus(
     memory: int | str | None = None,
     host: str | torch.device = None,
     as_cuda: bool = False,
+    model: str | Sequence[str] = "V100",
+    link: str = "NVLink2",
 ) -> None:
     """Use n virtual GPUs in this process, whatever the machine has.
 
@@ -149,9 +167,12 @@ def use_virtual_gpus(
         memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
             4 GiB, less where the host has less to give.
         host: the device that computes for them; default the CPU, or the machine's
-            one CUDA GPU where it has exactly one.
+            one CUDA GPU where it has exactly one; ``'meta'`` computes no values.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
             programs written for CUDA run unmodified; not where CUDA is real.
+        model: what GPU the simulated clock takes them for, by its name in the
+            catalogue (``d2l_gpu.vgpu.MODELS``), or a list with one for each.
+        link: what it takes to connect them, by its name (``d2l_gpu.vgpu.LINKS``).
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: other devices are in use in this process already, or virtual
@@ -160,9 +181,10 @@ def use_virtual_gpus(
     _check_number(n)
     if _limit() == 0:
         raise RuntimeError(f"{VARIABLE}=0 forbids virtual GPUs: unset it to use them.")
-    settings = (n, memory, host, as_cuda)
+    model = model if isinstance(model, str) else tuple(model)
+    settings = (n, memory, host, as_cuda, model, link)
     if _decision is None:
-        _decide_virtual(n, memory, host, as_cuda, settings)
+        _decide_virtual(*settings, settings=settings)
     elif _decision.settings != settings:
         raise RuntimeError(
             f"{_decision.line} This cannot be changed any more: restart Python (the "
@@ -182,13 +204,19 @@ def _decide_real(n: int) -> None:
     global _decision
     from .inventory import device_model
 
-    kind = torch.accelerator.current_accelerator().type
+    kind = _real_kind()
     model = device_model(torch.device(kind, 0))
     _decision = Decision(kind, n, f"Using {_count(n)}, {_names(kind, n)}: {model}.")
 
 
 def _decide_virtual(
-    n: int, memory=None, host=None, as_cuda: bool = False, settings: tuple = ()
+    n: int,
+    memory=None,
+    host=None,
+    as_cuda: bool = False,
+    model="V100",
+    link="NVLink2",
+    settings: tuple = (),
 ) -> None:
     global _decision
     if host is None:
@@ -196,7 +224,7 @@ def _decide_virtual(
         host = "cuda:0" if one_cuda else "cpu"
     from d2l_gpu import vgpu
 
-    vgpu.enable(n, memory=memory, host=host, as_cuda=as_cuda)
+    vgpu.enable(n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link)
     where = "the CPU" if torch.device(host).type == "cpu" else str(host)
     names = _names("vgpu", n)
     if as_cuda:
@@ -213,8 +241,24 @@ def _decide_virtual(
 # ------------------------------------------------------------------ checks
 
 
+def _real_kind() -> str | None:
+    """The type of this machine's real accelerators, None if it has none.
+
+    Once virtual GPUs are registered, if only for a simulator, ``torch.accelerator``
+    answers for them.
+    """
+    if torch._C._get_privateuse1_backend_name() != "vgpu":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return None if accelerator is None else accelerator.type
+    for kind in ("cuda", "xpu", "mps"):
+        if torch.get_device_module(kind).is_available():
+            return kind
+    return None
+
+
 def _real_count() -> int:
-    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    kind = _real_kind()
+    return 0 if kind is None else torch.get_device_module(kind).device_count()
 
 
 def _limit() -> int | None:

@@ -56,9 +56,9 @@ def transfers() -> Iterator[Transfers]:
         ends, has ``len`` and ``nbytes``, and shows itself as a table.
     """
     log = Transfers()
-    if torch._C._get_privateuse1_backend_name() == "vgpu":
-        from d2l_gpu import vgpu
+    from d2l_gpu import vgpu
 
+    if vgpu.has_devices():
         with vgpu.record_copies() as copies:
             yield log
         names = [torch.device("vgpu", i) for i in range(vgpu.machine_in_use().count)]

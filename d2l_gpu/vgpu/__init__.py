@@ -26,9 +26,11 @@ __all__ = [
     "Link",
     "Model",
     "enable",
+    "has_devices",
     "machine_in_use",
     "record_copies",
     "simulation",
+    "simulation_of",
     "simulator",
 ]
 
@@ -130,6 +132,28 @@ def simulation() -> "Simulation":
     from .simulators import Simulation
 
     return Simulation(machine_in_use())
+
+
+def simulation_of(device) -> "Simulation | None":
+    """Return the simulation that a device belongs to, None if it is no virtual GPU."""
+    import torch
+
+    from .devices import Devices
+
+    device = torch.device(device)
+    if device.type not in Devices.types or not any(Devices.machines):
+        return None
+    from .devices import index_of
+    from .simulators import Simulation
+
+    return Simulation(Devices.machines[index_of(device)])
+
+
+def has_devices() -> bool:
+    """Whether ``enable`` has set up virtual GPUs; those of simulators do not count."""
+    from .devices import Devices
+
+    return Devices.machine is not None
 
 
 def machine_in_use() -> Machine:

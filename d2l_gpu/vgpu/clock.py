@@ -254,10 +254,11 @@ class Clock:
 
     # -------------------------------------------------------------- times, in seconds
 
-    def now(self) -> float:
-        """Where the host is, in seconds since the last reset."""
+    def now(self, since_reset: bool = True) -> float:
+        """Where the host is, in seconds since the last reset, or ever."""
         self.work_off()
-        return (max(self.hosts.values()) - self.origin) / PICO
+        origin = self.origin if since_reset else 0
+        return (max(self.hosts.values()) - origin) / PICO
 
     def elapsed(self) -> float:
         """When host and devices have done all, in seconds since the last reset."""

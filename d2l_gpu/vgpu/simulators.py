@@ -145,15 +145,16 @@ class Simulation:
         n: number of devices.
         models: what they are.
         link: what connects them.
+        clock: what all times come from.
     """
 
     def __init__(self, machine: Machine):
         self._machine = machine
-        self._clock = machine.clock
+        self.clock = machine.clock
         self._first = machine.first
-        self.n = machine.count * self._clock.stands_for
-        self.models = list(self._clock.models.values())
-        self.link = self._clock.link
+        self.n = machine.count * self.clock.stands_for
+        self.models = list(self.clock.models.values())
+        self.link = self.clock.link
 
     # -------------------------------------------------------------- devices
 
@@ -189,36 +190,36 @@ class Simulation:
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
         text = f"{self.n:,} × {names}, simulated, connected by {self.link.name}"
-        if self._clock.stands_for > 1:
+        if self.clock.stands_for > 1:
             text += ", of which one stands for all"
         return text
 
     # -------------------------------------------------------------- time
 
-    def now(self) -> float:
-        """Where the host is, in simulated seconds since the last reset."""
-        return self._clock.now()
+    def now(self, *, since_reset: bool = True) -> float:
+        """Where the host is, in simulated seconds since the last reset, or ever."""
+        return self.clock.now(since_reset)
 
     def elapsed(self) -> float:
         """When host and devices have done all, in simulated seconds since the reset."""
-        return self._clock.elapsed()
+        return self.clock.elapsed()
 
     def synchronize(self) -> None:
         """Let the host wait for all devices."""
-        indices = list(self._clock.models)
-        self._clock.note(commands.HostWaits(indices), indices[0], 0)
+        indices = list(self.clock.models)
+        self.clock.note(commands.HostWaits(indices), indices[0], 0)
 
     def reset(self) -> None:
         """Wait for everything, and count from here on."""
-        self._clock.reset()
+        self.clock.reset()
 
     def report(self) -> Report:
         """Return what devices and links did since the last reset, as a table."""
-        return Report(self._clock, self.label)
+        return Report(self.clock, self.label)
 
     def timeline(self) -> Timeline:
         """Return a drawing of what was done when since the last reset."""
-        return Timeline(self._clock, self.label)
+        return Timeline(self.clock, self.label)
 
     # -------------------------------------------------------------- collectives
 
@@ -247,7 +248,7 @@ class Simulation:
         """
         tensors = list(tensors)
         here = [x._index if is_virtual(x) else None for x in tensors]
-        if here != list(self._clock.models):
+        if here != list(self.clock.models):
             raise ValueError(
                 f"all_reduce takes one tensor on each device of the simulation, "
                 f"{self._machine.count} in order, not {len(tensors)} of them."
@@ -278,8 +279,8 @@ class Simulation:
                 f"all-reduce, {algorithm}", here, seconds, sent, beside, done
             )
             stream = torch.vgpu.current_stream(self.gpu(0)).stream_id
-            self._clock.note(command, here[0], stream)
-        return Pending(self._clock, here, done)
+            self.clock.note(command, here[0], stream)
+        return Pending(self.clock, here, done)
 
 
 class Pending:

@@ -37,12 +37,11 @@ def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> N
     if source == target:
         Devices.machines[source].kernel_issued(source, ("copy_", 2 * nbytes))
         return
-    if HOST in (source, target):
-        ways = [(source, target)]
-    elif Devices.machines[source] is Devices.machines[target]:
-        ways = [(source, target)]
-    else:  # of two machines: by way of the host
-        ways = [(source, HOST), (HOST, target)]
+    ways = [(source, target)]
+    if HOST not in (source, target) and (
+        Devices.machines[source] is not Devices.machines[target]
+    ):
+        ways = [(source, HOST), (HOST, target)]  # of two machines
     for source, target in ways:
         machine = Devices.machines[target if source == HOST else source]
         machine.bytes_moved(

@@ -161,7 +161,7 @@ class Roofline(Plot):
                 point.operations / point.seconds / 1e12,
                 marker,
                 color=GREYS[number % len(GREYS)],
-                markersize=5 + 60 * share,
+                markersize=8,
                 alpha=0.7,
                 label=f"{point.name}, {share:.0%} of the time",
             )

@@ -47,7 +47,7 @@ class Settings:
         host = torch.device("cpu" if host is None else host)
         if host.type == "vgpu":
             raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
-        if isinstance(model, str | Model):
+        if not isinstance(model, list | tuple):
             models = (_entry(model, MODELS, "model"),) * n
         else:
             models = tuple(_entry(m, MODELS, "model") for m in model)

@@ -265,6 +265,8 @@ def issued(op: Operator, index: int, nbytes: int, args, results) -> None:
         nbytes: of the operands.
         args, results: host tensors.
     """
+    if results is None:
+        results = [args[i] for i in op.written if i < len(args)]
     nbytes += total_bytes(results)
     elements = max(elements_of(args), elements_of(results))
     key = key_of(op, nbytes, elements, args, results)

@@ -183,6 +183,28 @@ def _attended_backward(grad, query, key, value, kind, nbytes: int) -> list[Part]
     return [Part(operations, kind, nbytes, shape)]
 
 
+def _recurrent(args, results):
+    return (*(x.shape for x in args[:3]), False)
+
+
+def _unrolled(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
+    """One product for the inputs of all steps, then one for each step."""
+    steps, batch = x[:2]
+    width = WIDTHS[kind]
+    found = []
+    for rows, weight, times in ((steps * batch, inputs, 1), (batch, hidden, steps)):
+        elements = rows * weight[1] + prod(weight) + rows * weight[0]
+        operations = 2 * rows * prod(weight)
+        shape = 1, rows, *weight
+        found += [Part(operations, kind, width * elements, shape)] * times
+    return found
+
+
+def _unrolled_backward(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
+    """For each product forward, the gradients of its two factors."""
+    return 2 * _unrolled(x, inputs, hidden, kind, nbytes)
+
+
 class Product(NamedTuple):
     """An operator that multiplies matrices.
 
@@ -207,6 +229,9 @@ PRODUCTS: dict[str, Product] = {
     "convolution_backward": Product(_convolution_backward, _convolved_backward),
     _FLASH: Product(_attention, _attended),
     f"{_FLASH}_backward": Product(_attention_backward, _attended_backward),
+    # What the host has for one direction of an LSTM's layer.
+    "mkldnn_rnn_layer": Product(_recurrent, _unrolled),
+    "mkldnn_rnn_layer_backward": Product(_recurrent, _unrolled_backward),
 }
 
 # Operators that go over the tensor twice, for statistics and for the result: what they

@@ -254,11 +254,14 @@ class Clock:
 
     # -------------------------------------------------------------- times, in seconds
 
-    def now(self, since_reset: bool = True) -> float:
-        """Where the host is, in seconds since the last reset, or ever."""
+    def host(self) -> int:
+        """Where the host is, in picoseconds since the clock was made."""
         self.work_off()
-        origin = self.origin if since_reset else 0
-        return (max(self.hosts.values()) - origin) / PICO
+        return max(self.hosts.values())
+
+    def now(self) -> float:
+        """Where the host is, in seconds since the last reset."""
+        return (self.host() - self.origin) / PICO
 
     def elapsed(self) -> float:
         """When host and devices have done all, in seconds since the last reset."""

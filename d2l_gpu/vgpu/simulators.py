@@ -196,9 +196,9 @@ class Simulation:
 
     # -------------------------------------------------------------- time
 
-    def now(self, *, since_reset: bool = True) -> float:
-        """Where the host is, in simulated seconds since the last reset, or ever."""
-        return self.clock.now(since_reset)
+    def now(self) -> float:
+        """Where the host is, in simulated seconds since the last reset."""
+        return self.clock.now()
 
     def elapsed(self) -> float:
         """When host and devices have done all, in simulated seconds since the reset."""

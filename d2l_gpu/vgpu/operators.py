@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch._ops import OpOverload
 
-from .work import PRODUCTS
+from .work import FORMULAS
 
 # How the result relates to the arguments, where that is simple.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
@@ -186,8 +186,8 @@ class Operator:
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
         self.special = SPECIAL.get(self.name)
-        product = PRODUCTS.get(self.name)
-        self.describe = product and product.describe
+        formula = FORMULAS.get(self.name)
+        self.describe = formula and formula.describe
         self.bound = _BOUNDS.get(self.name)
         if self.name in _NO_LARGER or self.name.startswith("_foreach"):
             self.bound = _no_larger

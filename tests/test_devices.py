@@ -191,3 +191,25 @@ def test_to_is_the_method():
     X = torch.ones(1)
     assert d2l.to(X, "cpu") is X
     assert d2l.to(X, dtype=torch.float64).dtype is torch.float64
+
+
+def test_the_model_of_virtual_gpus_is_said_where_it_was_asked_for():
+    code = """
+d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
+print(d2l.simulation().label, d2l.simulation().link.name)
+attempt(d2l.use_virtual_gpus, 2)
+attempt(d2l.use_virtual_gpus, 2, host="meta", model=["V100", "T4"], link="PCIe3")
+"""
+    first, label, other, again = fresh(code)
+    assert first == again
+    assert first == (
+        "Using 2 virtual GPUs, vgpu:0 and vgpu:1: shapes without values, memory "
+        "simulated, time simulated (V100, T4, PCIe3)."
+    )
+    assert label == "simulated (V100, T4) PCIe3"
+    assert "This cannot be changed any more" in other
+
+
+def test_a_model_that_is_not_there():
+    (line,) = fresh('attempt(d2l.use_virtual_gpus, 2, model="V1000")')
+    assert line.startswith("ValueError: There is no model 'V1000' in the catalogue")

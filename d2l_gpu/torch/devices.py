@@ -15,6 +15,9 @@ from .checks import check_integer
 
 VARIABLE = "D2L_GPU_VIRTUAL"
 
+# What the simulated clock takes virtual GPUs, and what connects them, for.
+DEFAULTS = ("V100", "NVLink2")
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -157,8 +160,8 @@ def use_virtual_gpus(
     memory: int | str | None = None,
     host: str | torch.device = None,
     as_cuda: bool = False,
-    model: str | Sequence[str] = "V100",
-    link: str = "NVLink2",
+    model: str | Sequence[str] = DEFAULTS[0],
+    link: str = DEFAULTS[1],
 ) -> None:
     """Use n virtual GPUs in this process, whatever the machine has.
 
@@ -214,8 +217,8 @@ def _decide_virtual(
     memory=None,
     host=None,
     as_cuda: bool = False,
-    model="V100",
-    link="NVLink2",
+    model=DEFAULTS[0],
+    link=DEFAULTS[1],
     settings: tuple = (),
 ) -> None:
     global _decision
@@ -225,15 +228,22 @@ def _decide_virtual(
     from d2l_gpu import vgpu
 
     vgpu.enable(n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link)
-    where = "the CPU" if torch.device(host).type == "cpu" else str(host)
+    kind = torch.device(host).type
+    where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
+        kind, f"computed on {host}"
+    )
+    time = ""
+    if (model, link) != DEFAULTS:
+        models = model if isinstance(model, str) else ", ".join(model)
+        time = f", time simulated ({models}, {link})"
     names = _names("vgpu", n)
     if as_cuda:
         names += f", which answer to the names {_names('cuda', n)}"
     _decision = Decision(
         "cuda" if as_cuda else "vgpu",
         n,
-        f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: "
-        f"computed on {where}, memory simulated.",
+        f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: {where}, memory simulated"
+        f"{time}.",
         settings,
     )
 

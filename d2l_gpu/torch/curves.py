@@ -183,7 +183,7 @@ def roofline(use: DeviceUse, caption: str = "", most: int = 8) -> Roofline:
     """Return a figure of what a device did against what it can do at most.
 
     The roof is a device's memory bandwidth times the intensity, up to the peak of its
-    units; each operator is a point below it, the larger the more time it took.
+    units; each operator is a point below it, its share of the time beside its name.
 
     Args:
         use: of a device, from ``sim.report().devices``.

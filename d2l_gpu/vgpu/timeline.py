@@ -6,6 +6,7 @@ differ in shape and shade, so that it can be read without colours.
 
 import html
 import itertools
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -58,6 +59,10 @@ class Timeline:
 
     def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
         first, finest = min(clock.models), self.seconds / (2 * WIDTH)
+
+        def numbered(name: str) -> str:  # the devices of a copy, as rows are
+            return re.sub(r"GPU (\d+)", lambda m: f"GPU {int(m[1]) - first}", name)
+
         rows: dict[str, list[Bar]] = {"host": []}
         for i, model in clock.models.items():
             name = f"GPU {i - first}" if model.asynchronous else "CPU"
@@ -80,7 +85,8 @@ class Timeline:
                 found["host"].append(Bar("wait", start, end, span.name))
                 continue
             kind = "compute" if span.lane == "compute" else "copy"
-            found[names[span.index, span.lane]].append(Bar(kind, start, end, span.name))
+            bar = Bar(kind, start, end, numbered(span.name))
+            found[names[span.index, span.lane]].append(bar)
             if span.issued is not None:
                 issued = (span.issued - clock.origin) / PICO
                 start = issued - specs.ISSUE.value

@@ -331,6 +331,33 @@ def test_a_timeline_of_thousands_stays_small():
     assert sim.report().devices[0].kernels == 3000
 
 
+@pytest.mark.parametrize(
+    "look, waits",
+    [
+        (lambda X: X.shape, False),
+        (lambda X: X[0, 0], False),
+        (lambda X: X.sum(), False),
+        (lambda X: X[torch.tensor([0, 1])], False),
+        (lambda X: X[X > 0], True),
+        (lambda X: X.nonzero(), True),
+        (lambda X: X.masked_select(X > 0), True),
+        (lambda X: X.unique(), True),
+        (lambda X: X.sum().item(), True),
+        (lambda X: X.cpu(), True),
+        (lambda X: str(X), True),
+    ],
+)
+def test_the_host_waits_where_it_needs_values(look, waits):
+    sim = d2l.simulator(1)
+    X = torch.eye(500, device=sim.gpu(0))
+    sim.reset()
+    for _ in range(20):
+        Y = X @ X
+    done = sim.elapsed()
+    look(Y)
+    assert (sim.now() >= done) is waits
+
+
 # ------------------------------------------------------------------ streams and events
 
 

@@ -38,8 +38,9 @@ class _Watch(TorchDispatchMode):
                 if _on_host(x) and x.untyped_storage().data_ptr() in self.pending:
                     raise RuntimeError(
                         f"The program reads a copy ({func._schema.name}) that may not "
-                        "have arrived yet: call torch.accelerator.synchronize(), or "
-                        "the device's, before it reads what non_blocking=True copies."
+                        "have arrived yet: it has to wait for the device, for example "
+                        "with torch.cuda.synchronize, before it reads what "
+                        "non_blocking=True copies."
                     )
         result = func(*args, **kwargs)
         aten = torch.ops.aten

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from .commands import HostWaits
 from .devices import Device, Devices, current
 from .devices import index_of as _index
 from .streams import (
@@ -127,7 +126,7 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
 def synchronize(device: Device = None) -> None:
     """Wait for a device, on the simulated clock: its values are there already."""
     i = _index(device)
-    Devices.machines[i].clock.note(HostWaits([i]), i, 0)
+    Devices.machines[i].host_waits(i)
 
 
 # ------------------------------------------------------------------ memory, in bytes

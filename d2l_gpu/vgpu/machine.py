@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import get_ident
 
 from .clock import HOST, NOTES, Clock, queues
-from .commands import Transfer
+from .commands import HostWaits, Transfer
 
 # CUDA's caching allocator hands out multiples of 512 bytes (kMinBlockSize in
 # c10/cuda/CUDACachingAllocator.h), so a 24-byte tensor occupies 512.
@@ -152,6 +152,11 @@ class Machine:
             notes.append((key, index, queues.of.get(index, 0), get_ident()))
             if len(notes) >= NOTES:
                 clock.work_off()
+
+    def host_waits(self, index: int) -> None:
+        """The host cannot go on before a device has done what it was given."""
+        if self.clock is not None:
+            self.clock.note(HostWaits([index]), index, queues.of.get(index, 0))
 
     def bytes_moved(
         self,

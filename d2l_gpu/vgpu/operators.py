@@ -64,6 +64,7 @@ _HARMLESS = {
 SPECIAL: dict[str, Callable] = {}
 
 _INDEX_TYPES = (torch.int64, torch.int32, torch.uint8, torch.bool)
+_MASK_TYPES = (torch.uint8, torch.bool)
 
 
 # ------------------------------------------------------------------ sizes of results
@@ -145,6 +146,8 @@ class Operator:
         describe: what the clock has to know of a call beside sizes, as a function of
             its arguments and results; None if nothing.
         out_list: name of a list of tensors that it writes and does not return.
+        waits: whether the shape of its result depends on values, for which the host
+            waits on a real GPU.
         written: positions of the arguments that it writes, if it returns nothing.
     """
 
@@ -167,6 +170,7 @@ class Operator:
         "schema",
         "sizes",
         "special",
+        "waits",
         "written",
     )
 
@@ -208,6 +212,7 @@ class Operator:
             (a.name for a in arguments if a.is_out and str(a.type) == "List[Tensor]"),
             None,
         )
+        self.waits = torch.Tag.dynamic_output_shape in func.tags
         self.written = [
             i
             for i, a in enumerate(arguments)
@@ -226,7 +231,7 @@ class Operator:
             plain
             and self.special is None
             and 1 <= self.leading <= 2
-            and not (self.has_device or self.changes_geometry)
+            and not (self.has_device or self.changes_geometry or self.waits)
             and func.namespace == "aten"
             and len(returns) == 1
             and _is_tensor(returns[0].type)
@@ -247,6 +252,16 @@ class Operator:
         if self.indexes:
             return tensor.dtype in _INDEX_TYPES or not tensor.dim()
         return self.pointwise and not tensor.dim()
+
+    def makes_host_wait(self, args) -> bool:
+        """Whether the host waits for the values that decide on the result's shape.
+
+        Args:
+            args: of the call; an index of truth values is one of such operators.
+        """
+        if self.name not in ("index", "index_put", "index_put_"):
+            return self.waits
+        return any(x is not None and x.dtype in _MASK_TYPES for x in args[1])
 
     def result_bytes(self, args, kwargs) -> int:
         """Bytes that the new results of this call will occupy, worked out beforehand.

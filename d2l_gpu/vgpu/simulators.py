@@ -189,7 +189,9 @@ class Simulation:
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
-        text = f"{self.n:,} × {names}, simulated, connected by {self.link.name}"
+        text = f"{self.n:,} × {names}, simulated"
+        if self.n > 1:
+            text += f", connected by {self.link.name}"
         if self.clock.stands_for > 1:
             text += ", of which one stands for all"
         return text

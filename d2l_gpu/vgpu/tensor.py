@@ -188,6 +188,8 @@ def run(op: Operator, args, kwargs):
         return results
     if op.kernel:
         operands.issued(op, index, host_args, results)
+        if (op.waits or op.indexes) and op.makes_host_wait(host_args):
+            Devices.machines[index].host_waits(index)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
             refresh(tensor)

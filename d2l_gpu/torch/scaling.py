@@ -73,6 +73,11 @@ def simulate_step(
     """
     from d2l_gpu import vgpu
 
+    if any(map(nn.parameter.is_lazy, net.parameters())):
+        raise ValueError(
+            "A network with lazy layers has no gradients to count yet: call it with a "
+            "batch before its step is simulated."
+        )
     check_integer("The number of GPUs", num_gpus, least=1, example=2)
     check_integer("The size of a bucket", bucket_bytes, least=1, example=BUCKET)
     if algorithm not in ALGORITHMS:
@@ -104,8 +109,7 @@ def simulate_step(
                 buckets.finish()
         optimizer.step()
 
-    step()  # whatever is made at first use
-    sim.reset()
+    sim.reset()  # the making of the replica does not count
     step()
     report = sim.report()
     (use,) = report.devices

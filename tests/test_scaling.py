@@ -1,0 +1,81 @@
+"""A simulated step of data parallelism takes what its parts take."""
+
+import pytest
+import torch
+from torch import nn
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.torch.scaling import ALGORITHMS
+
+
+def a_problem(dtype=torch.float32):
+    net = nn.Sequential(
+        nn.Conv2d(1, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.Flatten(),
+        nn.Linear(64 * 28 * 28, 10),
+    )
+    X, y = torch.zeros(64, 1, 28, 28), torch.zeros(64, dtype=torch.long)
+    return net.to("meta", dtype), X.to("meta", dtype), y.to("meta")
+
+
+def gradients(net) -> int:
+    return sum(p.nbytes for p in net.parameters())
+
+
+def sent(step) -> int:
+    (use,) = [x for x in step.simulation.report().links if x.target == "other GPUs"]
+    return use.nbytes
+
+
+def test_the_making_of_replicas_is_no_part_of_the_step():
+    report = d2l.simulate_step(*a_problem(), 1).simulation.report()
+    assert [link.copies for link in report.links] == [2]  # the batch: X and y
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_one_device_alone_exchanges_nothing(algorithm):
+    step = d2l.simulate_step(*a_problem(), 1, algorithm)
+    assert step.communicating == 0
+    assert step.seconds == d2l.simulate_step(*a_problem(), 1, "none").seconds
+
+
+def test_what_is_sent_depends_on_the_way_not_on_the_link():
+    net, X, y = a_problem()
+    for link in ("NVLink2", "PCIe3"):
+        for algorithm, vectors in (("naive", 6), ("ring", 1.5), ("bucketed", 1.5)):
+            step = d2l.simulate_step(net, X, y, 4, algorithm, link=link)
+            assert sent(step) == pytest.approx(vectors * gradients(net), rel=1e-6)
+
+
+def test_half_precision_halves_what_is_sent():
+    steps = [
+        d2l.simulate_step(*a_problem(dtype), 4, "ring")
+        for dtype in (torch.float32, torch.float16)
+    ]
+    assert sent(steps[0]) == 2 * sent(steps[1])
+
+
+def test_a_ring_after_backward_is_exposed_and_buckets_hide_a_part_of_it():
+    none, ring, buckets = (
+        d2l.simulate_step(*a_problem(), 8, algorithm, link="PCIe3", bucket_bytes=10**6)
+        for algorithm in ("none", "ring", "bucketed")
+    )
+    assert ring.seconds >= none.seconds + ring.communicating
+    assert buckets.seconds < none.seconds + buckets.communicating
+    assert buckets.seconds < ring.seconds
+
+
+def test_the_network_is_not_changed():
+    net, X, y = a_problem()
+    d2l.simulate_step(net, X, y, 2)
+    assert all(p.grad is None and p.device.type == "meta" for p in net.parameters())
+    assert not any(p._post_accumulate_grad_hooks for p in net.parameters())
+
+
+def test_layers_without_shapes_are_refused():
+    net = nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
+    _, X, y = a_problem()
+    with pytest.raises(ValueError, match="lazy layers"):
+        d2l.simulate_step(net, X, y, 2)

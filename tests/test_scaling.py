@@ -1,5 +1,7 @@
 """A simulated step of data parallelism takes what its parts take."""
 
+import gc
+
 import pytest
 import torch
 from torch import nn
@@ -79,3 +81,23 @@ def test_layers_without_shapes_are_refused():
     _, X, y = a_problem()
     with pytest.raises(ValueError, match="lazy layers"):
         d2l.simulate_step(net, X, y, 2)
+
+
+def test_as_many_steps_as_one_likes_can_be_simulated_and_kept():
+    net, X, y = a_problem()
+    steps = [d2l.simulate_step(net, X, y, 2) for _ in range(100)]
+    assert len({step.seconds for step in steps}) == 1
+    assert steps[0].simulation.report().seconds == steps[0].seconds
+    with pytest.raises(RuntimeError, match="given back"):
+        steps[0].simulation.gpu(0)
+
+
+def test_simulators_in_cycles_of_references_make_room_for_new_ones():
+    gc.disable()
+    try:
+        for _ in range(100):
+            sim = d2l.simulator(2, host="meta")
+            cycle = [sim, torch.zeros(3, device=sim.gpu(0))]
+            cycle.append(cycle)
+    finally:
+        gc.enable()

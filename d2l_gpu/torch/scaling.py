@@ -25,7 +25,7 @@ class StepCost:
         seconds: simulated, of the whole step.
         computing: in which a device computes.
         communicating: in which its links are busy.
-        simulation: of the step, for its report and its timeline.
+        simulation: of the step, for its report and its timeline; its devices are gone.
     """
 
     num_gpus: int
@@ -111,12 +111,14 @@ def simulate_step(
 
     sim.reset()  # the making of the replica does not count
     step()
+    buckets.unfollow()
     report = sim.report()
     (use,) = report.devices
     communicating = max(
         (x.seconds for x in report.links if "other GPUs" in (x.source, x.target)),
         default=0.0,
     )
+    sim.close()
     return StepCost(num_gpus, len(X), report.seconds, use.busy, communicating, sim)
 
 
@@ -127,10 +129,19 @@ class _Buckets:
         self.sim, self.parameters, self.nbytes = sim, parameters, nbytes
         self.filling: list[nn.Parameter] = []
         self.pending: list[tuple] = []
+        self.hooks: list = []
 
     def follow_backward(self) -> None:
-        for parameter in self.parameters:
+        self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._ready)
+            for parameter in self.parameters
+        ]
+
+    def unfollow(self) -> None:
+        """Take the hooks away: parameters that have some are never freed, as these
+        know the parameters, and the garbage collector does not see it."""
+        for hook in self.hooks:
+            hook.remove()
 
     def _ready(self, parameter: nn.Parameter) -> None:
         self.filling.append(parameter)

@@ -128,7 +128,7 @@ def create(n, model, link, host, memory, replicas: bool) -> "Simulation":
 def _free_place(count: int) -> int:
     """Return the first of so many indices that no simulation needs any more."""
     for collect in (False, True):
-        if collect:  # a network with hooks is in a cycle, and keeps its device
+        if collect:  # who is in a cycle of references keeps its devices
             gc.collect()
         for first, owner in list(_owners.items()):
             machine = Devices.machines[first]

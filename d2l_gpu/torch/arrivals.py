@@ -33,7 +33,8 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if self.pending and not func.is_view:
-            for x in tree_leaves((args, kwargs)):
+            read = args[1] if func is torch.ops.aten.copy_.default else (args, kwargs)
+            for x in tree_leaves(read):
                 if _on_host(x) and x.untyped_storage().data_ptr() in self.pending:
                     raise RuntimeError(
                         f"The program reads a copy ({func._schema.name}) that may not "

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from d2l_gpu.vgpu.clock import PICO
+
 from .inventory import cpu_name, device_model
 
 
@@ -65,7 +67,8 @@ class Timer:
         if self._started is None:
             raise RuntimeError("This timer is stopped already: call start() first.")
         self._synchronize()
-        self.times.append(self._now() - self._started)
+        passed = self._now() - self._started
+        self.times.append(passed if self._simulation is None else passed / PICO)
         self._started = None
         return self.times[-1]
 
@@ -101,10 +104,11 @@ class Timer:
         return f"measured ({', '.join(names) or cpu_name()})"
 
     def _now(self) -> float:
+        """Seconds of the host's clock, or whole picoseconds of the simulated one."""
         if self._simulation is None:
             return time.perf_counter()
         # From when the clock was made: others may reset it on the way.
-        return self._simulation.now(since_reset=False)
+        return self._simulation.clock.host()
 
     def _synchronize(self) -> None:
         synchronize(self.devices)

@@ -28,6 +28,9 @@ PICO = 10**12  # picoseconds in a second
 # A note is worked off at the latest when there are so many of them.
 NOTES = 2**15
 
+# So many gaps of a lane are remembered at least, the latest ones.
+GAPS = 64
+
 # Spans are kept for drawing up to this number, counts for ever.
 SPANS = 2**17
 
@@ -65,7 +68,7 @@ class Span(NamedTuple):
         index: of the device, or ``HOST``.
         lane: ``"compute"``, ``"in"``, ``"out"``, ``"wait"`` or ``"issue"``.
         name: of the operator, or what was copied where.
-        issued: when the host was busy to issue it; None where that is not drawn.
+        issued: when the host had issued it; None where that is not drawn.
     """
 
     index: int
@@ -73,7 +76,7 @@ class Span(NamedTuple):
     start: int
     end: int
     name: str
-    issued: tuple[int, int] | None = None
+    issued: int | None = None
 
 
 def seconds_of(part: Part, model: Model) -> float:
@@ -144,8 +147,8 @@ class Lane:
             ready = free
         elif ready > free:
             self.gaps.append((free, ready))
-            if len(self.gaps) > 64:
-                del self.gaps[0]
+            if len(self.gaps) > 2 * GAPS:
+                del self.gaps[:GAPS]
         self.free = ready + duration
         return ready
 
@@ -203,7 +206,7 @@ class Clock:
             del self.notes[: len(notes)]  # others may be adding to it
             issue = pico(specs.ISSUE.value)
             start = pico(specs.START.value)
-            spans = self.spans
+            spans, room = self.spans, SPANS - len(self.spans)
             thread, host = None, 0
             for key, index, stream, ident in notes:
                 if ident != thread:
@@ -218,22 +221,24 @@ class Clock:
                 kernel = self.kernels[index].get(key) or self._kernel(key, index)
                 kernel.count += 1
                 duration = kernel.duration
-                at = host
-                host += issue
+                issued = host = host + issue
                 lane, ends = self.compute[index], self.streams[index]
                 if not self.models[index].asynchronous:
                     begin = host
                     host += duration
                     lane.free = host
                 else:
-                    ready = ends.get(stream, 0)
-                    if ready < host + start:
-                        ready = host + start
-                    begin = lane.begin(ready, duration)
+                    begin = ends.get(stream, 0)
+                    if begin < host + start:
+                        begin = host + start
+                    if begin == lane.free:  # lane.begin(…), for less
+                        lane.free += duration
+                    else:
+                        begin = lane.begin(begin, duration)
                     ends[stream] = begin + duration
                 lane.busy += duration
-                if len(spans) < SPANS:
-                    issued = (at, at + issue)
+                if room > 0:
+                    room -= 1
                     spans.append(
                         (index, "compute", begin, begin + duration, kernel.name, issued)
                     )
@@ -254,11 +259,14 @@ class Clock:
 
     # -------------------------------------------------------------- times, in seconds
 
-    def now(self, since_reset: bool = True) -> float:
-        """Where the host is, in seconds since the last reset, or ever."""
+    def host(self) -> int:
+        """Where the host is, in picoseconds since the clock was made."""
         self.work_off()
-        origin = self.origin if since_reset else 0
-        return (max(self.hosts.values()) - origin) / PICO
+        return max(self.hosts.values())
+
+    def now(self) -> float:
+        """Where the host is, in seconds since the last reset."""
+        return (self.host() - self.origin) / PICO
 
     def elapsed(self) -> float:
         """When host and devices have done all, in seconds since the last reset."""

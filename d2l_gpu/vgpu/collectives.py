@@ -6,7 +6,9 @@ which is where its results arrive; the same tensors that came in go out, wrapped
 they came.
 
 What crosses is not in the log of copies: how many bytes a collective sends depends on
-the algorithm that gloo chooses, and says nothing of a real GPU's.
+the algorithm that gloo chooses, and says nothing of a real GPU's. The simulated clock
+takes each for a ring, as NCCL's are, between devices that come to it at the same time:
+every process has a clock of its own. What comes next on the device waits for it.
 """
 
 import sys
@@ -14,14 +16,32 @@ from collections.abc import Callable
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from . import errors
-from .machine import HOST
+from .clock import HOST, Moment, queues
+from .commands import RINGS, Collective, ring_seconds
+from .devices import Devices
 from .operators import operator
 from .special import home
 from .tensor import VirtualTensor, contained, wrap
 
 NAMESPACE = "c10d::"
+
+# What each operator is to the clock.
+KINDS = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "allgather": "all_gather",
+    "allgather_base": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
 
 
 def handlers() -> dict[str, Callable]:
@@ -41,7 +61,41 @@ def _run(op, *args, **kwargs):
     host_kwargs = {k: _to_hosts(v, given, devices) for k, v in kwargs.items()}
     if len(set(devices)) > 1:
         raise errors.collective_mismatch(op, devices)
-    return _as_given(op.call(*host_args, **host_kwargs), given)
+    result = op.call(*host_args, **host_kwargs)
+    if given:
+        _issued(op, args, next(iter(given.values()))._index)
+    return _as_given(result, given)
+
+
+def _issued(op, args, index: int) -> None:
+    """Tell the clock of a collective, if it is one whose cost is known."""
+    kind = KINDS.get(op.name.removeprefix(NAMESPACE).strip("_"))
+    group = next((x for x in args if isinstance(x, torch.ScriptObject)), None)
+    if kind is None or group is None:
+        return
+    from torch.distributed import ProcessGroup  # not in every build
+
+    n = ProcessGroup.unbox(group).size()
+    # The whole tensor: what goes in or, gathered from all, comes out.
+    nbytes = max(
+        sum(x.nbytes for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+        for value in args[:2]
+    )
+    clock = Devices.machines[index].clock
+    if n == 1 or clock is None:
+        return
+    clock.note(
+        Collective(
+            op.name.removeprefix(NAMESPACE).strip("_"),
+            [index],
+            ring_seconds(kind, nbytes, n, clock.link),
+            round(RINGS[kind](n)[1] * nbytes),
+            beside=False,
+            done=Moment(),
+        ),
+        index,
+        queues.of.get(index, 0),
+    )
 
 
 def _to_hosts(value, given: dict[int, VirtualTensor], devices: list[torch.device]):

@@ -18,13 +18,12 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from .operators import all_operators, operator, overload
 from .tensor import (
+    Operands,
     charge,
     contained,
     is_virtual,
-    issued,
     reserve,
     run,
-    total_bytes,
     unwrap,
     wrap,
 )
@@ -182,12 +181,13 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         op = operator(func)
-        nbytes = total_bytes(args)
+        operands = Operands()
+        operands.count(args)
         if op.allocates:
-            reserve(op, self.index, args, kwargs, nbytes)
+            reserve(op, self.index, args, kwargs, operands.nbytes)
         results = func(*args, **kwargs)
         if op.kernel:
-            issued(op, self.index, nbytes, args, results)
+            operands.issued(op, self.index, args, results)
         if op.allocates:
             for x in results if isinstance(results, list | tuple) else (results,):
                 if isinstance(x, torch.Tensor):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch._ops import OpOverload
 
-from .work import PRODUCTS
+from .work import FORMULAS
 
 # How the result relates to the arguments, where that is simple.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
@@ -145,6 +145,7 @@ class Operator:
         describe: what the clock has to know of a call beside sizes, as a function of
             its arguments and results; None if nothing.
         out_list: name of a list of tensors that it writes and does not return.
+        written: positions of the arguments that it writes, if it returns nothing.
     """
 
     __slots__ = (
@@ -166,6 +167,7 @@ class Operator:
         "schema",
         "sizes",
         "special",
+        "written",
     )
 
     def __init__(self, func: OpOverload):
@@ -184,8 +186,8 @@ class Operator:
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
         self.kernel = not func.is_view and self.name not in _NO_KERNEL
         self.special = SPECIAL.get(self.name)
-        product = PRODUCTS.get(self.name)
-        self.describe = product and product.describe
+        formula = FORMULAS.get(self.name)
+        self.describe = formula and formula.describe
         self.bound = _BOUNDS.get(self.name)
         if self.name in _NO_LARGER or self.name.startswith("_foreach"):
             self.bound = _no_larger
@@ -206,6 +208,11 @@ class Operator:
             (a.name for a in arguments if a.is_out and str(a.type) == "List[Tensor]"),
             None,
         )
+        self.written = [
+            i
+            for i, a in enumerate(arguments)
+            if a.alias_info is not None and a.alias_info.is_write and not returns
+        ]
         self.allocates = not func.is_view and None in self.aliases
 
         tensors = [i for i, a in enumerate(arguments) if _has_tensor(a.type)]

@@ -186,7 +186,7 @@ def count_text(count: int, unit: str = "") -> str:
     """Return a number with three digits and a decimal prefix: ``'12.3 M'``."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         value = count / 10**power
-        if round(value, 2) >= 1:
+        if value >= 0.9995:
             return f"{value:.{max(0, 3 - _digits(value))}f} {prefix}{unit}"
     return f"{count} {unit}".rstrip()
 

@@ -52,7 +52,7 @@ class Settings:
         host = torch.device("cpu" if host is None else host)
         if host.type == "vgpu":
             raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
-        if isinstance(model, str | Model):
+        if not isinstance(model, list | tuple):
             models = (_entry(model, MODELS, "model"),) * n
         else:
             models = tuple(_entry(m, MODELS, "model") for m in model)
@@ -213,9 +213,9 @@ class Simulation:
 
     # -------------------------------------------------------------- time
 
-    def now(self, *, since_reset: bool = True) -> float:
-        """Where the host is, in simulated seconds since the last reset, or ever."""
-        return self.clock.now(since_reset)
+    def now(self) -> float:
+        """Where the host is, in simulated seconds since the last reset."""
+        return self.clock.now()
 
     def elapsed(self) -> float:
         """When host and devices have done all, in simulated seconds since the reset."""

@@ -33,6 +33,15 @@ def home(tensor: torch.Tensor) -> int:
     return HOST
 
 
+def _is_pinned(tensor: torch.Tensor | None) -> bool:
+    """Whether a tensor's memory is page-locked, really or by ``patches.py``'s mark."""
+    if tensor is None:
+        return False
+    return getattr(tensor, "_vgpu_pinned", False) or (
+        torch.cuda.is_available() and tensor.is_pinned()
+    )
+
+
 def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
     if source == target:
         Devices.machines[source].kernel_issued(source, ("copy_", 2 * nbytes))
@@ -48,7 +57,7 @@ def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> N
             source,
             target,
             nbytes,
-            pinned=getattr(host_side, "_vgpu_pinned", False),
+            pinned=_is_pinned(host_side),
             blocking=HOST in (source, target) and not non_blocking,
         )
 

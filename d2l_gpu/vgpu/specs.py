@@ -117,6 +117,16 @@ MODELS: dict[str, Model] = {
             source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), SXM5",
         ),
         Model(
+            name="H200",
+            rates=_tera(fp32=66.9, fp16=133.8, bf16=133.8, fp64=33.5),
+            tensor_rates=_tera(fp16=989.4, bf16=989.4, tf32=494.7, fp64=66.9),
+            bandwidth=4800 * GB,
+            memory=141 * GB,
+            units=132,
+            link="PCIe5",
+            source="NVIDIA H200 data sheet (2024), SXM: an H100 with more memory",
+        ),
+        Model(
             name="RTX 4060 Laptop",
             rates=_tera(fp32=14.6, fp16=14.6, fp64=0.228),
             tensor_rates=_tera(fp16=29.1, bf16=29.1, tf32=14.6),

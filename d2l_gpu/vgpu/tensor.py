@@ -29,7 +29,6 @@ from .operators import (
     size_bound,
 )
 from .storage import VirtualStorage
-from .work import elements_of, key_of
 
 
 class VirtualTensor(Methods, torch.Tensor):
@@ -137,18 +136,18 @@ def _simple(op: Operator, args):
     if form == FRESH:
         tensor = wrap(result, index)
         if op.kernel:
-            elements, more = result.numel(), host.numel()
-            if more > elements:
-                elements = more
-            nbytes += result.nbytes
+            largest, more = host.nbytes, result.nbytes
+            nbytes += more
+            if more > largest:
+                largest = more
             if op.describe is None:
-                key = op, nbytes, elements, host.dtype
+                key = op, nbytes, largest, host.dtype
             else:
-                key = key_of(op, nbytes, elements, args, result)
+                key = op, nbytes, largest, host.dtype, op.describe(args, result)
             Devices.machines[index].kernel_issued(index, key)
         return tensor
     if op.kernel:
-        key = op, nbytes + host.nbytes, host.numel(), host.dtype
+        key = op, nbytes + host.nbytes, host.nbytes, host.dtype
         Devices.machines[index].kernel_issued(index, key)
     return a if form == IN_PLACE else _view(result, index)
 
@@ -188,7 +187,7 @@ def run(op: Operator, args, kwargs):
     if on_host:
         return results
     if op.kernel:
-        issued(op, index, operands.nbytes, host_args, results)
+        operands.issued(op, index, host_args, results)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
             refresh(tensor)
@@ -212,13 +211,16 @@ class Operands:
         index: of the device that they are on, None if there are none.
         agree: whether all are on that device, or on the host where they may be.
         nbytes: bytes of those on the device.
+        largest: bytes of the largest of them, or of a list of them.
+        dtype: of the first.
         has_complex: whether there are complex ones.
     """
 
-    __slots__ = ("agree", "has_complex", "index", "nbytes")
+    __slots__ = ("agree", "dtype", "has_complex", "index", "largest", "nbytes")
 
     def __init__(self):
         self.index, self.agree, self.nbytes, self.has_complex = None, True, 0, False
+        self.largest, self.dtype = 0, None
 
     def host(self, op: Operator, value):
         """Return the value with host tensors in the places of virtual ones."""
@@ -229,16 +231,55 @@ class Operands:
             elif self.index != value._index:
                 self.agree = False
             value = value._host
-            self.nbytes += value.nbytes
+            nbytes = value.nbytes
+            self.nbytes += nbytes
+            if nbytes > self.largest:
+                self.largest = nbytes
+            if self.dtype is None:
+                self.dtype = value.dtype
             if value.is_complex():
                 self.has_complex = True
         elif kind is list or kind is tuple:
+            before = self.nbytes
             value = [self.host(op, x) for x in value]
+            if self.nbytes - before > self.largest:
+                self.largest = self.nbytes - before
         elif kind is VirtualStorage:
             value = value._host
         elif isinstance(value, torch.Tensor):
             self.agree = self.agree and op.accepts_host(value)
         return value
+
+    def count(self, values) -> None:
+        """Take host tensors, also in lists, into account as operands."""
+        for x in values:
+            if isinstance(x, torch.Tensor):
+                self.largest = max(self.largest, x.nbytes)
+                self.nbytes += total_bytes(x)
+                self.dtype = self.dtype or x.dtype
+            elif isinstance(x, list | tuple):
+                before = self.nbytes
+                self.count(x)
+                self.largest = max(self.largest, self.nbytes - before)
+
+    def issued(self, op: Operator, index: int, args, results) -> None:
+        """Tell the machine of the kernel of these operands.
+
+        Args:
+            args, results: host tensors.
+        """
+        if results is None:
+            results = [args[i] for i in op.written if i < len(args)]
+        more = total_bytes(results)
+        largest = self.largest if self.largest > more else more
+        nbytes, dtype = self.nbytes + more, self.dtype
+        if dtype is None:
+            dtype = getattr(results, "dtype", None)
+        if op.describe is None:
+            key = op, nbytes, largest, dtype
+        else:
+            key = op, nbytes, largest, dtype, op.describe(args, results)
+        Devices.machines[index].kernel_issued(index, key)
 
 
 def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
@@ -256,19 +297,6 @@ def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
     if not operands.agree:
         raise errors.device_mismatch(op, args, kwargs)
     return operands, host_args, host_kwargs
-
-
-def issued(op: Operator, index: int, nbytes: int, args, results) -> None:
-    """Tell the machine of a kernel.
-
-    Args:
-        nbytes: of the operands.
-        args, results: host tensors.
-    """
-    nbytes += total_bytes(results)
-    elements = max(elements_of(args), elements_of(results))
-    key = key_of(op, nbytes, elements, args, results)
-    Devices.machines[index].kernel_issued(index, key)
 
 
 def _result(value, alias, args, kwargs, index: int):
@@ -425,5 +453,5 @@ def factory(func, *args, **kwargs):
     except Exception as error:
         return contained(error, sys._getframe(2), op)
     if not op.name.startswith("empty"):
-        issued(op, index, 0, (), result._host)
+        Operands().issued(op, index, (), result._host)
     return result

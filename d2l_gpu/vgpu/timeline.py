@@ -9,6 +9,7 @@ import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
+from . import specs
 from .clock import HOST, PICO, SPANS, Clock, Span
 from .report import time_text
 
@@ -81,8 +82,9 @@ class Timeline:
             kind = "compute" if span.lane == "compute" else "copy"
             found[names[span.index, span.lane]].append(Bar(kind, start, end, span.name))
             if span.issued is not None:
-                issued = [(x - clock.origin) / PICO for x in span.issued]
-                found["host"].append(Bar("issue", *issued, span.name))
+                issued = (span.issued - clock.origin) / PICO
+                start = issued - specs.ISSUE.value
+                found["host"].append(Bar("issue", start, issued, span.name))
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)
         return {name: bars for name, bars in rows.items() if bars or name == "host"}

@@ -1,12 +1,14 @@
 """What the clock has to know of an operator: its work, from shapes and types.
 
-A call leaves a *key*, a tuple that says what was called on tensors of which sizes.
-Only when the clock is asked is it turned into numbers of operations and bytes, once for
-all calls with the same key: by the formulas of ``torch.utils.flop_counter`` for
-products and convolutions, by sizes for everything else.
+A call leaves a *key*, a tuple that says what was called on tensors of which sizes: the
+operator, the bytes of all operands and results, those of the largest, the type of the
+first, and for operators in ``FORMULAS`` what these want to know of shapes. Only when
+the clock is asked is it turned into numbers of operations and bytes, once for all calls
+with the same key: by the formulas of ``torch.utils.flop_counter`` for products and
+convolutions, by sizes for everything else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
@@ -27,53 +29,11 @@ KINDS = {
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # bytes
 
 
-def tf32_in_products() -> bool:
-    """Whether fp32 products may run as TF32 on devices that have it; PyTorch's default
-    is not to: ``torch.set_float32_matmul_precision``."""
-    return torch._C._get_cublas_allow_tf32()
-
-
-def tf32_in_convolutions() -> bool:
-    """The same for convolutions, where PyTorch's default is to do so."""
-    return torch._C._get_cudnn_allow_tf32()
-
-
-# ------------------------------------------------------------------ keys
-
-
-def key_of(op, nbytes: int, elements: int, args: Sequence, results) -> tuple:
-    """Return what the clock is told of a call.
-
-    Args:
-        op: the operator's facts.
-        nbytes: of its operands and results.
-        elements: of the largest of them.
-        args, results: host tensors.
-    """
-    describe = op.describe
-    if describe is None:
-        return op, nbytes, elements, _dtype(args, results)
-    return op, nbytes, elements, args[0].dtype, describe(args, results)
-
-
-def _dtype(args, results):
-    for x in args:
-        if isinstance(x, torch.Tensor):
-            return x.dtype
-        if isinstance(x, list | tuple) and x and isinstance(x[0], torch.Tensor):
-            return x[0].dtype
-    return results.dtype if isinstance(results, torch.Tensor) else None
-
-
-def elements_of(values) -> int:
-    """The elements of the largest tensor, or list of tensors, among values."""
-    if isinstance(values, torch.Tensor):
-        return values.numel()
-    if not isinstance(values, list | tuple):
-        return 0
-    if values and all(isinstance(x, torch.Tensor) for x in values):
-        return sum(x.numel() for x in values)
-    return max((elements_of(x) for x in values), default=0)
+# Whether fp32 may run as TF32 on devices that have it: in products, where PyTorch's
+# default is not to (``torch.set_float32_matmul_precision``), and in convolutions, where
+# it is.
+tf32_in_products = torch._C._get_cublas_allow_tf32
+tf32_in_convolutions = torch._C._get_cudnn_allow_tf32
 
 
 # ------------------------------------------------------------------ products
@@ -183,8 +143,39 @@ def _attended_backward(grad, query, key, value, kind, nbytes: int) -> list[Part]
     return [Part(operations, kind, nbytes, shape)]
 
 
-class Product(NamedTuple):
-    """An operator that multiplies matrices.
+def _rows(args, results):
+    return results.numel(), results.nbytes, False
+
+
+def _looked_up(elements, size, kind, nbytes: int) -> list[Part]:
+    """What is found is read and written; the rest of the table is not touched."""
+    return [Part(elements, kind, 2 * size)]
+
+
+def _recurrent(args, results):
+    return (*(x.shape for x in args[:3]), False)
+
+
+def _unrolled(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
+    """One product for the inputs of all steps, then one for each step."""
+    steps, batch = x[:2]
+    width = WIDTHS[kind]
+    found = []
+    for rows, weight, times in ((steps * batch, inputs, 1), (batch, hidden, steps)):
+        elements = rows * weight[1] + prod(weight) + rows * weight[0]
+        operations = 2 * rows * prod(weight)
+        shape = 1, rows, *weight
+        found += [Part(operations, kind, width * elements, shape)] * times
+    return found
+
+
+def _unrolled_backward(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
+    """For each product forward, the gradients of its two factors."""
+    return 2 * _unrolled(x, inputs, hidden, kind, nbytes)
+
+
+class Formula(NamedTuple):
+    """What an operator does that sizes alone do not say.
 
     Attributes:
         describe: what is noted of a call, from its arguments and results; at its end,
@@ -198,15 +189,22 @@ class Product(NamedTuple):
 
 _FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 
-PRODUCTS: dict[str, Product] = {
-    "mm": Product(_two, _product),
-    "bmm": Product(_two, _product),
-    "addmm": Product(_added, _product),
-    "baddbmm": Product(_added, _product),
-    "convolution": Product(_convolution, _convolved),
-    "convolution_backward": Product(_convolution_backward, _convolved_backward),
-    _FLASH: Product(_attention, _attended),
-    f"{_FLASH}_backward": Product(_attention_backward, _attended_backward),
+FORMULAS: dict[str, Formula] = {
+    "mm": Formula(_two, _product),
+    "bmm": Formula(_two, _product),
+    "addmm": Formula(_added, _product),
+    "baddbmm": Formula(_added, _product),
+    "convolution": Formula(_convolution, _convolved),
+    "convolution_backward": Formula(_convolution_backward, _convolved_backward),
+    _FLASH: Formula(_attention, _attended),
+    f"{_FLASH}_backward": Formula(_attention_backward, _attended_backward),
+    **dict.fromkeys(
+        ("embedding", "gather", "index", "index_select", "take"),
+        Formula(_rows, _looked_up),
+    ),
+    # What the host has for one direction of an LSTM's layer.
+    "mkldnn_rnn_layer": Formula(_recurrent, _unrolled),
+    "mkldnn_rnn_layer_backward": Formula(_recurrent, _unrolled_backward),
 }
 
 # Operators that go over the tensor twice, for statistics and for the result: what they
@@ -224,13 +222,14 @@ def parts_of(key: tuple) -> tuple[str, list[Part]]:
     op, nbytes, *rest = key
     if isinstance(op, str):  # a copy within a device
         return op, [Part(0, "fp32", nbytes)]
-    elements, dtype, *described = rest
+    largest, dtype, *described = rest
     kind = KINDS.get(dtype, "fp32")
     if not described:
         # One operation for each element, whatever it is: memory decides, here.
+        elements = largest // (dtype.itemsize if dtype is not None else 1)
         moved = round(nbytes * _PASSES.get(op.name, 1))
         return op.name, [Part(elements, kind, moved)]
     *shapes, tf32 = described[0]
     if kind == "fp32" and tf32:
         kind = "tf32"
-    return op.name, PRODUCTS[op.name].parts(*shapes, kind, nbytes)
+    return op.name, FORMULAS[op.name].parts(*shapes, kind, nbytes)

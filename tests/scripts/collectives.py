@@ -179,8 +179,27 @@ def out_of_memory():
 
 
 warnings.simplefilter("ignore")  # newer names of the same functions
+
+
+def simulated_time():
+    X, simulation = torch.ones(1000, device=gpu), vgpu.simulation()
+    parts = [torch.empty(1000, device=gpu) for _ in range(2)]
+    for collective, steps, sent in (
+        (lambda: dist.all_reduce(X), 2, 4000),
+        (lambda: dist.all_gather(parts, X), 1, 4000),
+        (lambda: dist.reduce_scatter(X, parts), 1, 4000),
+        (lambda: dist.broadcast(X, 0), 1, 4000),
+    ):
+        simulation.reset()
+        collective()
+        link = next(x for x in simulation.report().links if x.source == f"GPU {rank}")
+        assert (link.copies, link.nbytes) == (1, sent), link
+        assert simulation.elapsed() > steps * simulation.link.step
+
+
 steps = [
     reductions,
+    simulated_time,
     asynchronous,
     movements,
     point_to_point,

@@ -1,0 +1,364 @@
+"""The clock by itself: pure Python, times that can be worked out on paper."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from d2l_gpu import vgpu
+from d2l_gpu.vgpu import commands, specs
+from d2l_gpu.vgpu.clock import HOST, PICO, Clock, Lane, Moment, Part, pico, seconds_of
+from d2l_gpu.vgpu.specs import LINKS, MODELS
+
+V100, LINK = MODELS["V100"], LINKS["NVLink2"]
+ISSUE, START, WAIT, LAUNCH = (
+    pico(constant.value)
+    for constant in (specs.ISSUE, specs.START, specs.WAIT, specs.LAUNCH)
+)
+
+
+def parts_of(key):
+    """Kernels of these tests: ("name", bytes); a name is all that they have."""
+    return key[0], [Part(0, "fp32", key[1])]
+
+
+def a_clock(*indices, model=V100, stands_for=1) -> Clock:
+    return Clock(dict.fromkeys(indices or (0,), model), LINK, parts_of, stands_for)
+
+
+def kernel(microseconds: float, name: str = "k") -> tuple:
+    """The key of a kernel that takes so long on a V100, its launch included."""
+    seconds = microseconds * 1e-6 - specs.LAUNCH.value
+    return name, round(seconds * V100.bandwidth * specs.MEMORY.value)
+
+
+def spans(clock: Clock, lane: str = "compute", index: int = 0) -> list[tuple[int, int]]:
+    return [(s[2], s[3]) for s in clock.spans if s[0] == index and s[1] == lane]
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def test_the_host_issues_and_goes_on_while_the_device_works():
+    clock = a_clock()
+    clock.note(kernel(1000), 0, 0)
+    clock.note(kernel(1000), 0, 0)
+    assert clock.now() == 2 * ISSUE / PICO
+    assert clock.elapsed() == pytest.approx(2e-3 + (ISSUE + START) / PICO, rel=1e-6)
+
+
+def test_many_small_kernels_take_as_long_as_the_host_takes_to_issue_them():
+    clock = a_clock()
+    for _ in range(100):
+        clock.note(kernel(1.5), 0, 0)
+    assert clock.elapsed() == pytest.approx((100 * ISSUE + START) / PICO, abs=2e-6)
+
+
+def test_waiting_takes_the_host_to_the_end_and_a_moment_longer():
+    clock = a_clock()
+    clock.note(kernel(1000), 0, 0)
+    end = clock.elapsed()
+    clock.note(commands.HostWaits([0]), 0, 0)
+    assert clock.now() == pytest.approx(end + WAIT / PICO, rel=1e-12)
+    before = clock.now()
+    clock.note(commands.HostWaits([0]), 0, 0)  # nothing more to wait for
+    assert clock.now() == before
+
+
+def test_two_devices_work_at_the_same_time():
+    clock = a_clock(0, 1)
+    for i in (0, 1):
+        clock.note(kernel(1000), i, 0)
+    assert clock.elapsed() < 1.1e-3
+
+
+def test_a_cpu_is_the_host():
+    clock = a_clock(model=replace(V100, asynchronous=False))
+    clock.note(("k", round(1e-3 * V100.bandwidth * specs.MEMORY.value)), 0, 0)
+    assert clock.now() == clock.elapsed() == pytest.approx(1e-3 + ISSUE / PICO)
+
+
+def test_streams_of_a_device_take_turns_and_fill_each_others_gaps():
+    clock, moment = a_clock(), Moment()
+    clock.note(kernel(500), 0, 1)
+    clock.note(commands.Transfer(10**8, HOST, 0, True, False, (0, 2)), 0, 0)
+    clock.note(commands.Record(moment), 0, 2)
+    clock.note(commands.StreamWaits(moment), 0, 3)
+    clock.note(kernel(100, "waits"), 0, 3)
+    clock.note(kernel(100, "does not"), 0, 1)
+    clock.work_off()
+    (first, waits, other) = spans(clock)
+    assert waits[0] == moment.time > first[1]
+    assert other == (first[1], first[1] + (other[1] - other[0]))
+
+
+def test_a_stream_does_its_work_in_order():
+    clock = a_clock()
+    for _ in range(3):
+        clock.note(kernel(300), 0, 5)
+    clock.work_off()
+    (_, a), (b, c), (d, _) = spans(clock)
+    assert (a, c) == (b, d)
+
+
+# ------------------------------------------------------------------ copies
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_pageable_memory_is_copied_twice_and_keeps_the_host(pinned):
+    clock, nbytes = a_clock(), 10**8
+    clock.note(commands.Transfer(nbytes, HOST, 0, pinned, False, (0, 0)), 0, 0)
+    link = LINKS["PCIe3"]
+    seconds = link.step + nbytes / (link.bandwidth * specs.LINK.value)
+    if not pinned:
+        seconds += nbytes / specs.STAGING.value
+    assert clock.elapsed() == pytest.approx(seconds + (ISSUE + START) / PICO)
+    assert (clock.now() == ISSUE / PICO) is pinned
+
+
+def test_copies_in_both_directions_and_a_kernel_overlap():
+    clock, nbytes = a_clock(), 10**8
+    clock.note(commands.Transfer(nbytes, HOST, 0, True, False, (0, 1)), 0, 0)
+    clock.note(commands.Transfer(nbytes, 0, HOST, True, False, (2, 0)), 0, 0)
+    clock.note(kernel(5000), 0, 0)
+    one = commands.copy_seconds(nbytes, LINKS["PCIe3"])
+    assert clock.elapsed() < 1.1 * one
+
+
+def test_copies_in_one_direction_take_turns_whatever_their_streams():
+    clock, nbytes = a_clock(), 10**8
+    for stream in (1, 2):
+        clock.note(commands.Transfer(nbytes, HOST, 0, True, False, (0, stream)), 0, 0)
+    one = commands.copy_seconds(nbytes, LINKS["PCIe3"])
+    assert clock.elapsed() == pytest.approx(2 * one, rel=0.01)
+
+
+def test_a_copy_between_devices_waits_for_both_and_both_wait_for_it():
+    clock = a_clock(0, 1)
+    clock.note(kernel(1000), 0, 0)
+    clock.note(commands.Transfer(10**6, 0, 1, False, False, (0, 0)), 0, 0)
+    clock.note(kernel(100), 1, 0)
+    clock.work_off()
+    ((_, computed),) = spans(clock)
+    ((begin, end),) = spans(clock, "out", 0)
+    assert spans(clock, "in", 1) == [(begin, end)]
+    assert begin == computed
+    assert spans(clock, index=1)[0][0] == end
+
+
+def test_a_blocking_copy_makes_the_host_wait():
+    clock = a_clock()
+    clock.note(kernel(1000), 0, 0)
+    clock.note(commands.Transfer(4, 0, HOST, False, True, (0, 0)), 0, 0)
+    assert clock.now() > 1e-3
+
+
+# ------------------------------------------------------------------ collectives
+
+
+def test_a_ring_sends_almost_twice_the_tensor_whatever_the_number():
+    nbytes = 10**9
+    two, many = (
+        commands.ring_seconds("all_reduce", nbytes, n, LINK) for n in (2, 1024)
+    )
+    assert two == pytest.approx(nbytes / LINK.bandwidth / specs.LINK.value, rel=0.01)
+    assert many == pytest.approx(2 * two + 2046 * LINK.step, rel=0.01)
+
+
+def test_over_one_device_the_time_grows_with_the_number():
+    times = [commands.naive_seconds(10**8, n, LINK) for n in (2, 3, 5)]
+    assert times[1:] == pytest.approx([2 * times[0], 4 * times[0]])
+
+
+def test_a_collective_beside_other_work_is_waited_for_on_demand():
+    clock, done = a_clock(0, 1), Moment()
+    for beside in (True, False):
+        clock.reset()
+        clock.note(kernel(10), 0, 0)
+        command = commands.Collective("c", [0, 1], 1e-3, 8, beside, done)
+        clock.note(command, 0, 0)
+        clock.note(kernel(500), 0, 0)
+        elapsed = clock.elapsed()
+        assert (elapsed < 1.2e-3) is beside
+    clock.note(commands.StreamWaits(done), 1, 0)
+    clock.note(kernel(10), 1, 0)
+    clock.work_off()
+    assert spans(clock, index=1)[0][0] >= done.time
+
+
+# ------------------------------------------------------------------ events, reset
+
+
+def test_a_moment_comes_when_the_stream_gets_there():
+    clock, first, second = a_clock(), Moment(), Moment()
+    for moment in (first, second):
+        clock.note(kernel(1000), 0, 0)
+        clock.note(commands.Record(moment), 0, 0)
+    clock.work_off()
+    assert second.time - first.time == pytest.approx(PICO / 1000, rel=1e-6)
+    clock.note(commands.HostWaits(moment=first), 0, 0)
+    assert clock.now() < clock.elapsed()
+
+
+def test_asking_whether_a_moment_has_passed_ends_with_yes():
+    clock, moment = a_clock(), Moment()
+    clock.note(kernel(100), 0, 0)
+    clock.note(commands.Record(moment), 0, 0)
+    asked = 1
+    while not clock.has_passed(moment):
+        asked += 1
+    assert 5 < asked < 100
+
+
+def test_reset_waits_for_everything_and_starts_anew():
+    clock = a_clock()
+    clock.note(kernel(1000), 0, 0)
+    clock.reset()
+    assert clock.elapsed() == clock.now() == 0
+    assert not clock.spans
+    clock.note(kernel(100), 0, 0)
+    assert clock.elapsed() == pytest.approx(1e-4 + (ISSUE + START) / PICO, rel=1e-3)
+    assert clock.host() > 1e-3 * PICO
+
+
+def test_times_do_not_depend_on_when_somebody_asks():
+    often, once = a_clock(0, 1), a_clock(0, 1)
+    for clock in (often, once):
+        for i in range(200):
+            clock.note(kernel(1 + i % 7), i % 2, i % 3)
+            if i % 5 == 0:
+                copy = commands.Transfer(i * 999 + 1, HOST, i % 2, True, False, (0, 0))
+                clock.note(copy, i % 2, 0)
+            if clock is often:
+                clock.elapsed()
+    assert often.elapsed() == once.elapsed()
+    assert often.spans == once.spans
+
+
+def test_threads_issue_at_the_same_time_and_the_first_waits_for_all():
+    clock = a_clock(0, 1)
+    clock.note(kernel(10), 0, 0)
+
+    def work(i):
+        for _ in range(50):
+            clock.note(kernel(10), i, 0)
+
+    threads = [Thread(target=work, args=[i]) for i in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clock.now() == 51 * ISSUE / PICO
+    clock.note(kernel(10), 0, 0)
+    assert clock.now() == 52 * ISSUE / PICO
+
+
+def test_a_lane_puts_work_into_gaps_that_are_long_enough():
+    lane = Lane()
+    assert lane.begin(100, 10) == 100
+    assert lane.begin(200, 10) == 200
+    assert lane.begin(0, 101) == 210  # the gaps are too short
+    assert lane.begin(0, 60) == 0
+    assert lane.begin(0, 60) == 110
+    assert lane.begin(0, 40) == 60
+    assert lane.begin(311, 5) == 311
+
+
+# ------------------------------------------------------------------ the roofline
+
+
+def test_a_kernel_takes_what_its_slower_side_takes():
+    large = (1, 8192, 8192, 8192)
+    compute = Part(2 * 8192**3, "fp32", 1, large)
+    assert seconds_of(compute, V100) == pytest.approx(
+        compute.operations
+        / (V100.rates["fp32"] * specs.MATRIX.value)
+        / specs.quantization(80, *large)
+    )
+    memory = Part(1, "fp32", 10**9)
+    assert seconds_of(memory, V100) == 10**9 / (V100.bandwidth * specs.MEMORY.value)
+
+
+def test_tensor_cores_run_products_in_the_types_that_they_have():
+    shape = (1, 4096, 4096, 4096)
+    seconds = {
+        (name, kind): seconds_of(Part(2 * 4096**3, kind, 1, shape), MODELS[name])
+        for name in ("V100", "A100")
+        for kind in ("fp32", "tf32", "bf16", "fp16")
+    }
+    v100 = {
+        kind: seconds["V100", kind] / seconds["V100", "fp32"] for _, kind in seconds
+    }
+    assert v100["tf32"] == v100["bf16"] == 1  # it has neither
+    assert v100["fp16"] == pytest.approx(15.7 / 125)
+    assert seconds["A100", "tf32"] / seconds["A100", "bf16"] == pytest.approx(2)
+    assert seconds["A100", "fp32"] / seconds["A100", "tf32"] == pytest.approx(8)
+
+
+@pytest.mark.parametrize(
+    "units, product, share",
+    [
+        # One wave of 7 × 14 tiles of 256 × 128 on 108 multiprocessors: the example of
+        # NVIDIA's guide. One column more is another wave.
+        (108, (1, 1792, 1792, 4096), 98 / 108),
+        (80, (1, 64, 64, 64), 1 / 80),
+        (80, (1, 1, 64, 64), 1 / 80 / 64),
+        (80, (80, 64, 64, 64), 1.0),
+        # The inner dimension is divided where there are few tiles.
+        (80, (1, 64, 64, 64 * 128), 64 / 80),
+    ],
+)
+def test_quantization(units, product, share):
+    assert specs.quantization(units, *product) == pytest.approx(share, rel=0.02)
+
+
+def test_one_column_more_can_cost_another_wave():
+    whole = specs.quantization(108, 1, 256 * 12, 128 * 9, 4096)
+    more = specs.quantization(108, 1, 256 * 12, 128 * 9 + 1, 4096)
+    assert whole == 1
+    assert more < 0.9
+
+
+# ------------------------------------------------------------------ the same everywhere
+
+PROGRAM = """
+import sys, torch
+torch.set_num_threads(int(sys.argv[1]))
+from torch import nn
+from d2l_gpu import torch as d2l
+torch.manual_seed(0)
+sim = d2l.simulator(2)
+nets = [d2l.resnet18(10).to(device) for device in sim.gpus()]
+for net, device in zip(nets, sim.gpus()):
+    X = torch.randn(4, 1, 28, 28).to(device)
+    nn.functional.cross_entropy(net(X), X.new_zeros(4, dtype=torch.long)).backward()
+sim.all_reduce([next(net.parameters()).grad for net in nets])
+torch.optim.SGD(nets[0].parameters(), lr=0.1).step()
+print(repr(sim.elapsed()), repr(sim.now()), sim.report())
+print(d2l.simulate_step(d2l.resnet18(10), torch.zeros(8, 1, 28, 28),
+                        torch.zeros(8, dtype=torch.long), 16))
+"""
+
+
+def test_two_processes_with_one_thread_and_two_simulate_the_same_times():
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, threads],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert "simulated (V100)" in outputs[0]
+
+
+def test_no_real_clock_is_read():
+    for path in Path(vgpu.__file__).parent.glob("*.py"):
+        text = path.read_text()
+        assert not re.search(r"perf_counter|monotonic|import time\b", text), path

@@ -1,0 +1,394 @@
+"""Simulators: devices of their own beside all others, and what they say."""
+
+import gc
+import os
+import xml.dom.minidom
+
+import pytest
+import torch
+from fresh_process import run_fresh
+
+from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
+from d2l_gpu.vgpu import report
+from d2l_gpu.vgpu.devices import PLAIN, Devices
+
+pytestmark = pytest.mark.virtual_gpus(2)
+
+
+def test_devices_of_a_simulator_are_not_those_in_use():
+    sim = d2l.simulator(2)
+    X = torch.ones(2, 3, device=sim.gpu(1))
+    assert torch.vgpu.device_count() == 2
+    assert sim.gpu(0) not in (torch.device("vgpu", 0), torch.device("vgpu", 1))
+    assert X.device == sim.gpu(1)
+    assert torch.equal((X + X).cpu(), torch.full((2, 3), 2.0))
+    assert vgpu.machine_in_use().used == [0, 0]
+    assert torch.vgpu.memory_allocated(sim.gpu(1)) == 512
+    with pytest.raises(RuntimeError, match="at least two devices"):
+        X + torch.ones(2, 3, device="vgpu:1")
+
+
+@pytest.mark.virtual_gpus(3)
+def test_a_simulator_needs_no_virtual_gpus_in_use():
+    run_fresh(
+        """
+        import torch
+        from d2l_gpu import torch as d2l
+        before = str(d2l.gpu(0)), d2l.num_gpus(), d2l.real_gpus(1)
+        sim = d2l.simulator(2)
+        net = torch.nn.Linear(3, 2).to(sim.gpu(1))
+        net(torch.ones(4, 3, device=sim.gpu(1))).sum().backward()
+        assert net.weight.grad.device == sim.gpu(1)
+        assert (str(d2l.gpu(0)), d2l.num_gpus(), d2l.real_gpus(1)) == before
+        with d2l.transfers() as log:
+            torch.ones(3).to(sim.gpu(0))
+        d2l.require_gpus(3)
+        assert d2l.num_gpus() == 3 and str(d2l.gpu(2)) == "vgpu:2"
+        assert torch.ones(3, device=d2l.gpu(2)).to(sim.gpu(0)).device == sim.gpu(0)
+        """
+    )
+
+
+def test_places_of_simulators_are_used_again_once_nothing_needs_them():
+    kept = d2l.simulator(1)
+    X = torch.ones(3, device=kept.gpu(0))
+    for _ in range(200):
+        sim = d2l.simulator(8)
+        assert sim.gpu(0) != kept.gpu(0)
+    device = kept.gpu(0)
+    del sim, kept
+    gc.collect()
+    assert device not in d2l.simulator(32).gpus()  # X is still there
+    assert float(X.sum()) == 3
+    del X
+    gc.collect()
+    assert d2l.simulator(8).gpu(0) == torch.device("vgpu", PLAIN)
+
+
+def test_when_there_is_no_place_one_sentence_says_so():
+    sims = [d2l.simulator(16) for _ in range(4)]
+    with pytest.raises(RuntimeError, match="No place is left for 1 more"):
+        d2l.simulator(1)
+    del sims
+
+
+def test_copies_between_simulations_go_by_way_of_the_host():
+    sim = d2l.simulator(1)
+    X = torch.ones(1000, device="vgpu:0")
+    with d2l.transfers() as log:
+        Y = X.to(sim.gpu(0))
+    assert torch.equal(X.cpu(), Y.cpu())
+    assert [(t.nbytes, str(t.target)) for t in log] == [(4000, "cpu")]
+    (link,) = [x for x in sim.report().links if x.source == "host"]
+    assert (link.target, link.copies, link.nbytes) == ("GPU 0", 1, 4000)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, sentence",
+    [
+        ({"n": 0}, ValueError, "at least 1"),
+        ({"n": 2.0}, TypeError, "integer"),
+        ({"n": 33}, ValueError, "32 devices at most are simulated one by one"),
+        ({"model": "V1000"}, ValueError, "choose one of T4, V100, "),
+        ({"model": 7}, TypeError, "such as 'T4'"),
+        ({"model": ["V100"]}, ValueError, "One model for each device"),
+        ({"link": "NVLink9"}, ValueError, "There is no link"),
+        ({"memory": "0B"}, ValueError, "at least one byte"),
+        ({"host": "vgpu"}, ValueError, "real device"),
+        ({"replicas": True}, ValueError, "host='meta'"),
+    ],
+)
+def test_bad_settings_get_one_sentence(arguments, error, sentence):
+    with pytest.raises(error, match=sentence) as caught:
+        d2l.simulator(**arguments)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_model_of_ones_own():
+    mine = vgpu.Model("Mine", {"fp32": 1e12}, {}, 1e11, 2**30, 10, "PCIe3", "me")
+    sim = d2l.simulator(1, mine, vgpu.Link("wire", 1e9, 1e-6, "me"))
+    X = torch.ones(500, 500, device=sim.gpu(0))
+    _ = X @ X
+    assert sim.label == "simulated (Mine)"
+    assert sim.elapsed() > 2 * 500**3 / 1e12
+
+
+def test_the_devices_in_use_have_a_clock_too():
+    vgpu.enable(2, model=["V100", "T4"], link="PCIe3")
+    sim = d2l.simulation()
+    assert sim.label == "simulated (V100, T4)"
+    assert repr(sim) == "2 × V100, T4, simulated, connected by PCIe3"
+    for i in (0, 1):
+        X = torch.ones(512, 512, device=sim.gpu(i))
+        _ = X @ X
+    v100, t4 = sim.report().devices
+    assert t4.busy > v100.busy > 0
+    assert sim.gpus() == [torch.device("vgpu", 0), torch.device("vgpu", 1)]
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match="this simulation has 2"):
+            sim.gpu(wrong)
+    with pytest.raises(TypeError, match="an integer"):
+        sim.gpu("0")
+
+
+# ------------------------------------------------------------------ without values
+
+
+def test_without_values_shapes_are_right_and_memory_is_the_models():
+    sim = d2l.simulator(1, host="meta")
+    X = torch.zeros(60_000, 60_000, device=sim.gpu(0))
+    assert (X @ X[:, :5]).shape == (60_000, 5)
+    assert torch.vgpu.memory_allocated(sim.gpu(0)) == X.nbytes
+    with pytest.raises(torch.OutOfMemoryError, match=r"total capacity of 16\.00 GiB"):
+        torch.zeros(30_000, 30_000, device=sim.gpu(0))
+    assert "..." in repr(X)
+    assert "values" not in repr(X)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda X: X.sum().item(),
+        lambda X: float(X.mean()),
+        lambda X: bool(X.any()),
+        lambda X: X.cpu(),
+        lambda X: X.tolist(),
+        lambda X: X.cpu().numpy(),
+        lambda X: torch.zeros(3).copy_(X),
+        lambda X: X.nonzero(),
+        lambda X: torch.equal(X, X),
+        lambda X: X[X > 0],
+        lambda X: X.unique(),
+        lambda X: "yes" if X.max() > 0 else "no",
+    ],
+)
+def test_what_needs_a_value_says_one_sentence(asks):
+    X = torch.zeros(3, device=d2l.simulator(1, host="meta").gpu(0))
+    with pytest.raises(RuntimeError, match="with host='meta' only shapes") as caught:
+        asks(X)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_times_without_values_are_those_with():
+    elapsed = []
+    for host in ("cpu", "meta"):
+        sim = d2l.simulator(2, host=host)
+        net = d2l.resnet18(10).to(sim.gpu(0))
+        X, y = torch.zeros(2, 1, 28, 28), torch.zeros(2, dtype=torch.long)
+        optimizer = torch.optim.Adam(net.parameters())
+        loss = torch.nn.functional.cross_entropy(
+            net(X.to(sim.gpu(0))), y.to(sim.gpu(0))
+        )
+        loss.backward()
+        optimizer.step()
+        loss.to(sim.gpu(1))
+        elapsed.append((sim.elapsed(), repr(sim.report())))
+    assert elapsed[0] == elapsed[1]
+
+
+# ------------------------------------------------------------------ collectives
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "naive"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_all_reduce_sums_and_takes_its_time(algorithm, beside):
+    sim = d2l.simulator(3)
+    tensors = [torch.full((1000,), i + 1.0, device=sim.gpu(i)) for i in range(3)]
+    sim.reset()
+    sim.all_reduce(tensors, algorithm, beside=beside).wait()
+    for x in tensors:
+        assert torch.equal(x.cpu(), torch.full((1000,), 6.0))
+    links = sim.report().links
+    sent = {link.nbytes for link in links if "other GPUs" in (link.source, link.target)}
+    assert sent == {round(4000 * (4 / 3 if algorithm == "ring" else 4))}
+    assert sim.elapsed() > 4 * sim.link.step
+
+
+def test_all_reduce_refuses_what_does_not_fit():
+    sim = d2l.simulator(2)
+    X, Y = (torch.ones(3, device=device) for device in sim.gpus())
+    for wrong in ([X], [Y, X], [X, X], [X, torch.ones(3)]):
+        with pytest.raises(ValueError, match="one tensor on each device"):
+            sim.all_reduce(wrong)
+    with pytest.raises(ValueError, match="one shape and type"):
+        sim.all_reduce([X, Y.double()])
+    with pytest.raises(ValueError, match="'ring' or 'naive', not 'tree'"):
+        sim.all_reduce([X, Y], "tree")
+
+
+def test_one_stands_for_all():
+    sim = d2l.simulator(1024, host="meta", replicas=True)
+    assert (sim.n, len(sim.gpus())) == (1024, 1)
+    assert "one stands for all" in repr(sim)
+    with pytest.raises(ValueError, match=r"gpu\(0\) stands for all 1024"):
+        sim.gpu(7)
+    X = torch.zeros(1000, device=sim.gpu(0))
+    sim.reset()
+    sim.all_reduce([X])
+    assert sim.elapsed() > 2046 * sim.link.step
+
+
+# ------------------------------------------------------------------ report, timeline
+
+
+def test_the_report_counts_what_was_done():
+    sim = d2l.simulator(2)
+    X = torch.ones(1000, 1000, device=sim.gpu(0))
+    sim.reset()
+    Y = (X @ X).to(sim.gpu(1))
+    Y.cpu()
+    found = sim.report()
+    first, second = found.devices
+    assert (first.kernels, first.operations, first.nbytes) == (1, 2 * 10**9, 12 * 10**6)
+    assert second.kernels == 0
+    assert first.share_of_peak == pytest.approx(2e9 / 15.7e12 / sim.elapsed())
+    ways = {(x.source, x.target): (x.copies, x.nbytes) for x in found.links}
+    assert ways == {
+        ("GPU 0", "other GPUs"): (1, 4 * 10**6),
+        ("other GPUs", "GPU 1"): (1, 4 * 10**6),
+        ("GPU 1", "host"): (1, 4 * 10**6),
+    }
+    text = repr(found)
+    assert "simulated (V100)" in text
+    assert "2.00 G" in text
+    assert "4.00 MB" in text
+    assert found._repr_html_().count("<table>") == 2
+
+
+def test_a_simulation_in_which_nothing_happened():
+    sim = d2l.simulator(1)
+    sim.reset()
+    assert "0 s" in repr(sim.report())
+    assert repr(sim.timeline()).startswith("0 s, simulated (V100)")
+    xml.dom.minidom.parseString(sim.timeline().svg())
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (0, "0 s"),
+        (1.2345e-3, "1.23 ms"),
+        (0.99999, "1.00 s"),
+        (12.345e-6, "12.3 µs"),
+        (123.45, "123 s"),
+        (5e-10, "0.50 ns"),
+    ],
+)
+def test_times_have_three_digits(seconds, text):
+    assert report.time_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "count, text",
+    [
+        (0, "0"),
+        (999, "999"),
+        (1000, "1.00 k"),
+        (123_456, "123 k"),
+        (2 * 10**15, "2.00 P"),
+    ],
+)
+def test_counts_have_three_digits(count, text):
+    assert report.count_text(count) == text
+
+
+def test_the_timeline_draws_kernels_copies_and_waiting():
+    sim = d2l.simulator(2)
+    X = torch.ones(2000, 2000, device=sim.gpu(0))
+    sim.reset()
+    Y = X @ X
+    Y.to(sim.gpu(1)).sum().item()
+    timeline = sim.timeline()
+    assert list(timeline.rows) == [
+        *("host", "GPU 0 compute", "GPU 0 out"),
+        *("GPU 1 compute", "GPU 1 in", "GPU 1 out"),
+    ]
+    svg = timeline.svg()
+    assert timeline._repr_svg_() == svg
+    document = xml.dom.minidom.parseString(svg)
+    texts = [node.firstChild.data for node in document.getElementsByTagName("text")]
+    assert {"host", "GPU 0 compute", "mm", "wait", "kernel", "copy"} <= set(texts)
+    assert any("simulated time, " in text for text in texts)
+    for bar in document.getElementsByTagName("rect"):
+        if bar.hasAttribute("x"):
+            x, width = float(bar.getAttribute("x")), float(bar.getAttribute("width"))
+            assert x >= 0
+            assert x + width <= 760
+    text = repr(timeline)
+    assert max(map(len, text.splitlines())) <= 79
+    assert "#" in text
+    assert "=" in text
+
+
+def test_a_timeline_of_thousands_stays_small():
+    sim = d2l.simulator(1)
+    X = torch.ones(10, device=sim.gpu(0))
+    sim.reset()
+    for _ in range(3000):
+        X.add_(1)
+    assert len(sim.timeline().svg()) < 20_000
+    assert sim.report().devices[0].kernels == 3000
+
+
+# ------------------------------------------------------------------ streams and events
+
+
+def test_events_measure_simulated_time():
+    device = torch.device("vgpu:0")
+    X = torch.ones(2000, 2000, device=device)
+    start, end = (torch.vgpu.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    _ = X @ X
+    end.record()
+    assert not end.query()
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) == pytest.approx(1.3, rel=0.2)  # ms on a V100
+
+
+def test_a_stream_overlaps_a_copy_with_work():
+    sim = d2l.simulator(1)
+    device = sim.gpu(0)
+    X = torch.ones(2000, 2000, device=device)
+    batch = torch.ones(5_000_000).pin_memory()
+
+    def step(stream):
+        sim.reset()
+        with torch.vgpu.stream(stream):
+            copied = batch.to(device, non_blocking=True)
+        _ = X @ X
+        torch.vgpu.current_stream(device).wait_stream(stream)
+        copied.add_(1)
+        sim.synchronize()
+        return sim.now()
+
+    beside = step(torch.vgpu.Stream(device))
+    after = step(torch.vgpu.default_stream(device))
+    assert after / beside > 1.5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_refuses_simulated_devices():
+    run_fresh(
+        """
+        import os, torch
+        from d2l_gpu import torch as d2l
+        sim = d2l.simulator(1)
+        X = torch.ones(2, device=sim.gpu(0))
+        pid = os.fork()
+        if not pid:
+            try:
+                X + X
+            except RuntimeError as error:
+                os._exit("Cannot re-initialize" in str(error))
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+        """
+    )
+
+
+def test_most_devices_of_all_kinds():
+    with pytest.raises(ValueError, match="64 virtual GPUs at most, not 65"):
+        vgpu.enable(65)
+    assert Devices.machine.count == 2

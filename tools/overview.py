@@ -1,0 +1,135 @@
+"""The picture of the README: a training step in time, its roofline, and how it scales.
+
+    python -m tools.overview
+
+Everything in it is simulated, so it is the same on every machine. It is written to
+``lessons/figures/overview.png``.
+"""
+
+from pathlib import Path
+
+import torch
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.torch.curves import GREYS
+from d2l_gpu.torch.live import _matplotlib
+from d2l_gpu.vgpu.report import time_text
+
+TARGET = Path(__file__).parents[1] / "lessons" / "figures" / "overview.png"
+GPUS = [1, 2, 4, 8, 16]
+LOOKS = {
+    "issue": {"facecolor": "#222222"},
+    "wait": {"facecolor": "#e4e4e4", "edgecolor": "#999999"},
+    "compute": {"facecolor": "#8a8a8a", "edgecolor": "#222222"},
+    "copy": {"facecolor": "white", "edgecolor": "#222222", "hatch": "////"},
+}
+ALGORITHMS = {
+    "naive": "over one GPU",
+    "ring": "in a ring, afterwards",
+    "bucketed": "in buckets, meanwhile",
+}
+
+
+def step(batch_size: int, num_gpus: int, algorithm: str):
+    """Simulate a step of ResNet-18, as in the lessons, on V100s linked by PCIe 3."""
+    X = torch.zeros(batch_size, 1, 28, 28)
+    y = torch.zeros(batch_size, dtype=torch.int64)
+    net = d2l.resnet18(10)
+    return d2l.simulate_step(net, X, y, num_gpus, algorithm, link="PCIe3")
+
+
+def draw_timeline(axes, timeline) -> None:
+    names = list(timeline.rows)
+    for row, bars in enumerate(timeline.rows.values()):
+        for kind, look in LOOKS.items():
+            spans = [
+                (bar.start * 1e3, (bar.end - bar.start) * 1e3)
+                for bar in bars
+                if bar.kind == kind
+            ]
+            if spans:
+                axes.broken_barh(spans, (row - 0.35, 0.7), linewidth=0.4, **look)
+    axes.set_yticks(range(len(names)), labels=names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, timeline.seconds * 1e3)
+    axes.set_xlabel("simulated time, ms")
+    axes.set_title(
+        "One step on 4 GPUs: the host (black) issues work and goes on; gradients "
+        "(hatched) travel while the rest is computed",
+        fontsize=9,
+        loc="left",
+    )
+
+
+def draw_roofline(axes, use) -> None:
+    model = use.model
+    for (name, peak), line in zip(
+        (("fp32", model.rates["fp32"]), *model.tensor_rates.items()),
+        ("-", "--"),
+        strict=True,
+    ):
+        ridge = peak / model.bandwidth
+        axes.plot(
+            [0.02, ridge, 1000],
+            [0.02 * model.bandwidth / 1e12, peak / 1e12, peak / 1e12],
+            line,
+            color="black",
+            label=f"{model.name}, {name}, at most",
+        )
+    marks = "os^Dv"
+    for operator, mark, color in zip(use.operators[:5], marks, GREYS, strict=True):
+        axes.plot(
+            operator.intensity,
+            operator.operations / operator.seconds / 1e12,
+            mark,
+            color=color,
+            label=operator.name,
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="operations per byte of memory",
+        ylabel="TFLOP/s, simulated",
+    )
+    axes.set_title("What limits each operator: memory or arithmetic", fontsize=9)
+    axes.legend(fontsize=7)
+
+
+def draw_scaling(axes) -> None:
+    for (algorithm, label), mark, line in zip(
+        ALGORITHMS.items(), "os^", (":", "--", "-"), strict=True
+    ):
+        steps = [step(64, n, algorithm) for n in GPUS]
+        speed = [x.examples_per_second / 1e3 for x in steps]
+        axes.plot(GPUS, speed, line, marker=mark, color="black", label=label)
+    ideal = [speed[0] * n for n in GPUS]
+    axes.plot(GPUS, ideal, color="#aaaaaa", label="ideal")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(GPUS, labels=GPUS)
+    marks = [4, 8, 16, 32, 64]
+    axes.set_yticks(marks, labels=marks)
+    axes.set(xlabel="GPUs", ylabel="thousand images per second, simulated")
+    axes.set_title("How far it scales, by the way of adding gradients", fontsize=9)
+    axes.legend(fontsize=7)
+
+
+def main() -> None:
+    shown = step(64, 4, "bucketed")
+    with _matplotlib():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9.6, 6.6), layout="constrained")
+        grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.5])
+        draw_timeline(figure.add_subplot(grid[0, :]), shown.simulation.timeline())
+        (use,) = shown.simulation.report().devices
+        draw_roofline(figure.add_subplot(grid[1, 0]), use)
+        draw_scaling(figure.add_subplot(grid[1, 1]))
+        for axes in figure.axes:
+            axes.grid(alpha=0.3)
+        figure.savefig(TARGET, dpi=110, metadata={"Software": None})
+    print(f"{TARGET.name}: a step takes {time_text(shown.seconds)} (simulated)")
+
+
+if __name__ == "__main__":
+    main()

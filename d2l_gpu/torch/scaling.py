@@ -179,4 +179,10 @@ def _unflatten(parameters: Sequence[nn.Parameter], flat: torch.Tensor) -> None:
 
 
 def _pinned(x: torch.Tensor) -> torch.Tensor:
+    """Return a batch as page-locked memory; on the meta device, where PyTorch with CUDA
+    refuses to lock anything, one that the clock takes for it."""
+    if x.is_meta:
+        x = x.clone()
+        x._vgpu_pinned = True
+        return x
     return x.pin_memory() if x.device.type == "cpu" else x

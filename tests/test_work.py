@@ -108,6 +108,18 @@ def test_bytes_are_those_of_operands_and_results():
     assert uses["add"].intensity == 1 / 12
 
 
+def test_what_is_only_written_is_not_read():
+    def program(X, Y):
+        torch._foreach_copy_([X], [Y])
+        torch._foreach_zero_([X])
+        Y.fill_(1.0)
+        X.zero_()
+
+    uses = simulated(program, (1000,), (1000,))
+    assert uses["_foreach_copy_"].nbytes == 8000
+    assert {uses[x].nbytes for x in ("_foreach_zero_", "fill_", "zero_")} == {4000}
+
+
 def test_views_and_memory_without_values_take_no_time():
     def program(X):
         return torch.empty_like(X.view(-1)[10:].detach())

@@ -25,7 +25,7 @@ class StepCost:
         seconds: simulated, of the whole step.
         computing: in which a device computes.
         communicating: in which its links are busy.
-        simulation: of the step, for its report and its timeline.
+        simulation: of the step, for its report and its timeline; its devices are gone.
     """
 
     num_gpus: int
@@ -73,6 +73,11 @@ def simulate_step(
     """
     from d2l_gpu import vgpu
 
+    if any(map(nn.parameter.is_lazy, net.parameters())):
+        raise ValueError(
+            "A network with lazy layers has no gradients to count yet: call it with a "
+            "batch before its step is simulated."
+        )
     check_integer("The number of GPUs", num_gpus, least=1, example=2)
     check_integer("The size of a bucket", bucket_bytes, least=1, example=BUCKET)
     if algorithm not in ALGORITHMS:
@@ -104,15 +109,16 @@ def simulate_step(
                 buckets.finish()
         optimizer.step()
 
-    step()  # whatever is made at first use
-    sim.reset()
+    sim.reset()  # the making of the replica does not count
     step()
+    buckets.unfollow()
     report = sim.report()
     (use,) = report.devices
     communicating = max(
         (x.seconds for x in report.links if "other GPUs" in (x.source, x.target)),
         default=0.0,
     )
+    sim.close()
     return StepCost(num_gpus, len(X), report.seconds, use.busy, communicating, sim)
 
 
@@ -123,10 +129,19 @@ class _Buckets:
         self.sim, self.parameters, self.nbytes = sim, parameters, nbytes
         self.filling: list[nn.Parameter] = []
         self.pending: list[tuple] = []
+        self.hooks: list = []
 
     def follow_backward(self) -> None:
-        for parameter in self.parameters:
+        self.hooks = [
             parameter.register_post_accumulate_grad_hook(self._ready)
+            for parameter in self.parameters
+        ]
+
+    def unfollow(self) -> None:
+        """Take the hooks away: parameters that have some are never freed, as these
+        know the parameters, and the garbage collector does not see it."""
+        for hook in self.hooks:
+            hook.remove()
 
     def _ready(self, parameter: nn.Parameter) -> None:
         self.filling.append(parameter)
@@ -164,4 +179,10 @@ def _unflatten(parameters: Sequence[nn.Parameter], flat: torch.Tensor) -> None:
 
 
 def _pinned(x: torch.Tensor) -> torch.Tensor:
+    """Return a batch as page-locked memory; on the meta device, where PyTorch with CUDA
+    refuses to lock anything, one that the clock takes for it."""
+    if x.is_meta:
+        x = x.clone()
+        x._vgpu_pinned = True
+        return x
     return x.pin_memory() if x.device.type == "cpu" else x

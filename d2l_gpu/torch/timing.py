@@ -95,7 +95,11 @@ class Timer:
     @property
     def label(self) -> str:
         if self._simulation is not None:
-            return self._simulation.label
+            from d2l_gpu.vgpu.devices import index_of
+
+            models = self._simulation.clock.models
+            names = dict.fromkeys(models[index_of(x)].name for x in self.devices)
+            return f"simulated ({', '.join(names)})"
         names = dict.fromkeys(place_name(device) for device in self.devices)
         return f"measured ({', '.join(names) or cpu_name()})"
 

@@ -4,8 +4,9 @@
 the one that ``enable`` has set up, with devices of its own.
 """
 
+import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +24,11 @@ from .work import parts_of
 MOST_IN_ONE = 32
 
 # Machines of simulators, by their first device: the simulations that still need them.
-_owners: dict[int, weakref.ref] = {}
+_owners: dict[int, Callable[[], "Simulation | None"]] = {}
+
+
+def _nobody() -> None:
+    """The owner of a machine that is not needed any more."""
 
 
 @dataclass(frozen=True)
@@ -122,16 +127,19 @@ def create(n, model, link, host, memory, replicas: bool) -> "Simulation":
 
 def _free_place(count: int) -> int:
     """Return the first of so many indices that no simulation needs any more."""
-    for first, owner in list(_owners.items()):
-        machine = Devices.machines[first]
-        if owner() is None and not any(machine.used):
-            del _owners[first]
-            Devices.remove(machine)
-    run = 0
-    for i in range(PLAIN, MOST):
-        run = run + 1 if Devices.machines[i] is None else 0
-        if run == count:
-            return i - count + 1
+    for collect in (False, True):
+        if collect:  # who is in a cycle of references keeps its devices
+            gc.collect()
+        for first, owner in list(_owners.items()):
+            machine = Devices.machines[first]
+            if owner() is None and not any(machine.used):
+                del _owners[first]
+                Devices.remove(machine)
+        run = 0
+        for i in range(PLAIN, MOST):
+            run = run + 1 if Devices.machines[i] is None else 0
+            if run == count:
+                return i - count + 1
     raise RuntimeError(
         f"No place is left for {count} more simulated devices: drop simulators, and "
         "tensors on them, that are not needed any more (del)."
@@ -171,6 +179,8 @@ class Simulation:
             raise ValueError(
                 f"gpu({i}) does not exist: this simulation has {self.n}, from 0."
             )
+        if Devices.machines[self._first] is not self._machine:
+            raise RuntimeError("The devices of this simulation were given back.")
         if i >= self._machine.count:
             raise ValueError(
                 f"gpu({i}) is a replica: gpu(0) stands for all {self.n} of them."
@@ -195,6 +205,13 @@ class Simulation:
         if self.clock.stands_for > 1:
             text += ", of which one stands for all"
         return text
+
+    def close(self) -> None:
+        """Give the devices back, for other simulators, as soon as no tensor is left on
+        them; times, report and timeline stay."""
+        owner = _owners.get(self._first)
+        if owner is not None and owner() is self:
+            _owners[self._first] = _nobody
 
     # -------------------------------------------------------------- time
 

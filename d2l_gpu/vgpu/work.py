@@ -207,9 +207,14 @@ FORMULAS: dict[str, Formula] = {
     "mkldnn_rnn_layer_backward": Formula(_recurrent, _unrolled_backward),
 }
 
-# Operators that go over the tensor twice, for statistics and for the result: what they
-# move, in bytes of their operands and results.
+# Operators that do not read and write each operand and result once: what they move, in
+# bytes of these. Norms go over the tensor twice, for statistics and for the result;
+# copies write their targets without reading them.
 _PASSES = {
+    "_foreach_copy_": 2 / 3,
+    "_foreach_zero_": 1 / 2,
+    "fill_": 1 / 2,
+    "zero_": 1 / 2,
     "native_batch_norm": 3 / 2,
     "native_batch_norm_backward": 5 / 3,
     "native_group_norm": 3 / 2,

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections import OrderedDict
@@ -377,3 +378,18 @@ def test_this_repository_runs_its_notebooks_so():
         ]
         both = first + [f"{name} again" for name in first]
         assert [line for line in collected if line.startswith(first[0][:-1])] == both
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "threads"),
+    [("2", None, "3"), ("8", None, "1"), ("2", "5", "5"), (None, None, None)],
+)
+def test_workers_share_the_cores(workers, given, threads, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    names = {"PYTEST_XDIST_WORKER_COUNT": workers, "OMP_NUM_THREADS": given}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    runpy.run_path(str(REPOSITORY / "tools" / "pytest_setup.py"))
+    assert os.environ.get("OMP_NUM_THREADS") == threads

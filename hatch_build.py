@@ -4,6 +4,8 @@ A hook rather than `force-include` in pyproject.toml, which would leave a copy i
 site-packages for editable installs too, where the clone's own are to be used.
 """
 
+from pathlib import Path
+
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
@@ -12,5 +14,7 @@ class NotebooksHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict) -> None:
         if version == "standard":
-            source = "notebooks/en/pytorch"
-            build_data["force_include"][source] = "d2l_gpu/course/en/pytorch"
+            # Not the folder: beside a notebook that runs are the files that it writes.
+            for path in Path(self.root, "notebooks/en/pytorch").glob("*.ipynb"):
+                carried = f"d2l_gpu/course/en/pytorch/{path.name}"
+                build_data["force_include"][str(path)] = carried

@@ -1,6 +1,8 @@
 """The checks of notebooks reject planted bad ones and accept the committed ones."""
 
+import os
 import re
+import runpy
 import subprocess
 import sys
 from collections import OrderedDict
@@ -10,12 +12,11 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from conftest import REPOSITORY, SANITIZE, executed_cell, stream
+from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
-from d2l_gpu.course.kernel import run_cells
 from tools.check import edition_problems, notebook_problems, share_compared
-from tools.compare import compared_outputs, sanitiser
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
 EDITIONS = sorted({path.parent for path in NOTEBOOKS})
@@ -39,33 +40,6 @@ def test_every_lesson_has_its_notebook():
 def test_edition_is_in_order(edition):
     paths = sorted(edition.glob("*.ipynb"))
     assert list(edition_problems(paths, language=edition.parent.name)) == []
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
-def test_running_all_twice_in_one_kernel_gives_the_same_outputs(path, tmp_path):
-    committed = nbformat.read(path, as_version=4)
-    notebook = nbformat.read(path, as_version=4)
-    run_cells(notebook, tmp_path, timeout=600, passes=2)
-    assert all_compared(notebook) == all_compared(committed)
-
-
-def all_compared(notebook) -> dict:
-    sanitise = sanitiser(SANITIZE)
-    return {
-        cell.id: compared_outputs(cell, sanitise)
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    }
-
-
-def test_a_second_pass_that_differs_is_noticed(tmp_path):
-    cell = new_code_cell("n = globals().get('n', 0) + 1\nprint(n)", id="count")
-    notebook = new_notebook(cells=[cell])
-    run_cells(notebook, tmp_path)
-    first = all_compared(notebook)
-    run_cells(notebook, tmp_path, passes=2)
-    assert first == {"count": {"stdout": ["1\n"]}}
-    assert all_compared(notebook) == {"count": {"stdout": ["2\n"]}}
 
 
 # ---- Planted notebooks that the checks must reject
@@ -282,15 +256,44 @@ def test_what_is_wrong_stays_different(one, other):
     assert sanitised_by_nbval(one) != sanitised_by_nbval(other)
 
 
-def test_own_sanitising_is_that_of_nbval():
+def test_a_line_that_has_everything_is_made_equal():
     text = VIRTUAL_2 + "\ntensor([1.], device='cuda:1')\n<a at 0x7f>"
-    assert sanitiser(SANITIZE)(text) == sanitised_by_nbval(text)
     assert sanitised_by_nbval(text) == (
         "Using 2 GPUs, gpu:0 and gpu:1.\ntensor([1.], device='gpu:1')\n<a at 0x0>"
     )
 
 
 # ---- nbval itself, on planted notebooks
+
+
+def run_nbval(folder: Path, *options: str) -> dict[str, str]:
+    """Run the notebooks of a folder; return what becomes of each cell."""
+    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider"]
+    nbval = ["--nbval", "--nbval-current-env", f"--nbval-sanitize-with={SANITIZE}"]
+    result = subprocess.run(
+        [*command, *nbval, *options, str(folder)],
+        cwd=folder,
+        env=os.environ | PATH,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    verdicts = re.findall(
+        r"^(PASSED|FAILED) ([\w-]+)\.ipynb::(Cell \d+(?: again)?)",
+        result.stdout,
+        re.MULTILINE,
+    )
+    assert result.returncode == any(verdict == "FAILED" for verdict, *_ in verdicts)
+    return {f"{name}, {cell}": verdict for verdict, name, cell in verdicts}
+
+
+def write_planted(path: Path, *cells: tuple[str, list]) -> None:
+    """Write a notebook of code cells, each given with its committed outputs."""
+    planted = [
+        new_code_cell(source, id=f"cell-{i}", execution_count=i, outputs=outputs)
+        for i, (source, outputs) in enumerate(cells)
+    ]
+    nbformat.write(new_notebook(cells=planted), path)
 
 
 def test_nbval_rejects_wrong_outputs_only(tmp_path):
@@ -301,26 +304,92 @@ def test_nbval_rejects_wrong_outputs_only(tmp_path):
         "wrong-number": ("print('vgpu:1', 42)", "vgpu:1 43\n", False),
     }
     for name, (source, committed, _) in cases.items():
-        cell = new_code_cell(
-            source, id="a", execution_count=1, outputs=[stream(committed)]
-        )
-        nbformat.write(new_notebook(cells=[cell]), tmp_path / f"{name}.ipynb")
-    command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider"]
-    options = ["--nbval", "--nbval-current-env", f"--nbval-sanitize-with={SANITIZE}"]
-    result = subprocess.run(
-        [*command, *options, str(tmp_path)],
-        cwd=tmp_path,
+        write_planted(tmp_path / f"{name}.ipynb", (source, [stream(committed)]))
+    assert run_nbval(tmp_path) == {
+        f"{name}, Cell 0": "PASSED" if good else "FAILED"
+        for name, (_, _, good) in cases.items()
+    }
+
+
+# ---- Every notebook twice: tools.pytest_setup.py
+
+COUNT = "n = globals().get('n', 0) + 1\nprint(n)"
+ALIVE = "import weakref\nprint('last' in globals() and last() is not None)"
+DISPLAY = "class Thing:\n    __repr__ = lambda self: 'thing'\nthing = Thing()\nthing"
+FORGET = "last = weakref.ref(thing)\ndel thing"
+
+
+def shown(text: str) -> list:
+    return [new_output("execute_result", data={"text/plain": text}, execution_count=1)]
+
+
+def test_every_notebook_is_run_and_compared_twice_in_one_kernel(tmp_path):
+    two_streams = [stream("a"), *shown("1"), stream("b")]
+    write_planted(
+        tmp_path / "same.ipynb",
+        ("print('vgpu:1')", [stream("cuda:1\n")]),
+        ("print('a', end='')\ndisplay(1)\nprint('b', end='')", two_streams),
+    )
+    write_planted(
+        tmp_path / "counts.ipynb", (COUNT, [stream("1\n")]), ("1", shown("1"))
+    )
+    write_planted(tmp_path / "wrong.ipynb", (COUNT, [stream("2\n")]))
+    assert run_nbval(tmp_path, "-p", "tools.pytest_setup") == {
+        "same, Cell 0": "PASSED",
+        "same, Cell 1": "PASSED",
+        "same, Cell 0 again": "PASSED",
+        "same, Cell 1 again": "PASSED",
+        "counts, Cell 0": "PASSED",
+        "counts, Cell 1": "PASSED",
+        "counts, Cell 0 again": "FAILED",
+        "counts, Cell 1 again": "PASSED",
+        "wrong, Cell 0": "FAILED",
+        "wrong, Cell 0 again": "PASSED",
+    }
+
+
+def test_what_a_cell_displays_is_kept_as_notebooks_keep_it(tmp_path):
+    write_planted(
+        tmp_path / "displays.ipynb",
+        (ALIVE, [stream("False\n")]),
+        (DISPLAY, shown("thing")),
+        (FORGET, []),
+        *[(str(i), shown(str(i))) for i in range(4)],  # _, __ and ___ keep three
+    )
+    verdicts = run_nbval(tmp_path, "-p", "tools.pytest_setup")
+    failed = [cell for cell, verdict in verdicts.items() if verdict == "FAILED"]
+    assert failed == ["displays, Cell 0 again"]
+
+
+def test_this_repository_runs_its_notebooks_so():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "notebooks"],
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    verdicts = dict(
-        reversed(verdict)
-        for verdict in re.findall(
-            r"^(PASSED|FAILED) ([\w-]+)\.ipynb::", result.stdout, re.MULTILINE
-        )
-    )
-    assert result.returncode == 1
-    assert verdicts == {
-        name: "PASSED" if good else "FAILED" for name, (_, _, good) in cases.items()
-    }
+    collected = done.stdout.splitlines()
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4).cells
+        numbers = range(sum(cell.cell_type == "code" for cell in cells))
+        first = [
+            f"{path.relative_to(REPOSITORY).as_posix()}::Cell {i}" for i in numbers
+        ]
+        both = first + [f"{name} again" for name in first]
+        assert [line for line in collected if line.startswith(first[0][:-1])] == both
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "threads"),
+    [("2", None, "3"), ("8", None, "1"), ("2", "5", "5"), (None, None, None)],
+)
+def test_workers_share_the_cores(workers, given, threads, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    names = {"PYTEST_XDIST_WORKER_COUNT": workers, "OMP_NUM_THREADS": given}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    runpy.run_path(str(REPOSITORY / "tools" / "pytest_setup.py"))
+    assert os.environ.get("OMP_NUM_THREADS") == threads

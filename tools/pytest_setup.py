@@ -1,0 +1,59 @@
+"""How pytest runs the notebooks, and how its processes share the cores.
+
+nbval runs every notebook twice in one kernel here, as readers do who choose Run All
+again, and compares every cell both times.
+"""
+
+import os
+from collections.abc import Iterator
+from copy import deepcopy
+
+import pytest
+from nbval.plugin import IPyNbCell, IPyNbFile
+
+# pytest-xdist starts several pytests; what they start inherits their share of the
+# cores. PyTorch reads this when it is loaded, and would give all cores to each.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+class NotebookTwice(IPyNbFile):
+    """A notebook of which nbval runs and compares all cells, and then again."""
+
+    def setup(self) -> None:
+        super().setup()
+        kernel = self.kernel
+
+        def execute(source: str, allow_stdin: bool | None = None) -> str:
+            return kernel.kc.execute(
+                source, allow_stdin=allow_stdin, stop_on_error=False
+            )
+
+        # nbval 0.11 leaves no history, so that a tensor that a cell displays is freed
+        # soon. Notebooks keep it in Out, where it takes memory in the second run.
+        kernel.execute_cell_input = execute
+
+    def collect(self) -> Iterator[IPyNbCell]:
+        cells = list(super().collect())
+        yield from cells
+        for cell in cells:
+            yield IPyNbCell.from_parent(
+                self,
+                name=f"{cell.name} again",
+                cell_num=cell.cell_num,
+                cell=deepcopy(cell.cell),  # nbval joins streams in place
+                options=cell.options,
+            )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(parent):
+    collectors = yield
+    return [
+        NotebookTwice.from_parent(parent, path=collector.path)
+        if isinstance(collector, IPyNbFile)
+        else collector
+        for collector in collectors
+    ]

@@ -198,7 +198,7 @@ def test_the_model_of_virtual_gpus_is_said_where_it_was_asked_for():
 d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
 print(d2l.simulation().label, d2l.simulation().link.name)
 attempt(d2l.use_virtual_gpus, 2)
-attempt(d2l.use_virtual_gpus, 2, host="meta", model=["V100", "T4"], link="PCIe3")
+d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
 """
     first, label, other, again = fresh(code)
     assert first == again

@@ -54,7 +54,7 @@ def gpu(i: int = 0) -> torch.device:
     """
     _check_index(i)
     if _decision is None:
-        return torch.device(_real_kind() or "cuda", i)
+        return torch.device(_real()[0] or "cuda", i)
     if i >= _decision.count:
         raise ValueError(
             f"gpu({i}) does not exist: {_count(_decision.count)} in use, "
@@ -67,7 +67,7 @@ def num_gpus() -> int:
     """Return the number of GPUs: those in use, else those that the machine has."""
     if _decision is not None:
         return _decision.count
-    return _real_count()
+    return _real()[1]
 
 
 def try_gpu(i: int = 0) -> torch.device:
@@ -96,9 +96,9 @@ def real_gpus(n: int = 1) -> list[torch.device]:
         TypeError, ValueError: n is not a positive integer.
     """
     _check_number(n)
-    if virtual_count() or _limit() or _real_count() < n:
+    kind, count = _real()
+    if virtual_count() or _limit() or count < n:
         return []
-    kind = _real_kind()
     return [torch.device(kind, i) for i in range(n)]
 
 
@@ -129,7 +129,7 @@ def require_gpus(n: int) -> None:
     _check_number(n)
     if _decision is None:
         limit = _limit()
-        real = _real_count()
+        _, real = _real()
         if limit is None and real >= n:
             _decide_real(n)
         elif limit == 0:
@@ -207,7 +207,7 @@ def _decide_real(n: int) -> None:
     global _decision
     from .inventory import device_model
 
-    kind = _real_kind()
+    kind, _ = _real()
     model = device_model(torch.device(kind, 0))
     _decision = Decision(kind, n, f"Using {_count(n)}, {_names(kind, n)}: {model}.")
 
@@ -251,24 +251,22 @@ def _decide_virtual(
 # ------------------------------------------------------------------ checks
 
 
-def _real_kind() -> str | None:
-    """The type of this machine's real accelerators, None if it has none.
+def _real() -> tuple[str | None, int]:
+    """The type and the number of this machine's real accelerators.
 
     Once virtual GPUs are registered, if only for a simulator, ``torch.accelerator``
     answers for them.
     """
     if torch._C._get_privateuse1_backend_name() != "vgpu":
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return None if accelerator is None else accelerator.type
+        if not torch.accelerator.is_available():
+            return None, 0
+        kind = torch.accelerator.current_accelerator().type
+        return kind, torch.accelerator.device_count()
     for kind in ("cuda", "xpu", "mps"):
-        if torch.get_device_module(kind).is_available():
-            return kind
-    return None
-
-
-def _real_count() -> int:
-    kind = _real_kind()
-    return 0 if kind is None else torch.get_device_module(kind).device_count()
+        module = torch.get_device_module(kind)
+        if module.is_available():
+            return kind, module.device_count()
+    return None, 0
 
 
 def _limit() -> int | None:

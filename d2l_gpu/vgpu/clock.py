@@ -13,10 +13,10 @@ What is not: caches, the limited length of queues, clocks that fall under load, 
 that share a device, and whatever the host computes itself.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import get_ident
 from typing import NamedTuple
 
 from . import specs
@@ -35,11 +35,20 @@ GAPS = 64
 SPANS = 2**17
 
 
+_threads = itertools.count()
+
+
 class _Queues(threading.local):
-    """The stream in use on each device, if it is not the default one, per thread."""
+    """What each thread of the host has of its own.
+
+    Attributes:
+        of: the stream in use on each device, if it is not the default one.
+        thread: its number; those of the operating system are used again.
+    """
 
     def __init__(self):
         self.of: dict[int, int] = {}
+        self.thread = next(_threads)
 
 
 queues = _Queues()
@@ -177,7 +186,7 @@ class Clock:
         self.models, self.link, self.parts_of = dict(models), link, parts_of
         self.notes: list[tuple] = []
         self.lock = threading.RLock()
-        self.main = get_ident()
+        self.main = queues.thread
         self.hosts = {self.main: 0}
         self.origin = 0
         self.kernels: dict[int, dict[tuple, Kernel]] = {i: {} for i in models}
@@ -195,7 +204,7 @@ class Clock:
 
     def note(self, key, index: int, stream: int) -> None:
         """Note down that work was issued; ``key`` is a kernel's, or a command."""
-        self.notes.append((key, index, stream, get_ident()))
+        self.notes.append((key, index, stream, queues.thread))
         if len(self.notes) >= NOTES:
             self.work_off()
 
@@ -208,11 +217,11 @@ class Clock:
             start = pico(specs.START.value)
             spans, room = self.spans, SPANS - len(self.spans)
             thread, host = None, 0
-            for key, index, stream, ident in notes:
-                if ident != thread:
+            for key, index, stream, issuer in notes:
+                if issuer != thread:
                     if thread is not None:
                         self.hosts[thread] = host
-                    thread, host = ident, self._host_of(ident)
+                    thread, host = issuer, self._host_of(issuer)
                 if type(key) is not tuple:
                     self.hosts[thread] = host
                     key.work_off(self, index, stream, thread)
@@ -245,12 +254,12 @@ class Clock:
             if thread is not None:
                 self.hosts[thread] = host
 
-    def _host_of(self, ident: int) -> int:
+    def _host_of(self, thread: int) -> int:
         """The time at which a thread goes on: a new one begins where the first is, and
         the first has waited for all others."""
-        if ident == self.main:
-            return max(self.hosts.values())
-        return self.hosts.get(ident, self.hosts[self.main])
+        if thread == self.main:
+            self.hosts = {thread: max(self.hosts.values())}
+        return self.hosts.get(thread, self.hosts[self.main])
 
     def _kernel(self, key: tuple, index: int) -> Kernel:
         kernel = Kernel(*self.parts_of(key), self.models[index])

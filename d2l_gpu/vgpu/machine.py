@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import get_ident
 
 from .clock import HOST, NOTES, Clock, queues
 from .commands import HostWaits, Transfer
@@ -149,7 +148,7 @@ class Machine:
         clock = self.clock
         if clock is not None:  # clock.note(…), for less
             notes = clock.notes
-            notes.append((key, index, queues.of.get(index, 0), get_ident()))
+            notes.append((key, index, queues.of.get(index, 0), queues.thread))
             if len(notes) >= NOTES:
                 clock.work_off()
 

@@ -26,7 +26,7 @@ HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
 
 # A note is worked off at the latest when there are so many of them.
-NOTES = 2**15
+NOTES = 2**12
 
 # So many gaps of a lane are remembered at least, the latest ones.
 GAPS = 64

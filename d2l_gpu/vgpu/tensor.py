@@ -270,9 +270,12 @@ class Operands:
         Args:
             args, results: host tensors.
         """
-        if results is None:
-            results = [args[i] for i in op.written if i < len(args)]
-        more = total_bytes(results)
+        if type(results) is torch.Tensor and results.layout is _strided:
+            more = results.nbytes
+        else:
+            if results is None:
+                results = [args[i] for i in op.written if i < len(args)]
+            more = total_bytes(results)
         largest = self.largest if self.largest > more else more
         nbytes, dtype = self.nbytes + more, self.dtype
         if dtype is None:

@@ -35,7 +35,7 @@ def test_simulated_times_are_exact_and_say_so():
     assert (figure.program, figure.label) == ("products", "simulated (V100)")
     assert figure.spread == 0
     assert 1e-5 < figure.seconds < 1e-2
-    assert repr(first) == f"products  {figure.seconds * 1e6:.0f} µs  simulated (V100)"
+    assert repr(first) == f"products   {figure.seconds * 1e6:.0f} µs  simulated (V100)"
 
 
 def test_measured_times_say_so_and_have_a_spread():

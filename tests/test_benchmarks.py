@@ -84,6 +84,38 @@ def test_ddp_scaling_prints_two_ratios_and_json():
     assert ratio == pytest.approx(result["value"], abs=0.006)
 
 
+def test_clock_is_near_the_published_runs():
+    (first, *lines), result = run_benchmark("clock")
+    assert "no GPU is used" in first
+    # Simulated, so that the same figure comes out on every machine.
+    assert result["value"] <= 0.15
+    assert "28 builds, median 14.0 s (13.6 to 16.1)" in lines[2]
+    kept = (REPOSITORY / "benchmarks" / "results" / "clock.txt").read_text()
+    assert kept.splitlines()[1:-1] == lines
+    assert json.loads(kept.splitlines()[-1])["value"] == result["value"]
+
+
+def test_clock_vs_gpu_compares_what_it_measures():
+    # The CPU stands for a GPU here: what comes out is no statement about the clock.
+    options = ("--quick", "--device", "cpu", "--model", "Xeon E5-2698 v4")
+    (first, *lines), result = run_benchmark("clock_vs_gpu", *options)
+    assert first.endswith("simulated as Xeon E5-2698 v4")
+    rows = [line for line in lines if line.count("µs") == 2]
+    assert len(rows) == 9
+    errors = [abs(float(row.split()[-1])) for row in rows]
+    assert result["value"] == pytest.approx(sorted(errors)[4], abs=0.006)
+    assert lines[-1].startswith("worst: ")
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_clock_vs_gpu_says_so_where_there_is_none():
+    script = REPOSITORY / "benchmarks" / "clock_vs_gpu.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("This machine has no GPU")
+
+
 def test_measures_take_turns_and_the_first_round_is_dropped():
     clock = count()
     # turns: 0 1 (dropped), 2 3, 4 5, 6 7

@@ -419,3 +419,13 @@ def test_file_is_whole_or_untouched(tmp_path):
         write_atomically(path, "n" * 100_000 + "\ud800")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):
+    from tools import overview
+
+    monkeypatch.setattr(overview, "TARGET", tmp_path / "overview.png")
+    monkeypatch.setattr(overview, "GPUS", [1, 2])
+    overview.main()
+    assert (tmp_path / "overview.png").read_bytes().startswith(b"\x89PNG")
+    assert "ms (simulated)" in capsys.readouterr().out

@@ -190,6 +190,7 @@ def sanitised_by_nbval(text: str) -> str:
     return IPyNbCell.sanitize(cell, text)
 
 
+SIMULATED = "two products  1.23 ms  simulated (V100)"
 VIRTUAL_2 = (
     "Using 2 virtual GPUs, vgpu:0 and vgpu:1: computed on the CPU, memory simulated."
 )
@@ -222,6 +223,7 @@ VIRTUAL_2 = (
             "Using 3 GPUs, cuda:0, cuda:1 and cuda:2: NVIDIA A10G, 24 GB.\n5",
         ),
         ("<Net object at 0x7f11b2>", "<Net object at 0xffff0184ac10>"),
+        (SIMULATED, f"{SIMULATED}\ntwo products  1.05 ms  measured (Tesla V100) ± 2%"),
     ],
 )
 def test_what_differs_between_machines_becomes_equal(one, other):
@@ -250,6 +252,8 @@ def test_what_differs_between_machines_becomes_equal(one, other):
         ("0x10", "0x11"),
         ("24", "25"),
         ("my_cuda:0", "my_vgpu:0"),
+        (SIMULATED, SIMULATED.replace("1.23", "1.24")),
+        (SIMULATED, SIMULATED.replace("simulated", "measured")),
     ],
 )
 def test_what_is_wrong_stays_different(one, other):

@@ -50,11 +50,11 @@ class Comparison(list):
 
     def __repr__(self) -> str:
         width = max((len(figure.program) for figure in self), default=0)
-        times = [str(figure).split("  ") for figure in self]
-        column = max((len(time) for time, _ in times), default=0)
+        # A fixed width for times: lines that are simulated must not depend on others.
         return "\n".join(
-            f"{figure.program:<{width}}  {time:>{column}}  {label}".strip()
-            for figure, (time, label) in zip(self, times, strict=True)
+            f"{figure.program:<{width}}  {time:>7}  {label}".strip()
+            for figure in self
+            for time, label in [str(figure).split("  ")]
         )
 
 

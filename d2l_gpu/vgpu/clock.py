@@ -32,7 +32,7 @@ NOTES = 2**12
 GAPS = 64
 
 # Spans are kept for drawing up to this number, counts for ever.
-SPANS = 2**17
+SPANS = 2**15
 
 
 _threads = itertools.count()

@@ -5,6 +5,8 @@ import gc
 import pytest
 
 from d2l_gpu.vgpu import machine as m
+from d2l_gpu.vgpu.clock import NOTES, Clock
+from d2l_gpu.vgpu.specs import LINKS, MODELS
 
 
 def test_an_allocation_counts_in_blocks_of_512_bytes_and_until_it_dies():
@@ -94,3 +96,13 @@ def test_the_default_capacity_is_what_the_host_can_give(monkeypatch):
 def test_the_host_says_what_it_has_left():
     left = m.host_memory_left()
     assert left is None or 2**20 < left < 2**50
+
+
+def test_notes_for_the_clock_are_worked_off_before_they_are_many():
+    clock = Clock({0: MODELS["V100"]}, LINKS["NVLink2"], lambda key: ("k", []))
+    machine = m.Machine(1, capacity=1024, clock=clock)
+    for _ in range(2 * NOTES + 7):
+        machine.kernel_issued(0, ("k", 1))
+    assert len(clock.notes) == 7
+    assert machine.kernels == [2 * NOTES + 7]
+    assert len(clock.spans) == 2 * NOTES

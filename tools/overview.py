@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.curves import GREYS
 from d2l_gpu.torch.live import _matplotlib
 from d2l_gpu.vgpu.report import time_text
 
@@ -61,40 +60,6 @@ def draw_timeline(axes, timeline) -> None:
     )
 
 
-def draw_roofline(axes, use) -> None:
-    model = use.model
-    for (name, peak), line in zip(
-        (("fp32", model.rates["fp32"]), *model.tensor_rates.items()),
-        ("-", "--"),
-        strict=True,
-    ):
-        ridge = peak / model.bandwidth
-        axes.plot(
-            [0.02, ridge, 1000],
-            [0.02 * model.bandwidth / 1e12, peak / 1e12, peak / 1e12],
-            line,
-            color="black",
-            label=f"{model.name}, {name}, at most",
-        )
-    marks = "os^Dv"
-    for operator, mark, color in zip(use.operators[:5], marks, GREYS, strict=True):
-        axes.plot(
-            operator.intensity,
-            operator.operations / operator.seconds / 1e12,
-            mark,
-            color=color,
-            label=operator.name,
-        )
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="operations per byte of memory",
-        ylabel="TFLOP/s, simulated",
-    )
-    axes.set_title("What limits each operator: memory or arithmetic", fontsize=9)
-    axes.legend(fontsize=7)
-
-
 def draw_scaling(axes) -> None:
     for (algorithm, label), mark, line in zip(
         ALGORITHMS.items(), "os^", (":", "--", "-"), strict=True
@@ -123,7 +88,9 @@ def main() -> None:
         grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.5])
         draw_timeline(figure.add_subplot(grid[0, :]), shown.simulation.timeline())
         (use,) = shown.simulation.report().devices
-        draw_roofline(figure.add_subplot(grid[1, 0]), use)
+        axes = figure.add_subplot(grid[1, 0])
+        d2l.roofline(use, most=5).draw(axes)
+        axes.set_title("What limits each operator: memory or arithmetic", fontsize=9)
         draw_scaling(figure.add_subplot(grid[1, 1]))
         for axes in figure.axes:
             axes.grid(alpha=0.3)

@@ -10,6 +10,7 @@ from .live import LiveFigure
 from .plot import MARKERS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FIGSIZE = (6.0, 3.8)
@@ -136,7 +137,12 @@ class Roofline(Plot):
         self.points = [op for op in use.operators if op.operations][:most]
 
     def _paint(self, figure: "Figure") -> None:
-        model, axes = self.use.model, figure.gca()
+        self.draw(figure.gca())
+        self._write_caption(figure)
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw it on axes, perhaps beside others."""
+        model = self.use.model
         low = min([point.intensity for point in self.points] + [0.1]) / 2
         high = max([point.intensity for point in self.points] + [100.0]) * 4
         peaks = {"fp32": model.rates["fp32"]}
@@ -173,7 +179,6 @@ class Roofline(Plot):
         )
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7, loc="lower right")
-        self._write_caption(figure)
 
     def _seconds(self) -> float:
         return sum(operator.seconds for operator in self.use.operators)

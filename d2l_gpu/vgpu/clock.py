@@ -143,6 +143,12 @@ class Lane:
     count: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
+    def carried(self, nbytes: int, duration: int) -> None:
+        """Count a copy for which there is room already."""
+        self.busy += duration
+        self.nbytes += nbytes
+        self.count += 1
+
     def begin(self, ready: int, duration: int) -> int:
         """Find room for work that is ready at a time; return when it begins."""
         free = self.free
@@ -171,6 +177,7 @@ class Clock:
         parts_of: returns what a key stands for: a name, and the parts of its work.
         stands_for: how many equal devices each of them is, itself included.
     Attributes:
+        names: of the devices, counted from 0, and of the host.
         notes: work that was issued and has not been worked off; ``note`` adds to it.
         hosts: the time of each thread of the host.
     """
@@ -184,6 +191,10 @@ class Clock:
     ):
         self.stands_for = stands_for
         self.models, self.link, self.parts_of = dict(models), link, parts_of
+        self.names = {HOST: "host"} | {
+            i: f"GPU {number}" if model.asynchronous else "CPU"
+            for number, (i, model) in enumerate(self.models.items())
+        }
         self.notes: list[tuple] = []
         self.lock = threading.RLock()
         self.main = queues.thread

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from . import errors
-from .clock import HOST, Moment, queues
-from .commands import RINGS, Collective, ring_seconds
+from .clock import HOST, queues
+from .commands import ring
 from .devices import Devices
 from .operators import operator
 from .special import home
@@ -84,18 +84,8 @@ def _issued(op, args, index: int) -> None:
     clock = Devices.machines[index].clock
     if n == 1 or clock is None:
         return
-    clock.note(
-        Collective(
-            op.name.removeprefix(NAMESPACE).strip("_"),
-            [index],
-            ring_seconds(kind, nbytes, n, clock.link),
-            round(RINGS[kind](n)[1] * nbytes),
-            beside=False,
-            done=Moment(),
-        ),
-        index,
-        queues.of.get(index, 0),
-    )
+    command = ring(kind, [index], nbytes, n, clock.link)
+    clock.note(command, index, queues.of.get(index, 0))
 
 
 def _to_hosts(value, given: dict[int, VirtualTensor], devices: list[torch.device]):

@@ -5,7 +5,7 @@ clock up to date, as work that the thread issued to a stream of the device ``ind
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from . import specs
 from .clock import HOST, Clock, Moment, pico
@@ -70,14 +70,12 @@ class Transfer:
         else:
             begin = max(ready, *(clock.links[i, side, peer].free for i, side in lanes))
         end = begin + duration
-        name = f"{_name(self.source)} → {_name(self.target)}"
+        name = f"{clock.names[self.source]} → {clock.names[self.target]}"
         for i, side in lanes:
             lane = clock.links[i, side, peer]
             if len(lanes) > 1:
                 lane.begin(begin, duration)
-            lane.busy += duration
-            lane.nbytes += self.nbytes
-            lane.count += 1
+            lane.carried(self.nbytes, duration)
             clock.draw(i, side, begin, end, name)
         for i, queue in ends:
             clock.streams[i][queue] = end
@@ -85,10 +83,6 @@ class Transfer:
             until = end + (pico(specs.WAIT.value) if self.blocking else 0)
             clock.draw(HOST, "wait", host, until, "wait")
             clock.hosts[thread] = until
-
-
-def _name(index: int) -> str:
-    return "host" if index == HOST else f"GPU {index}"
 
 
 @dataclass(slots=True)
@@ -110,10 +104,10 @@ class HostWaits:
             end = self.moment.time or 0
         else:
             end = max(clock.end_of(i, self.stream) for i in self.indices)
-        host = clock.hosts[thread]
-        if end + pico(specs.WAIT.value) > host and end:
-            clock.hosts[thread] = end + pico(specs.WAIT.value)
-            clock.draw(HOST, "wait", host, clock.hosts[thread], "wait")
+        host, heard = clock.hosts[thread], end + pico(specs.WAIT.value)
+        if heard > host and end:
+            clock.hosts[thread] = heard
+            clock.draw(HOST, "wait", host, heard, "wait")
 
 
 @dataclass(slots=True)
@@ -189,8 +183,8 @@ class Collective:
     indices: Sequence[int]
     duration: float
     nbytes: int
-    beside: bool
-    done: Moment
+    beside: bool = False
+    done: Moment = field(default_factory=Moment)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         host = clock.hosts[thread] + pico(specs.ISSUE.value)
@@ -210,12 +204,32 @@ class Collective:
         self.done.time = begin + duration
         for lane in lanes:
             lane.begin(begin, duration)
-            lane.busy += duration
-            lane.nbytes += self.nbytes
-            lane.count += 1
+            lane.carried(self.nbytes, duration)
         for i in self.indices:
             for side in ("in", "out"):
                 clock.draw(i, side, begin, begin + duration, self.name)
             clock.streams[i][COMMUNICATION] = begin + duration
             if not self.beside:
                 clock.streams[i][stream] = begin + duration
+
+
+def ring(
+    kind: str,
+    indices: Sequence[int],
+    nbytes: int,
+    n: int,
+    link: Link,
+    beside: bool = False,
+) -> Collective:
+    """Return a collective of n devices in a ring; see ``ring_seconds``."""
+    seconds, sent = ring_seconds(kind, nbytes, n, link), RINGS[kind](n)[1] * nbytes
+    name = f"{kind.replace('_', '-')}, ring"
+    return Collective(name, indices, seconds, round(sent), beside)
+
+
+def naive_all_reduce(
+    indices: Sequence[int], nbytes: int, n: int, link: Link, beside: bool = False
+) -> Collective:
+    """Return an all-reduce of n devices over one of them; see ``naive_seconds``."""
+    seconds, sent = naive_seconds(nbytes, n, link), 2 * (n - 1) * nbytes
+    return Collective("all-reduce, naive", indices, seconds, sent, beside)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from d2l_gpu.tables import Table
 
-from .clock import HOST, PICO, Clock, Kernel
+from .clock import PICO, Clock, Kernel, Lane
 from .specs import Model
 
 
@@ -72,15 +72,11 @@ class Report:
 
     def __init__(self, clock: Clock, label: str):
         self.label, self.seconds = label, clock.elapsed()
-        self.devices = [
-            _device(i - min(clock.models), clock, index=i, seconds=self.seconds)
-            for i in clock.models
-        ]
+        self.devices = [_device(clock, index, self.seconds) for index in clock.models]
         self.links = [
-            use
-            for (i, side, peer), lane in clock.links.items()
+            _link(clock.names[index], side, peer, lane)
+            for (index, side, peer), lane in clock.links.items()
             if lane.count
-            for use in [_link(i - min(clock.models), side, peer, lane)]
         ]
 
     def tables(self) -> list[Table]:
@@ -127,7 +123,7 @@ class Report:
         return f"<p>{time_text(self.seconds)}, {self.label}</p>{tables}"
 
 
-def _device(number: int, clock: Clock, index: int, seconds: float) -> DeviceUse:
+def _device(clock: Clock, index: int, seconds: float) -> DeviceUse:
     model = clock.models[index]
     used = [kernel for kernel in clock.kernels[index].values() if kernel.count]
     operators = {}
@@ -140,7 +136,7 @@ def _device(number: int, clock: Clock, index: int, seconds: float) -> DeviceUse:
         for part in kernel.parts
     )
     return DeviceUse(
-        name=f"GPU {number}" if model.asynchronous else "CPU",
+        name=clock.names[index],
         model=model,
         busy=clock.compute[index].busy / PICO,
         kernels=sum(kernel.count * len(kernel.parts) for kernel in used),
@@ -161,15 +157,10 @@ def _operator(name: str, kernels: list[Kernel]) -> OperatorUse:
     )
 
 
-def _link(number: int, side: str, peer: str, lane) -> LinkUse:
-    ends = [f"GPU {number}", "host" if peer == "host" else "other GPUs"]
+def _link(name: str, side: str, peer: str, lane: Lane) -> LinkUse:
+    ends = [name, "host" if peer == "host" else "other GPUs"]
     source, target = ends if side == "out" else ends[::-1]
     return LinkUse(source, target, lane.count, lane.nbytes, lane.busy / PICO)
-
-
-def place_name(index: int, first: int) -> str:
-    """Return the name of a device, or of the host, in a simulation."""
-    return "host" if index == HOST else f"GPU {index - first}"
 
 
 def time_text(seconds: float) -> str:

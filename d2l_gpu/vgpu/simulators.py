@@ -281,25 +281,19 @@ class Simulation:
                 total += x
             for x in hosts:
                 x.copy_(total)
-        nbytes = tensors[0].nbytes
+        work = here, tensors[0].nbytes, self.n, self.link, beside
         if algorithm == "ring":
-            seconds = commands.ring_seconds("all_reduce", nbytes, self.n, self.link)
-            sent = round(commands.RINGS["all_reduce"](self.n)[1] * nbytes)
+            command = commands.ring("all_reduce", *work)
         elif algorithm == "naive":
-            seconds = commands.naive_seconds(nbytes, self.n, self.link)
-            sent = 2 * (self.n - 1) * nbytes
+            command = commands.naive_all_reduce(*work)
         else:
             raise ValueError(
                 f"The algorithm of all_reduce is 'ring' or 'naive', not {algorithm!r}."
             )
-        done = Moment()
         if self.n > 1:
-            command = commands.Collective(
-                f"all-reduce, {algorithm}", here, seconds, sent, beside, done
-            )
             stream = torch.vgpu.current_stream(self.gpu(0)).stream_id
             self.clock.note(command, here[0], stream)
-        return Pending(self.clock, here, done)
+        return Pending(self.clock, here, command.done)
 
 
 class Pending:

@@ -7,6 +7,7 @@ is compared with. A new processor or link is one more entry.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 GB, TERA = 10**9, 10**12  # data sheets count in powers of ten
@@ -225,7 +226,7 @@ class Measured:
     figures: Mapping[str, float]
     source: str
 
-    @property
+    @cached_property
     def value(self) -> float:
         return median(self.figures.values())
 

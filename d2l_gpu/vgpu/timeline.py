@@ -6,7 +6,6 @@ differ in shape and shade, so that it can be read without colours.
 
 import html
 import itertools
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ WIDTH, LEFT, RIGHT = 760, 92, 12  # of the drawing, of its labels, of its margin
 ROW, BAR, TOP, BOTTOM = 30, 20, 26, 62
 PIXELS_PER_LETTER = 6.2
 COLUMNS = 60  # of the text
+LANES = ("compute", "in", "out")  # of a device, as in a Span
 
 # How each kind looks: fill, its outline, and the letter of the text.
 LOOKS = {
@@ -58,25 +58,10 @@ class Timeline:
         self.rows = self._rows(clock)
 
     def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
-        first, finest = min(clock.models), self.seconds / (2 * WIDTH)
-
-        def numbered(name: str) -> str:  # the devices of a copy, as rows are
-            return re.sub(r"GPU (\d+)", lambda m: f"GPU {int(m[1]) - first}", name)
-
+        finest = self.seconds / (2 * WIDTH)
         rows: dict[str, list[Bar]] = {"host": []}
-        for i, model in clock.models.items():
-            name = f"GPU {i - first}" if model.asynchronous else "CPU"
-            for lane in ("compute", "in", "out"):
-                rows[f"{name} {lane}"] = []
-        names = {
-            (i, lane): name
-            for (i, lane), name in zip(
-                [(HOST, "host")]
-                + [(i, x) for i in clock.models for x in ("compute", "in", "out")],
-                rows,
-                strict=True,
-            )
-        }
+        for i in clock.models:
+            rows |= {f"{clock.names[i]} {lane}": [] for lane in LANES}
         found = defaultdict(list)
         for span in itertools.starmap(Span, clock.spans):
             start = (span.start - clock.origin) / PICO
@@ -85,8 +70,8 @@ class Timeline:
                 found["host"].append(Bar("wait", start, end, span.name))
                 continue
             kind = "compute" if span.lane == "compute" else "copy"
-            bar = Bar(kind, start, end, numbered(span.name))
-            found[names[span.index, span.lane]].append(bar)
+            row = f"{clock.names[span.index]} {span.lane}"
+            found[row].append(Bar(kind, start, end, span.name))
             if span.issued is not None:
                 issued = (span.issued - clock.origin) / PICO
                 start = issued - specs.ISSUE.value

@@ -1,4 +1,4 @@
-"""Puts the English PyTorch notebooks into the wheel.
+"""Puts the notebooks into the wheel.
 
 A hook rather than `force-include` in pyproject.toml, which would leave a copy in
 site-packages for editable installs too, where the clone's own are to be used.
@@ -10,11 +10,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NotebooksHook(BuildHookInterface):
-    """Adds the notebooks to a standard wheel, where `d2l-gpu run` finds them."""
+    """Adds the notebooks to a standard wheel, where `d2l-gpu` finds them."""
 
     def initialize(self, version: str, build_data: dict) -> None:
         if version == "standard":
             # Not the folder: beside a notebook that runs are the files that it writes.
-            for path in Path(self.root, "notebooks/en/pytorch").glob("*.ipynb"):
-                carried = f"d2l_gpu/course/en/pytorch/{path.name}"
-                build_data["force_include"][str(path)] = carried
+            for path in Path(self.root).glob("notebooks/*/*/*.ipynb"):
+                carried = path.relative_to(self.root).as_posix()
+                build_data["force_include"][str(path)] = f"d2l_gpu/course/{carried}"

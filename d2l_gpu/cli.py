@@ -1,4 +1,4 @@
-"""The command ``d2l-gpu``: run the course without opening a notebook."""
+"""The command ``d2l-gpu``, all of whose arguments are read here."""
 
 import argparse
 import importlib.util
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu import __version__
-from d2l_gpu.course import lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
 
 # Imported by `d2l-gpu run` or by the notebooks; all of them are in the extra.
 _COURSE_MODULES = (
@@ -29,36 +29,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the name of the program; those of the process if None.
 
     Returns:
-        0 if all went well, 1 if a cell failed or something is not installed, 2 for
-        wrong arguments, 130 if interrupted by Ctrl-C.
+        0 if all went well, 1 if something failed or is not installed, 2 for wrong
+        arguments, 130 if interrupted by Ctrl-C.
     """
     options = _parser().parse_args(arguments)
     try:
-        return _run(options)
+        return options.command(options)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
+    except FileNotFoundError as error:
+        print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
+        return 2
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        notebooks = notebooks_dir()
-        lessons = select_lessons(options.lessons, lesson_names(notebooks))
-    except (FileNotFoundError, ValueError) as error:
-        print(f"d2l-gpu run: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    missing = [name for name in _COURSE_MODULES if not importlib.util.find_spec(name)]
-    if missing:
-        print(
-            f"d2l-gpu run: {', '.join(missing)} not installed; "
-            "get what the course needs with: pip install 'd2l-gpu[course]'",
-            file=sys.stderr,
-        )
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = select_lessons(options.lessons, lesson_names(notebooks))
+    if not options.lessons:
+        lessons = [name for name in lessons if not is_appendix(name)]
+    if _lacks(options, _COURSE_MODULES):
         return 1
     # Only now, when it is known that they are there.
     from d2l_gpu.course.run import run_course
 
     return run_course(notebooks, lessons, options.output, options.timeout)
+
+
+def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
+    """Say which modules that a command needs are not installed, if any are not."""
+    missing = [name for name in modules if not importlib.util.find_spec(name)]
+    if missing:
+        print(
+            f"d2l-gpu {options.name}: {', '.join(missing)} not installed; "
+            "get what the course needs with: pip install 'd2l-gpu[course]'",
+            file=sys.stderr,
+        )
+    return bool(missing)
 
 
 def _positive(text: str) -> int:
@@ -80,26 +90,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {__version__}"
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="run")
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="command", dest="name"
+    )
+    _add_run(commands)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction) -> None:
     run = commands.add_parser(
         "run",
         help="execute the course and write a report",
         description="Copy the notebooks of the course, execute them one after the "
         "other, and write executed copies and one HTML report.",
     )
+    run.set_defaults(command=_run)
     run.add_argument(
         "lessons",
         nargs="*",
         metavar="lesson",
-        help="number or name, as 03, copying or 03_copying; all if none is given",
+        help="number or name, as 03, copying or 03_copying; without any, all but the "
+        "appendices",
     )
-    run.add_argument(
-        "--output",
-        type=Path,
-        default=Path("d2l-gpu-course"),
-        metavar="DIR",
-        help="where to put notebooks and report (default: ./%(default)s)",
-    )
+    _add_edition(run)
+    _add_output(run)
     run.add_argument(
         "--timeout",
         type=_positive,
@@ -107,7 +121,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="the longest that one cell may take (default: %(default)s)",
     )
-    return parser
+
+
+def _add_edition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--language",
+        help="of the notebooks, as en (default: yours, if there is an edition)",
+    )
+    parser.add_argument("--framework", help="that the notebooks use (default: pytorch)")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("d2l-gpu-course"),
+        metavar="DIR",
+        help="where to put the notebooks (default: ./%(default)s)",
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`d2l-gpu run` executes the course, reports, and says clearly what went wrong."""
 
 import importlib.util
+import locale
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 import d2l_gpu
 from d2l_gpu import cli, course
 
+EDITION = "published/en/pytorch"
 NAMES = ("01_devices", "02_tensors", "03_copying")
 
 
@@ -22,12 +24,12 @@ NAMES = ("01_devices", "02_tensors", "03_copying")
 def published(write_notebook, tmp_path, monkeypatch):
     """A published course of three toy lessons; the reader is in another folder."""
     for name in NAMES:
-        write_notebook(f"published/{name}.ipynb", f"print('this is {name}')")
-    monkeypatch.setattr(cli, "notebooks_dir", lambda: tmp_path / "published")
+        write_notebook(f"{EDITION}/{name}.ipynb", f"print('this is {name}')")
+    monkeypatch.setattr(course, "editions_root", lambda: tmp_path / "published")
     reader = tmp_path / "reader"
     reader.mkdir()
     monkeypatch.chdir(reader)
-    return tmp_path / "published"
+    return tmp_path / EDITION
 
 
 def executed(name: str):
@@ -110,7 +112,7 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
     published, write_notebook, capsys
 ):
     write_notebook(
-        "published/02_tensors.ipynb", "X = 1", "X +\\\n    missing", "print('later')"
+        f"{EDITION}/02_tensors.ipynb", "X = 1", "X +\\\n    missing", "print('later')"
     )
     assert cli.main(["run"]) == 1
     captured = capsys.readouterr()
@@ -127,13 +129,13 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
 
 
 def test_cell_that_takes_too_long_fails(published, write_notebook, capsys):
-    write_notebook("published/01_devices.ipynb", "import time\ntime.sleep(60)")
+    write_notebook(f"{EDITION}/01_devices.ipynb", "import time\ntime.sleep(60)")
     assert cli.main(["run", "01", "--timeout", "1"]) == 1
     assert "ran longer than 1 s" in capsys.readouterr().err
 
 
 def test_cell_that_kills_the_kernel_fails(published, write_notebook, capsys):
-    write_notebook("published/01_devices.ipynb", "import os\nos._exit(1)")
+    write_notebook(f"{EDITION}/01_devices.ipynb", "import os\nos._exit(1)")
     assert cli.main(["run", "01"]) == 1
     assert "the kernel died" in capsys.readouterr().err
 
@@ -168,7 +170,7 @@ def test_kernel_is_this_interpreter_and_works_in_the_output_folder(
     published, write_notebook
 ):
     write_notebook(
-        "published/01_devices.ipynb",
+        f"{EDITION}/01_devices.ipynb",
         "import os, sys\nprint(sys.executable)\nprint(os.getcwd())",
     )
     cli.main(["run", "01"])
@@ -179,14 +181,14 @@ def test_kernel_is_this_interpreter_and_works_in_the_output_folder(
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
 def test_ctrl_c_ends_the_kernel_and_exits_130(published, write_notebook):
     write_notebook(
-        "published/01_devices.ipynb",
+        f"{EDITION}/01_devices.ipynb",
         "import os, pathlib, time\n"
         "pathlib.Path('begun').write_text(str(os.getpid()))\n"
         "time.sleep(60)",
     )
     code = (
-        "import sys, pathlib; from d2l_gpu import cli; "
-        f"cli.notebooks_dir = lambda: pathlib.Path({str(published)!r}); "
+        "import sys, pathlib; from d2l_gpu import cli, course; "
+        f"course.editions_root = lambda: pathlib.Path({str(published.parents[1])!r}); "
         "sys.exit(cli.main(['run', '01']))"
     )
     process = subprocess.Popen(
@@ -232,6 +234,62 @@ def test_version_and_help_name_the_program(capsys):
         assert text in capsys.readouterr().out
 
 
+# ---- Editions and appendices
+
+
 def test_clone_runs_its_own_notebooks():
     folder = Path(__file__).resolve().parents[1] / "notebooks" / "en" / "pytorch"
-    assert course.notebooks_dir() == folder
+    assert course.notebooks_dir("en", "pytorch") == folder
+
+
+@pytest.fixture
+def editions(published, write_notebook, monkeypatch):
+    """A published course that is also in French, and for JAX in English only."""
+    for edition in ("fr/pytorch", "en/jax"):
+        write_notebook(f"published/{edition}/01_devices.ipynb", "print('another')")
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(locale, "getlocale", lambda: (None, None))
+    return published.parents[1]
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "fr_CA.UTF-8"}, "fr"),
+        ({"LANG": "C.UTF-8"}, "en"),
+        ({"LANG": "de_DE.UTF-8"}, "en"),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "de:fr"}, "fr"),
+        ({"LANG": "fr_FR.UTF-8", "LC_ALL": "en_GB.UTF-8"}, "en"),
+    ],
+)
+def test_edition_is_in_the_readers_language(
+    editions, monkeypatch, environment, language
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert course.notebooks_dir() == editions / language / "pytorch"
+    # There is none in French for JAX, so that one is English whatever is spoken.
+    assert course.notebooks_dir(framework="jax") == editions / "en" / "jax"
+
+
+def test_system_without_variables_tells_the_language(editions, monkeypatch):
+    monkeypatch.setattr(locale, "getlocale", lambda: ("fr_FR", "UTF-8"))
+    assert course.notebooks_dir() == editions / "fr" / "pytorch"
+
+
+def test_unknown_edition_is_one_sentence_that_lists_the_known(editions, capsys):
+    assert cli.main(["run", "--language", "fr", "--framework", "jax"]) == 2
+    assert capsys.readouterr().err == (
+        "d2l-gpu run: there is no edition in 'fr' for 'jax'; "
+        "the editions are: en/jax, en/pytorch, fr/pytorch\n"
+    )
+
+
+def test_appendix_is_run_only_when_named(published, write_notebook, capsys):
+    write_notebook(f"{EDITION}/A1_more.ipynb", "print('more')")
+    assert cli.main(["run"]) == 0
+    assert "A1_more" not in capsys.readouterr().out
+    assert cli.main(["run", "A1"]) == 0
+    assert "A1_more: passed" in capsys.readouterr().out

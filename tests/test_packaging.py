@@ -29,10 +29,15 @@ def test_base_needs_torch_and_numpy_only():
 
 
 def test_requirements_have_lower_bounds_only():
-    requirements = [*PROJECT["dependencies"], *EXTRAS["course"], *EXTRAS["test"]]
-    requirements.remove("d2l-gpu[course]")
+    requirements = [*PROJECT["dependencies"], *sum(EXTRAS.values(), [])]
+    extras = {f"d2l-gpu[{name}]" for name in EXTRAS}
     for requirement in requirements:
-        assert re.fullmatch(r"[\w.-]+>=[\d.]+", requirement)
+        assert requirement in extras or re.fullmatch(r"[\w.-]+>=[\d.]+", requirement)
+
+
+def test_each_extra_takes_in_the_one_before():
+    assert "d2l-gpu[lessons]" in EXTRAS["course"]
+    assert "d2l-gpu[course]" in EXTRAS["test"]
 
 
 def test_conda_environment_agrees_with_the_project():
@@ -42,7 +47,7 @@ def test_conda_environment_agrees_with_the_project():
     *conda, last = environment["dependencies"]
     assert last == {"pip": ["-e .[test]"]}
     assert conda[:2] == ["python", "pip"]
-    extras = {package_name(entry) for entry in EXTRAS["course"] + EXTRAS["test"]}
+    extras = {package_name(entry) for entry in sum(EXTRAS.values(), [])}
     for name in conda:
         assert re.fullmatch(r"[a-z]+", name), f"{name} has a version"
     assert set(conda[2:]) == {"jupyterlab", "matplotlib", "nbval"}
@@ -82,7 +87,8 @@ def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     lessons = {path.stem for path in (REPOSITORY / "lessons").glob("*.md")}
     assert carried == lessons
     assert lessons
-    assert {Path(name).suffix for name in names if "/course/en/" in name} == {".ipynb"}
+    inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}
+    assert inside == {".ipynb"}
     assert {name.split("/")[0].split("-")[0] for name in names} == {"d2l_gpu"}
     tests = ("test_", "conftest", "fresh_process")
     assert not [name for name in names if Path(name).name.startswith(tests)]
@@ -104,6 +110,6 @@ def test_installed_wheel_runs_outside_of_the_clone(wheel, tmp_path):
     # The installed command knows the lessons, so it has found its own notebooks.
     result = subprocess.run([*module, "nonsense"], check=False, **options)
     assert result.returncode == 2
-    notebooks = lesson_names(site / "d2l_gpu" / "course" / "en" / "pytorch")
+    notebooks = lesson_names(site / "d2l_gpu/course/notebooks/en/pytorch")
     assert ", ".join(notebooks) in result.stderr
     assert notebooks

@@ -1,11 +1,40 @@
 """Where the notebooks of the course are, and what their lessons are called."""
 
+import locale
+import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
-def notebooks_dir() -> Path:
-    """Return the folder of the English PyTorch notebooks.
+def notebooks_dir(language: str | None = None, framework: str | None = None) -> Path:
+    """Return the folder of one edition of the notebooks, ``<language>/<framework>``.
+
+    Args:
+        language: as ``en``; None for the reader's, as the environment tells it, or
+            English where the course has no edition in that one.
+        framework: as ``pytorch``; None for PyTorch.
+
+    Raises:
+        FileNotFoundError: there are no notebooks at all.
+        ValueError: there is no such edition; the message lists those there are.
+    """
+    root = editions_root()
+    there = editions(root)
+    wanted = framework or "pytorch"
+    languages = [each for each, its_framework in there if its_framework == wanted]
+    if language is None:
+        language = next((each for each in _spoken() if each in languages), "en")
+    if (language, wanted) not in there:
+        raise ValueError(
+            f"there is no edition in {language!r} for {wanted!r}; the editions are: "
+            + ", ".join("/".join(edition) for edition in there)
+        )
+    return root / language / wanted
+
+
+def editions_root() -> Path:
+    """Return the folder that holds all editions, as ``en/pytorch``.
 
     An installed wheel carries them inside this package; a clone, also one that
     is installed with ``pip install -e``, has them under ``notebooks/``. A clone's
@@ -16,11 +45,11 @@ def notebooks_dir() -> Path:
     """
     here = Path(__file__).resolve().parent
     clone = here.parents[1]
-    candidates = [here / "en" / "pytorch"]
+    candidates = [here / "notebooks"]
     if (clone / "pyproject.toml").is_file():
-        candidates.insert(0, clone / "notebooks" / "en" / "pytorch")
+        candidates.insert(0, clone / "notebooks")
     for folder in candidates:
-        if folder.is_dir():
+        if editions(folder):
             return folder
     raise FileNotFoundError(
         f"the notebooks of the course are not at {candidates[0]}; "
@@ -28,12 +57,37 @@ def notebooks_dir() -> Path:
     )
 
 
+def editions(root: Path) -> list[tuple[str, str]]:
+    """Return the editions under ``root``, each as language and framework."""
+    folders = {path.parent for path in root.glob("*/*/*.ipynb")}
+    return sorted((folder.parent.name, folder.name) for folder in folders)
+
+
+def _spoken() -> list[str]:
+    """Return the languages that the reader asks programs for, the best first.
+
+    As gettext reads them: ``LANGUAGE`` is a list, the others hold one locale each,
+    as ``pt_BR.UTF-8``; where none is set, it is the system's.
+    """
+    variables = ("LC_ALL", "LC_MESSAGES", "LANG")
+    chosen = next((os.environ[name] for name in variables if os.environ.get(name)), "")
+    chosen = chosen or locale.getlocale()[0] or ""
+    names = [*os.environ.get("LANGUAGE", "").split(":"), chosen]
+    return [re.split(r"[_.@-]", name)[0].lower() for name in names if name]
+
+
 def lesson_names(folder: Path, suffix: str = ".ipynb") -> list[str]:
     """Return the names of the lessons in ``folder``, in the order of the course.
 
-    A lesson is a file named like ``01_devices.ipynb``; other files are none.
+    A lesson is a file named like ``01_devices.ipynb``, an appendix one like
+    ``A1_more.ipynb``; appendices come last, and other files are none.
     """
-    return sorted(path.stem for path in folder.glob(f"[0-9][0-9]_*{suffix}"))
+    return sorted(path.stem for path in folder.glob(f"[0-9A-Z][0-9]_*{suffix}"))
+
+
+def is_appendix(name: str) -> bool:
+    """Return whether a lesson is an appendix, which may need more than the course."""
+    return name[0].isalpha()
 
 
 def select_lessons(wanted: Iterable[str], known: Sequence[str]) -> list[str]:

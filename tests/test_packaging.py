@@ -1,6 +1,7 @@
 """What pip and conda install is what the course needs, and no more."""
 
 import importlib
+import itertools
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from d2l_gpu.course import lesson_names
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+EXTRA_REQUIREMENTS = list(itertools.chain.from_iterable(EXTRAS.values()))
 
 
 def package_name(requirement: str) -> str:
@@ -29,7 +31,7 @@ def test_base_needs_torch_and_numpy_only():
 
 
 def test_requirements_have_lower_bounds_only():
-    requirements = [*PROJECT["dependencies"], *sum(EXTRAS.values(), [])]
+    requirements = [*PROJECT["dependencies"], *EXTRA_REQUIREMENTS]
     extras = {f"d2l-gpu[{name}]" for name in EXTRAS}
     for requirement in requirements:
         assert requirement in extras or re.fullmatch(r"[\w.-]+>=[\d.]+", requirement)
@@ -47,7 +49,7 @@ def test_conda_environment_agrees_with_the_project():
     *conda, last = environment["dependencies"]
     assert last == {"pip": ["-e .[test]"]}
     assert conda[:2] == ["python", "pip"]
-    extras = {package_name(entry) for entry in sum(EXTRAS.values(), [])}
+    extras = {package_name(entry) for entry in EXTRA_REQUIREMENTS}
     for name in conda:
         assert re.fullmatch(r"[a-z]+", name), f"{name} has a version"
     assert set(conda[2:]) == {"jupyterlab", "matplotlib", "nbval"}

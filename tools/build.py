@@ -21,7 +21,8 @@ from nbformat.reader import NotJSONError
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
-from tools.lesson import FRAMEWORKS, Lesson, LessonError, read_lesson
+from tools.header import header_cells
+from tools.lesson import FRAMEWORKS, Cell, Lesson, LessonError, read_lesson
 from tools.notebook import (
     assemble,
     canonical,
@@ -31,6 +32,7 @@ from tools.notebook import (
     take_outputs,
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
+from tools.readme import readme_with
 
 # English is what the lessons are written in. The others are translated message
 # by message, from lessons/locale/<language>.po, between `Lesson.cells_for` and
@@ -58,6 +60,23 @@ class Edition:
     @property
     def label(self) -> str:
         return str(self.path.relative_to(self.root))
+
+    def cells(self) -> list[Cell]:
+        """Return the cells of the notebook: the lesson's, the header after the title.
+
+        Raises:
+            LessonError: a key of the header that the lesson has as well.
+        """
+        title, *others = self.lesson.cells_for(self.framework)
+        path = self.path.relative_to(self.root)
+        header = header_cells(self.lesson.path.parent, path, self.framework)
+        taken = {cell.key for cell in header} & {cell.key for cell in (title, *others)}
+        if taken:
+            raise LessonError(
+                f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
+                "those of the header; choose others"
+            )
+        return [title, *header, *others]
 
 
 def build(edition: Edition) -> str:
@@ -108,9 +127,8 @@ def staleness(edition: Edition) -> list[str]:
 
 
 def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode:
-    cells = edition.lesson.cells_for(edition.framework)
     try:
-        return assemble(cells, edition.lesson.path.parent, committed)
+        return assemble(edition.cells(), edition.lesson.path.parent, committed)
     except (FileNotFoundError, ValueError) as error:
         raise LessonError(f"{edition.lesson.path.name}: {error}") from error
 
@@ -200,7 +218,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if changed:
             write_atomically(edition.path, text)
         print(f"{edition.label}: {'written' if changed else 'unchanged'}")
+    readme = options.root / "README.md"
+    if (text := _new_readme(options.root)) is not None:
+        write_atomically(readme, text)
+        print(f"{readme.name}: written")
     return 0
+
+
+def _new_readme(root: Path) -> str | None:
+    """Return what the README under ``root`` is to be, or None if it is that, or none.
+
+    Raises:
+        ValueError: it has no place for the table of the notebooks.
+    """
+    readme = root / "README.md"
+    if not readme.is_file():
+        return None
+    text = readme.read_text(encoding="utf-8")
+    every = [edition.path.relative_to(root) for edition in editions(root)]
+    new = readme_with(text, every)
+    return new if new != text else None
 
 
 def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
@@ -213,6 +250,9 @@ def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
         for path in orphans(options.root, wanted):
             stale = True
             print(f"{path.relative_to(options.root)}: no lesson makes it; delete it")
+        if _new_readme(options.root) is not None:
+            stale = True
+            print("README.md: the table of the notebooks is not as they are")
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1

@@ -35,7 +35,8 @@ _BOOK_MARKUP_IN_CODE = re.compile(r"#\s*@(?:tab|save|hide)\b")
 
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
-_LINK = re.compile(r"(!?)\[[^\]]*\]\(\s*<?([^)\s>]+)")
+_IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)[^)]*\)")
+_LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
 _REFERENCE_LINK = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)", re.MULTILINE)
 _HTML_LINK = re.compile(r"<[^>]*?\b(src|href)\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 _WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#")
@@ -102,10 +103,21 @@ def read_lesson(path: Path) -> Lesson:
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
+    return parse_lesson(path.read_text(encoding="utf-8"), path)
+
+
+def parse_lesson(text: str, path: Path) -> Lesson:
+    """Return the lesson that ``text`` is, as `read_lesson` does.
+
+    Args:
+        text: what is in the file, or was made of it without moving lines.
+        path: of the file.
+
+    Raises:
+        LessonError: all that is wrong with the source, with file and line.
+    """
     try:
-        notebook = myst_to_notebook(
-            path.read_text(encoding="utf-8"), add_source_map=True
-        )
+        notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
         raise LessonError(f"{path.name}: {error}") from None
     except nbformat.ValidationError as error:
@@ -181,14 +193,15 @@ def _prose_problems(source: str) -> Iterator[str]:
     # The book writes :label:`sec_x`, so its markup is sought with the code spans.
     for markup in _BOOK_MARKUP.findall(_FENCED.sub("", source)):
         yield f"book markup {markup!r}"
-    for is_image, target in _LINK.findall(prose):
-        if is_image:
-            if not is_figure(target):
-                yield (
-                    f"the image {target} is not figures/<name>.svg or .png, which "
-                    "the build embeds; an image elsewhere is missing offline"
-                )
-        elif not target.startswith(_WORKS_ANYWHERE):
+    for target in _IMAGE.findall(prose):
+        if not is_figure(target):
+            yield (
+                f"the image {target} is not figures/<name>.svg or .png, which "
+                "the build embeds; an image elsewhere is missing offline"
+            )
+    prose = _IMAGE.sub("", prose)  # an image may be what a link is on
+    for target in _LINK.findall(prose):
+        if not target.startswith(_WORKS_ANYWHERE):
             yield f"the relative link {target} leads nowhere on hosted platforms"
     for target in _REFERENCE_LINK.findall(prose):
         if not target.startswith(_WORKS_ANYWHERE):

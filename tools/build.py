@@ -209,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if options.check:
             return _check(wanted, options)
+        readme = _new_readme(options.root)
         texts = [build(edition) for edition in wanted]
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -218,10 +219,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if changed:
             write_atomically(edition.path, text)
         print(f"{edition.label}: {'written' if changed else 'unchanged'}")
-    readme = options.root / "README.md"
-    if (text := _new_readme(options.root)) is not None:
-        write_atomically(readme, text)
-        print(f"{readme.name}: written")
+    if readme is not None:
+        write_atomically(options.root / "README.md", readme)
+        print("README.md: written")
     return 0
 
 

@@ -16,6 +16,7 @@ from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
+from d2l_gpu.course import lesson_names
 from tools.check import edition_problems, notebook_problems, share_compared
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
@@ -30,7 +31,7 @@ def label(path: Path) -> str:
 
 
 def test_every_lesson_has_its_notebook():
-    lessons = {path.stem for path in (REPOSITORY / "lessons").glob("*.md")}
+    lessons = set(lesson_names(REPOSITORY / "lessons", ".md"))
     assert lessons
     folder = REPOSITORY / "notebooks" / "en" / "pytorch"
     assert lessons == {path.stem for path in folder.glob("*.ipynb")}

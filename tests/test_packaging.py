@@ -86,7 +86,7 @@ def pip(*arguments: str) -> None:
 def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     carried = {Path(name).stem for name in names if name.endswith(".ipynb")}
-    lessons = {path.stem for path in (REPOSITORY / "lessons").glob("*.md")}
+    lessons = set(lesson_names(REPOSITORY / "lessons", ".md"))
     assert carried == lessons
     assert lessons
     inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}

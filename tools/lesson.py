@@ -21,6 +21,9 @@ FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet")
 # nbval knows for this.
 REASONS = ("machine", "timing", "figure", "random")
 
+# Of a cell that readers need not read: JupyterLab and Colab show it folded.
+HIDDEN = "hide-input"
+
 MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
 
 _KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -155,7 +158,7 @@ def _metadata_problems(node) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     tags = node.metadata.get("tags", [])
-    known = FRAMEWORKS + (REASONS if _is_code(node) else ())
+    known = FRAMEWORKS + ((*REASONS, HIDDEN) if _is_code(node) else ())
     for tag in tags:
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"

@@ -46,7 +46,7 @@ def read_sections(changelog: str) -> list[Section]:
     """Return the sections of a changelog, the newest first, as they stand in it."""
     body = _LINK.sub("", changelog)
     headings = list(_HEADING.finditer(body))
-    ends = [heading.start() for heading in headings[1:]] + [len(body)]
+    ends = [*(heading.start() for heading in headings), len(body)][1:]
     return [
         Section(heading["name"], heading["date"], body[heading.end() : end].strip())
         for heading, end in zip(headings, ends, strict=True)

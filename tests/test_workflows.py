@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -91,13 +90,6 @@ def planted(tmp_path):
             "ci.yml: test: `pytest` is no call of a script in .ci",
             id="command of its own",
         ),
-        pytest.param(
-            "workflows/ci.yml",
-            "python: ['3.11', '3.12', '3.13']",
-            "python: ['3.11', '3.12']",
-            "ci.yml: the Pythons are ['3.11', '3.12'], the classifiers say",
-            id="fewer Pythons than promised",
-        ),
     ],
 )
 def test_a_bad_workflow_is_found(planted, name, old, new, sentence):
@@ -107,13 +99,15 @@ def test_a_bad_workflow_is_found(planted, name, old, new, sentence):
 
 def job() -> dict:
     """The job of the tests, to be spoilt."""
-    return deepcopy(yaml.safe_load((WORKFLOWS / "ci.yml").read_text())["jobs"]["test"])
+    text = (WORKFLOWS / "ci.yml").read_text("utf-8")
+    return yaml.safe_load(text)["jobs"]["test"]
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda job, matrix: matrix["os"].remove("macos"), "the systems are"),
+        (lambda job, matrix: matrix["python"].pop(), "the classifiers say ['3.11', '3"),
         (lambda job, matrix: matrix.update(torch=["torch<3"]), "not the newest"),
         (lambda job, matrix: matrix.pop("include"), "is not tested: torch==2.10.*"),
         (

@@ -57,7 +57,7 @@ class Edition:
 
     @property
     def label(self) -> str:
-        return str(self.path.relative_to(self.root))
+        return self.path.relative_to(self.root).as_posix()
 
 
 def build(edition: Edition) -> str:
@@ -212,7 +212,8 @@ def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
     if not (options.lessons or options.language or options.framework):
         for path in orphans(options.root, wanted):
             stale = True
-            print(f"{path.relative_to(options.root)}: no lesson makes it; delete it")
+            label = path.relative_to(options.root).as_posix()
+            print(f"{label}: no lesson makes it; delete it")
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1

@@ -113,7 +113,12 @@ def _schema_problems(schema: str, *paths: Path) -> Iterator[str]:
 def _said_by(*command: str | Path) -> Iterator[str]:
     """Yield what a checker says, if it finds anything."""
     done = subprocess.run(
-        command, capture_output=True, encoding="utf-8", check=False, timeout=120
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        timeout=120,
     )
     if done.returncode != 0:
         yield f"{Path(command[0]).stem}:\n{done.stdout}{done.stderr}".rstrip()

@@ -44,7 +44,7 @@ def test_run_writes_executed_copies_and_one_report(published, capsys):
         copy = Path("d2l-gpu-course") / f"{name}.ipynb"
         assert copy.read_bytes() == (published / f"{name}.ipynb").read_bytes()
         assert f"{name}: passed" in capsys.readouterr().out or name != NAMES[0]
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     for name in NAMES:
         assert f'href="#{name}"' in report
         assert f'id="{name}"' in report
@@ -53,7 +53,7 @@ def test_run_writes_executed_copies_and_one_report(published, capsys):
 
 def test_report_fetches_nothing_from_the_network(published):
     cli.main(["run", "01"])
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     assert "<style" in report
     assert "<script" not in report
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", report)
@@ -120,7 +120,7 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
     assert "03_copying: passed" in captured.out
     assert "02_tensors, cell 2 failed:\n    X +\\\n        missing\n" in captured.err
     assert "NameError: name 'missing' is not defined" in captured.err
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     assert "failed at cell 2: NameError" in report
     assert "this is 03_copying" in report
     notebook = executed("02_tensors")

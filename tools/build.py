@@ -59,7 +59,7 @@ class Edition:
 
     @property
     def label(self) -> str:
-        return str(self.path.relative_to(self.root))
+        return self.path.relative_to(self.root).as_posix()
 
     def cells(self) -> list[Cell]:
         """Return the cells of the notebook: the lesson's, the header after the title.
@@ -249,7 +249,8 @@ def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
     if not (options.lessons or options.language or options.framework):
         for path in orphans(options.root, wanted):
             stale = True
-            print(f"{path.relative_to(options.root)}: no lesson makes it; delete it")
+            label = path.relative_to(options.root).as_posix()
+            print(f"{label}: no lesson makes it; delete it")
         if _new_readme(options.root) is not None:
             stale = True
             print("README.md: the table of the notebooks is not as they are")

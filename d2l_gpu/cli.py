@@ -59,6 +59,19 @@ def _run(options: argparse.Namespace) -> int:
     return run_course(notebooks, lessons, options.output, options.timeout)
 
 
+def _doctor(options: argparse.Namespace) -> int:
+    from d2l_gpu import doctor
+    from d2l_gpu.doctor import report
+
+    findings = doctor.examine(options.checks, options.timeout)
+    if options.json:
+        findings = list(findings)
+        print(report.as_json(findings))
+    else:
+        findings = report.show(findings)
+    return 1 if any(each.status == doctor.PROBLEM for each in findings) else 0
+
+
 def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
     """Say which modules that a command needs are not installed, if any are not."""
     missing = [name for name in modules if not importlib.util.find_spec(name)]
@@ -94,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", required=True, metavar="command", dest="name"
     )
     _add_run(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -120,6 +134,35 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         default=600,
         metavar="SECONDS",
         help="the longest that one cell may take (default: %(default)s)",
+    )
+
+
+def _add_doctor(commands: argparse._SubParsersAction) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is wrong with this machine, and what mends it",
+        description="Check whether the course can be worked through on this machine. "
+        "Nothing is changed. A GPU is not needed, nor is a network. The exit code is 1 "
+        "if there is a problem.",
+    )
+    doctor.set_defaults(command=_doctor)
+    doctor.add_argument(
+        "checks",
+        nargs="*",
+        metavar="check",
+        help="name of a check, as in the report; without any, all of them",
+    )
+    doctor.add_argument(
+        "--json",
+        action="store_true",
+        help="write a list of objects with name, status, what and what_to_do",
+    )
+    doctor.add_argument(
+        "--timeout",
+        type=_positive,
+        default=120,
+        metavar="SECONDS",
+        help="the longest that one program may take to answer (default: %(default)s)",
     )
 
 

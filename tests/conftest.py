@@ -1,10 +1,12 @@
 """Toy lessons for the tests of the build, which need not wait for real ones."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
+from broken_machines import Plant
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -131,3 +133,12 @@ def executed_cell(number: int) -> NotebookNode:
 def stream(text: str, name: str = "stdout") -> NotebookNode:
     """Return a piece of output on ``stdout`` or ``stderr``."""
     return nbformat.v4.new_output("stream", name=name, text=text)
+
+
+@pytest.fixture
+def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """Planted modules, packages and programs, which come before the real ones."""
+    planted = Plant(tmp_path / "planted")
+    monkeypatch.syspath_prepend(planted.modules)
+    monkeypatch.setenv("PATH", str(planted.programs), prepend=os.pathsep)
+    return planted

@@ -15,8 +15,9 @@ import pytest
 from file_server import md5, serving, truncated
 from fresh_process import PATH, run_fresh
 
+from d2l_gpu.settings import data_folder
 from d2l_gpu.torch import download
-from d2l_gpu.torch.download import data_folder, fetch
+from d2l_gpu.torch.download import fetch
 
 NAME = "images.gz"
 GOOD = bytes(range(256)) * 1000

@@ -7,52 +7,20 @@ other.
 import gzip
 import math
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from d2l_gpu.settings import data_folder
+from d2l_gpu.sources import FASHION_MNIST, Source
+
 from .batches import Batches, check_settings
-from .download import data_folder, fetch
+from .download import fetch
 
 NUM_TEST_DIGITS = 360  # of 1,797
 DIGITS_SIZE = 28  # of Fashion-MNIST
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the files of a data set come from.
-
-    Attributes:
-        folder: its name in the folder of downloaded data.
-        mirrors: addresses of folders with all of the files.
-        files: their names and MD5 checksums: images and labels for training, images
-            and labels for testing.
-    """
-
-    folder: str
-    mirrors: tuple[str, ...]
-    files: Mapping[str, str]
-
-
-# Both mirrors are the authors', and so are the checksums:
-# https://github.com/zalandoresearch/fashion-mnist (read in 2026).
-FASHION_MNIST = Source(
-    "fashion-mnist",
-    (
-        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/"
-        "fashion/",
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    ),
-    {
-        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-    },
-)
 
 
 def load_data_fashion_mnist(

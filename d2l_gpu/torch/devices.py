@@ -5,15 +5,14 @@ Nothing here looks for a device at import. ``require_gpus`` and ``use_virtual_gp
 decide, once per process, what ``gpu(i)`` means from then on.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from .checks import check_integer
+from d2l_gpu.settings import VIRTUAL, virtual_limit
 
-VARIABLE = "D2L_GPU_VIRTUAL"
+from .checks import check_integer
 
 # What the simulated clock takes virtual GPUs, and what connects them, for.
 DEFAULTS = ("V100", "NVLink2")
@@ -97,7 +96,7 @@ def real_gpus(n: int = 1) -> list[torch.device]:
     """
     _check_number(n)
     kind, count = _real()
-    if virtual_count() or _limit() or count < n:
+    if virtual_count() or virtual_limit() or count < n:
         return []
     return [torch.device(kind, i) for i in range(n)]
 
@@ -128,7 +127,7 @@ def require_gpus(n: int) -> None:
     """
     _check_number(n)
     if _decision is None:
-        limit = _limit()
+        limit = virtual_limit()
         _, real = _real()
         if limit is None and real >= n:
             _decide_real(n)
@@ -136,12 +135,12 @@ def require_gpus(n: int) -> None:
             if real < n:
                 raise RuntimeError(
                     f"This lesson needs {_count(n)}, the machine has {real}, and "
-                    f"{VARIABLE}=0 forbids virtual ones: unset it to use them."
+                    f"{VIRTUAL}=0 forbids virtual ones: unset it to use them."
                 )
             _decide_real(n)
         elif limit is not None and limit < n:
             raise RuntimeError(
-                f"This lesson needs {_count(n)}, but {VARIABLE}={limit} allows "
+                f"This lesson needs {_count(n)}, but {VIRTUAL}={limit} allows "
                 f"{limit}: set it to at least {n}, or unset it."
             )
         else:
@@ -182,8 +181,8 @@ def use_virtual_gpus(
             GPUs are forbidden or cannot work here.
     """
     _check_number(n)
-    if _limit() == 0:
-        raise RuntimeError(f"{VARIABLE}=0 forbids virtual GPUs: unset it to use them.")
+    if virtual_limit() == 0:
+        raise RuntimeError(f"{VIRTUAL}=0 forbids virtual GPUs: unset it to use them.")
     model = model if isinstance(model, str) else tuple(model)
     settings = (n, memory, host, as_cuda, model, link)
     if _decision is None:
@@ -267,19 +266,6 @@ def _real() -> tuple[str | None, int]:
         if module.is_available():
             return kind, module.device_count()
     return None, 0
-
-
-def _limit() -> int | None:
-    """The value of D2L_GPU_VIRTUAL, None where it is not set."""
-    text = os.environ.get(VARIABLE, "").strip()
-    if not text:
-        return None
-    if not text.isdecimal():
-        raise ValueError(
-            f"{VARIABLE}={text!r} is not a number of GPUs: use 0 to forbid virtual "
-            "GPUs, a positive number to force them, or unset it."
-        )
-    return int(text)
 
 
 def _check_index(i: int) -> None:

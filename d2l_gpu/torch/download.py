@@ -7,34 +7,19 @@ something to download.
 """
 
 import contextlib
-import hashlib
-import os
 import secrets
-import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
+from d2l_gpu.settings import DATA, import_pooch
+from d2l_gpu.sources import abandoned, checksum
+
 from .progress import Progress
 
-VARIABLE = "D2L_GPU_DATA"
 TIMEOUT = 15  # seconds in which a server has to answer, and to go on when it pauses
 CHUNK = 2**16  # bytes that are written at a time
-SECONDS_UNTIL_ABANDONED = 600  # without a byte, a download is no more
-
-
-def data_folder() -> Path:
-    """Return the folder in which downloaded data are kept; it may not exist yet.
-
-    It is named by the environment variable ``D2L_GPU_DATA``; without that, it is the
-    system's place for caches, such as ``~/.cache/d2l_gpu``.
-    """
-    chosen = os.environ.get(VARIABLE, "").strip()
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    return _pooch().os_cache("d2l_gpu")
 
 
 def fetch(
@@ -69,9 +54,9 @@ def fetch(
     target = folder / name
     with _folder_trouble(target):
         _remove_abandoned(target)
-        if target.exists() and _md5(target) == md5:
+        if target.exists() and checksum(target) == md5:
             return target
-    pooch = _pooch()
+    pooch = import_pooch()
     from requests import RequestException  # comes with pooch
 
     failures = []
@@ -86,7 +71,7 @@ def fetch(
                 except RequestException as error:
                     failures.append(_failure(mirror, _reason(error, timeout)))
                     continue
-                if _md5(part) == md5:
+                if checksum(part) == md5:
                     _give_name(part, target, md5)
                     return target
         finally:  # also after Ctrl-C
@@ -140,23 +125,15 @@ def _give_name(part: Path, target: Path, md5: str) -> None:
     except OSError:
         # Windows does not replace a file that is being read: by another process, say,
         # which has downloaded it meanwhile.
-        if not (target.exists() and _md5(target) == md5):
+        if not (target.exists() and checksum(target) == md5):
             raise
 
 
 def _remove_abandoned(target: Path) -> None:
     """Remove what downloads of processes that were killed have left behind."""
-    for part in target.parent.glob(f"{target.name}.*.part"):
+    for part in abandoned(target):
         with contextlib.suppress(OSError):  # gone already, or not ours to remove
-            if time.time() - part.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
-                part.unlink()
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        # Some systems refuse MD5 where it is not said that no security is meant.
-        new = partial(hashlib.md5, usedforsecurity=False)
-        return hashlib.file_digest(file, new).hexdigest()
+            part.unlink()
 
 
 # ------------------------------------------------------------------ what goes wrong
@@ -174,7 +151,7 @@ def _folder_trouble(target: Path) -> Iterator[None]:
             f"{target.name} cannot be kept in {target.parent} "
             f"({error.strerror}): make room and see to its "
             f"permissions, or name another folder in the environment variable "
-            f"{VARIABLE}."
+            f"{DATA}."
         ) from error
 
 
@@ -202,15 +179,3 @@ def _reason(error: Exception, timeout: float) -> str:
 
 def _failure(mirror: str, reason: str) -> str:
     return f"{urlsplit(mirror).netloc}: {reason}"
-
-
-def _pooch() -> ModuleType:
-    try:
-        import pooch
-        import requests  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"Downloading needs {error.name}, which is not installed: "
-            'pip install "d2l-gpu[course]".'
-        ) from error
-    return pooch

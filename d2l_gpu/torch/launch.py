@@ -20,10 +20,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from d2l_gpu.settings import VIRTUAL
 from d2l_gpu.worker import FOLDER, STACKS_WANTED
 
 from .checks import check_integer
-from .devices import VARIABLE, virtual_count
+from .devices import virtual_count
 from .failures import AGENT_LOG, failure, records, where_ranks_were
 from .progress import Progress
 from .results import PROGRESS, RESULTS, Lines, log_of
@@ -124,8 +125,8 @@ def _environment(nproc: int) -> dict[str, str]:
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         # torchrun would set 1 and warn; PyTorch would take all cores for each rank.
         added["OMP_NUM_THREADS"] = str(max(1, _cores() // nproc))
-    if virtual_count() and not os.environ.get(VARIABLE, "").strip():
-        added[VARIABLE] = str(max(virtual_count(), nproc))
+    if virtual_count() and not os.environ.get(VIRTUAL, "").strip():
+        added[VIRTUAL] = str(max(virtual_count(), nproc))
     return added
 
 

@@ -1,0 +1,193 @@
+"""Jupyter: what the course needs of it, and which Python its kernels are."""
+
+import importlib.metadata
+import re
+import shutil
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+from . import kernels
+from .facts import Facts
+from .findings import (
+    NOTE,
+    OK,
+    PROBLEM,
+    Finding,
+    command,
+    dotted,
+    pip,
+    release,
+    this_python,
+)
+from .probes import import_modules
+from .pytorch import installed_version
+
+PACKAGE = "d2l-gpu"
+EXTRA = "course"
+
+# Where the name to import is not that of the package.
+MODULES = {"scikit-learn": "sklearn"}
+
+
+def check_course(facts: Facts) -> list[Finding]:
+    """Are the packages there that the notebooks and the command d2l-gpu need?"""
+    if not installed_version(PACKAGE):
+        return [
+            _course(
+                f"{PACKAGE} is found here, but is not installed in {sys.prefix}, so "
+                "notebooks will not find it.",
+                f"Install it: {pip('install', _origin())}",
+            )
+        ]
+    needed = _requirements(EXTRA)
+    missing = [name for name in needed if not installed_version(name)]
+    old = [
+        f"{name} {installed_version(name)} (at least {dotted(least)})"
+        for name, least in needed.items()
+        if name not in missing and release(installed_version(name)) < least
+    ]
+    install = pip("install", f"{PACKAGE}[{EXTRA}]")
+    findings = []
+    if missing:
+        what = f"Not installed: {', '.join(missing)}."
+        findings.append(_course(what, f"Install what the course needs: {install}"))
+    if old:
+        findings.append(_course(f"Too old: {', '.join(old)}.", f"Upgrade: {install}"))
+    there = [name for name in needed if name not in missing]
+    findings += _not_importing(facts, there)
+    if findings:
+        return findings
+    what = f"The {len(needed)} packages that the course needs are there, and import."
+    return [Finding("course", OK, what)]
+
+
+def _course(what: str, what_to_do: str) -> Finding:
+    return Finding("course", PROBLEM, what, what_to_do)
+
+
+def _origin() -> str:
+    """Return what pip can install this package from: its clone, if it is in one."""
+    clone = Path(__file__).resolve().parents[2]
+    return f"{clone if (clone / 'pyproject.toml').is_file() else PACKAGE}[{EXTRA}]"
+
+
+def _requirements(extra: str) -> dict[str, tuple[int, ...]]:
+    """Return the packages that an extra asks for, each with its lowest version.
+
+    They stand in the metadata as ``pooch>=1.8; extra == 'course'``; this project has
+    lower bounds only, and the build writes out the extras that others take in.
+    """
+    found = {}
+    for line in importlib.metadata.requires(PACKAGE) or []:
+        requirement, _, marker = line.partition(";")
+        if re.search(rf"""extra == ["']{extra}["']""", marker):
+            name, least = re.match(r"([\w.-]+)\D*([\d.]*)", requirement).groups()
+            found[name] = release(least)
+    return dict(sorted(found.items()))
+
+
+def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:
+    modules = {MODULES.get(name, name.replace("-", "_")): name for name in packages}
+    answer = facts.ask(import_modules, *modules)
+    troubles = {name: answer.said.get(name, "") for name in modules}
+    if answer.trouble and (doing := answer.said.get("doing")):
+        troubles[doing] = answer.trouble
+    return [
+        _course(
+            f"{modules[name]} is installed, but does not import ({trouble}).",
+            f"Install it again: {pip('install', '--force-reinstall', modules[name])}",
+        )
+        for name, trouble in troubles.items()
+        if trouble
+    ]
+
+
+# ------------------------------------------------------------------ kernels
+
+
+def check_jupyter(facts: Facts) -> list[Finding]:
+    """Is the Jupyter that a terminal finds that of this environment?"""
+    here = Path(sysconfig.get_path("scripts"))
+    found = shutil.which("jupyter-lab") or shutil.which("jupyter")
+    if found is None or Path(found).parent == here:
+        what = "No JupyterLab of another environment is in the way."
+        return [Finding("jupyter", OK, what)]
+    return [
+        Finding(
+            "jupyter",
+            NOTE,
+            f"The command jupyter is that of another environment, {found}.",
+            "Activate this one, or begin with its Python: "
+            + command(this_python(), "-m", "jupyterlab"),
+        )
+    ]
+
+
+def check_kernelspec(facts: Facts) -> list[Finding]:
+    """Is the kernel that notebooks ask for, python3, this Python?"""
+    answer = facts.kernelspec
+    said = answer.said
+    if "argv" not in said:
+        return [_not_known(answer.trouble)]
+    where = f"the kernel python3 of {said['folder']}"
+    program = said["argv"][0] if said["argv"] else "nothing"
+    if not said.get("there", True):
+        what = f"Notebooks would not start: {where} is {program}, which is not there."
+        return [_kernelspec(PROBLEM, what)]
+    if "prefix" not in said:
+        why = said.get("refusal") or answer.trouble
+        what = f"Notebooks may not start: {where} is {program}, which does not answer"
+        return [_kernelspec(PROBLEM, f"{what} ({why}).")]
+    if kernels.is_this(said["prefix"]):
+        what = "Notebooks are run by this Python, the kernel python3."
+        return [Finding("kernelspec", OK, what)]
+    missing = [name for name in kernels.WANTED if name not in said["knows"]]
+    if missing:
+        what = f"Notebooks would be run by another Python, {program}, which does not"
+        what = f"{what} know {' and '.join(missing)}: {where}."
+        return [_kernelspec(PROBLEM, what)]
+    what = f"Notebooks are run by another Python, {program}, which knows the course"
+    return [_kernelspec(NOTE, f"{what}, too: {where}.")]
+
+
+def _kernelspec(status: str, what: str) -> Finding:
+    remove = command(this_python(), "-m", "jupyter", "kernelspec", "remove", "python3")
+    return Finding(
+        "kernelspec",
+        status,
+        what,
+        "Open the course with d2l-gpu lab, which uses this Python, or remove that "
+        f"kernel, so that each environment uses its own: {remove}",
+    )
+
+
+def _not_known(trouble: str) -> Finding:
+    if not installed_version("jupyter_client"):
+        what = "Not looked at: Jupyter is not installed."
+        return Finding("kernelspec", NOTE, what)
+    what = f"Jupyter does not tell which Python runs notebooks ({trouble})."
+    again = pip("install", "--force-reinstall", "jupyter_client", "ipykernel")
+    return Finding("kernelspec", PROBLEM, what, f"Install it again: {again}")
+
+
+def check_kernel(facts: Facts) -> list[Finding]:
+    """Does a kernel start, and know the course?"""
+    said = facts.kernelspec.said
+    if not kernels.is_this(said.get("prefix", "")):
+        what = "Not started: there is no kernel of this Python to start, see above."
+        return [Finding("kernel", NOTE, what)]
+    # Kernels are no part of the process that is ended when time is up, so that one
+    # ends them itself, before.
+    answer = facts.ask(kernels.start_kernel, time.time() + facts.timeout * 0.8)
+    if answer.said.get("knows") is True:
+        return [Finding("kernel", OK, "A kernel starts, and knows the course.")]
+    if "knows" in answer.said:
+        what = "A kernel starts, but finds no d2l_gpu: it is not installed here."
+        to_do = f"Install it: {pip('install', _origin())}"
+    else:
+        what = f"A kernel does not start ({answer.trouble.rstrip('.')})."
+        again = pip("install", "--force-reinstall", "ipykernel", "jupyter_client")
+        to_do = f"Install Jupyter's kernel again: {again}"
+    return [Finding("kernel", PROBLEM, what, to_do)]

@@ -1,0 +1,121 @@
+"""The interpreter, and files that hide packages from it."""
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from .facts import Facts
+from .findings import NOTE, OK, PROBLEM, Finding, dotted
+
+OLDEST = (3, 11)
+NEWEST_TESTED = (3, 13)
+
+DOWNLOADS = "https://www.python.org/downloads/"
+
+# What the notebooks import.
+IMPORTED = (
+    "IPython",
+    "d2l",
+    "d2l_gpu",
+    "matplotlib",
+    "numpy",
+    "pooch",
+    "sklearn",
+    "torch",
+    "tqdm",
+)
+
+
+def check_python(facts: Facts) -> list[Finding]:
+    """Is this a Python for which there is a PyTorch, and on which the course is run?"""
+    version, here = platform.python_version(), f"{sys.prefix}"
+    if sys.version_info[:2] < OLDEST:
+        return [
+            Finding(
+                "python",
+                PROBLEM,
+                f"Python {version} is too old: {dotted(OLDEST)} or newer is needed.",
+                f"Install Python {dotted(NEWEST_TESTED)} from {DOWNLOADS}, make a "
+                "virtual environment with it, and install the course there.",
+            )
+        ]
+    reason = _no_torch_for()
+    if reason:
+        return [Finding("python", PROBLEM, *reason)]
+    if sys.version_info[:2] > NEWEST_TESTED:
+        return [
+            Finding(
+                "python",
+                NOTE,
+                f"Python {version} is newer than those on which the course is tested, "
+                f"{dotted(OLDEST)} to {dotted(NEWEST_TESTED)}.",
+            )
+        ]
+    where = (
+        "conda environment"
+        if Path(sys.prefix, "conda-meta").is_dir()
+        else "virtual environment"
+        if sys.prefix != sys.base_prefix
+        else "installation"
+    )
+    return [Finding("python", OK, f"Python {version} of the {where} {here}.")]
+
+
+def _no_torch_for() -> tuple[str, str] | None:
+    """Return why there is no PyTorch for this kind of Python, and what to do."""
+    install = f"Install the 64-bit Python from {DOWNLOADS}."
+    if sys.implementation.name != "cpython":
+        name = sys.implementation.name
+        return f"This Python is {name}: PyTorch is built for CPython only.", install
+    if sys.maxsize < 2**32:
+        return "This Python is a 32-bit program: PyTorch has 64 bits only.", install
+    if sys.platform == "darwin" and platform.machine() == "x86_64":
+        if _translated():
+            return (
+                "This Python was built for Intel and is translated by Rosetta: PyTorch "
+                "has no new builds for it, and would not see the GPU.",
+                f"Install the universal Python from {DOWNLOADS}, or a conda for arm64.",
+            )
+        return (
+            "This Mac has an Intel processor, for which PyTorch ended its own builds "
+            "with version 2.2.",
+            "Use another machine or a hosted notebook, or see whether conda-forge has "
+            "a build: conda install -c conda-forge 'pytorch>=2.10'",
+        )
+    return None
+
+
+def _translated() -> bool:
+    """Whether macOS on Apple silicon runs this process as one for Intel."""
+    done = subprocess.run(
+        ["sysctl", "-n", "sysctl.proc_translated"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() == "1"
+
+
+def check_names(facts: Facts) -> list[Finding]:
+    """Does a file of the working folder hide a package from notebooks in it?"""
+    found = list(_hiding(Path.cwd()))
+    return [
+        Finding(
+            "names",
+            PROBLEM,
+            f"Notebooks of this folder import {path} in place of the package "
+            f"{path.stem}.",
+            "Give the file another name.",
+        )
+        for path in found
+    ] or [Finding("names", OK, "No file here has the name of a package.")]
+
+
+def _hiding(folder: Path) -> Iterator[Path]:
+    for name in IMPORTED:
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            # In a clone, d2l_gpu itself is here.
+            if path.is_file() and path.parent != Path(__file__).parents[1]:
+                yield path if path.parent == folder else path.parent

@@ -1,0 +1,63 @@
+"""Which data the course downloads, known without PyTorch."""
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+SECONDS_UNTIL_ABANDONED = 600  # without a byte, a download is no more
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the files of a data set come from.
+
+    Attributes:
+        folder: its name in the folder of downloaded data.
+        mirrors: addresses of folders with all of the files.
+        files: their names and MD5 checksums: images and labels for training, images
+            and labels for testing.
+    """
+
+    folder: str
+    mirrors: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+# Both mirrors are the authors', and so are the checksums:
+# https://github.com/zalandoresearch/fashion-mnist (read in 2026).
+FASHION_MNIST = Source(
+    "fashion-mnist",
+    (
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/"
+        "fashion/",
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    ),
+    {
+        "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+        "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+    },
+)
+
+
+def checksum(path: Path) -> str:
+    """Return the MD5 checksum of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        # Some systems refuse MD5 where it is not said that no security is meant.
+        new = partial(hashlib.md5, usedforsecurity=False)
+        return hashlib.file_digest(file, new).hexdigest()
+
+
+def abandoned(target: Path) -> list[Path]:
+    """Return the parts of a file that downloads which were killed have left behind."""
+    parts = []
+    for part in target.parent.glob(f"{target.name}.*.part"):
+        with contextlib.suppress(OSError):  # another process may be removing it
+            if time.time() - part.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                parts.append(part)
+    return parts

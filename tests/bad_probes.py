@@ -1,0 +1,26 @@
+"""Probes of the doctor that end badly, in a module that is imported quickly."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+def speaks_then_dies():
+    yield {"first": 1}
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+def speaks_then_hangs(file):
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(file).write_text(f"{os.getpid()} {sleeper.pid}")
+    yield {"first": 1}
+    sleeper.wait()
+
+
+def prints_and_fails():
+    print("noise on stdout", flush=True)
+    os.write(1, b"and below it\n")
+    yield {"first": "ä\n"}
+    raise ValueError("one\ntwo")

@@ -154,7 +154,7 @@ def test_notebook_changed_by_the_reader_is_kept_and_executed(
     mine = write_notebook("reader/out/01_devices.ipynb", "print('mine')")
     before = mine.read_bytes()
     assert cli.main(["run", "01", "--output", "out"]) == 0
-    assert "yours is kept" in capsys.readouterr().out
+    assert "kept, because you changed it" in capsys.readouterr().out
     assert mine.read_bytes() == before
     result = nbformat.read("out/executed/01_devices.ipynb", as_version=4)
     assert result.cells[0].outputs[0].text == "mine\n"

@@ -9,9 +9,11 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from lab_server import PATH, Lab, jupyter_settings, running_lab
+from nbformat.sign import NotebookNotary
 from waiting import runs, wait_until
 
 from d2l_gpu import cli, course
@@ -29,6 +31,8 @@ def published(write_notebook, tmp_path, monkeypatch):
     reader = tmp_path / "reader"
     reader.mkdir()
     monkeypatch.chdir(reader)
+    for name, value in jupyter_settings(reader / "jupyter").items():
+        monkeypatch.setenv(name, value)
     return tmp_path / "published"
 
 
@@ -156,17 +160,30 @@ def test_notebooks_that_the_reader_changed_are_kept_and_one_line_says_so(
 ):
     cli.main(["lab"])
     assert capsys.readouterr().out == ""
-    mine = [
-        write_notebook(f"reader/d2l-gpu-course/{name}.ipynb", "print('mine')")
-        for name in NAMES[:2]
-    ]
-    before = [path.read_bytes() for path in mine]
+    folder = Path("d2l-gpu-course")
+    write_notebook(f"reader/{folder}/01_devices.ipynb", "print('mine')")
+    (folder / "02_tensors.ipynb").write_text("broken")
+    before = [path.read_bytes() for path in sorted(folder.iterdir())]
     cli.main(["lab"])
     out = capsys.readouterr().out
-    assert "01_devices.ipynb, d2l-gpu-course/02_tensors.ipynb differ" in out
+    assert f"{folder / '01_devices.ipynb'}, {folder / '02_tensors.ipynb'} (" in out
     assert "A1_more" not in out
     assert out.count("\n") == 1
-    assert [path.read_bytes() for path in mine] == before
+    assert [path.read_bytes() for path in sorted(folder.iterdir())] == before
+
+
+def test_notebook_that_was_only_looked_at_counts_as_unchanged(
+    published, launched, capsys
+):
+    cli.main(["lab"])
+    copy = Path("d2l-gpu-course/01_devices.ipynb")
+    notebook = nbformat.read(copy, as_version=4)
+    notebook.metadata["language_info"] = {"name": "python", "version": "3.11.7"}
+    nbformat.write(notebook, copy)
+    before = copy.read_bytes()
+    cli.main(["lab"])
+    assert capsys.readouterr().out == ""
+    assert copy.read_bytes() == before
 
 
 def test_unchanged_copies_follow_the_language(published, launched, write_notebook):
@@ -175,6 +192,16 @@ def test_unchanged_copies_follow_the_language(published, launched, write_noteboo
     cli.main(["lab", "--language", "fr"])
     copy = Path("d2l-gpu-course/01_devices.ipynb")
     assert copy.read_bytes() == french.read_bytes()
+
+
+def test_notebooks_of_the_course_are_trusted_and_others_are_not(
+    published, launched, write_notebook
+):
+    changed = write_notebook("reader/d2l-gpu-course/02_tensors.ipynb", "print('?')")
+    cli.main(["lab"])
+    trusted = NotebookNotary().check_signature
+    assert trusted(nbformat.read("d2l-gpu-course/01_devices.ipynb", as_version=4))
+    assert not trusted(nbformat.read(changed, as_version=4))
 
 
 # ---------------------------------------------------------------- the real JupyterLab
@@ -198,6 +225,7 @@ def evaluated(lab: Lab, code: str) -> str:
         connection_file=str(lab.runtime / f"kernel-{kernel}.json")
     )
     client.load_connection_file()
+    client.hb_channel.time_to_dead = 60.0  # or a kernel slow to start counts as dead
     client.start_channels()
     try:
         client.wait_for_ready(timeout=60)

@@ -1,5 +1,6 @@
 """The reader's copies of the notebooks, which are never overwritten once changed."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from d2l_gpu.course.files import write_atomically
 def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> list[Path]:
     """Copy notebooks to the reader's folder, and say which of them stay as they are.
 
-    A copy that is there already is replaced if it equals the notebook of another
-    edition, and kept if the reader has changed it, for example by running it.
+    A copy that is there already is replaced if it is the notebook of another edition,
+    and kept if the reader has changed it, for example by running it.
 
     Args:
         notebooks: folder of one edition, ``<language>/<framework>``.
@@ -20,32 +21,41 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
     Returns:
         The path of each copy, in the order of ``lessons``.
     """
-    copies, kept = [], []
+    copies, changed = [], []
     for name in lessons:
-        copy = output / f"{name}.ipynb"
-        text = (notebooks / copy.name).read_text(encoding="utf-8")
-        if not copy.exists():
-            write_atomically(copy, text)
-        elif (there := copy.read_text(encoding="utf-8")) != text:
-            editions = notebooks.parents[1].glob(f"*/*/{copy.name}")
-            if any(there == path.read_text(encoding="utf-8") for path in editions):
-                write_atomically(copy, text)
-            else:
-                kept.append(copy)
+        source = notebooks / f"{name}.ipynb"
+        copy = output / source.name
+        editions = notebooks.parents[1].glob(f"*/*/{source.name}")
+        if not copy.exists() or (
+            not same_cells(copy, source)
+            and any(same_cells(copy, edition) for edition in editions)
+        ):
+            write_atomically(copy, source.read_text(encoding="utf-8"))
+        elif not same_cells(copy, source):
+            changed.append(copy)
         copies.append(copy)
-    if kept:
-        print(_kept(kept))
+    if changed:
+        print(
+            f"kept, because you changed it or ran it: {', '.join(map(str, changed))} "
+            "(delete a file to get the notebook of the course)"
+        )
     return copies
 
 
-def _kept(copies: list[Path]) -> str:
-    names = ", ".join(map(str, copies))
-    if len(copies) == 1:
-        return (
-            f"{names} differs from the notebook of the course; yours is kept "
-            "(delete it to get the original)"
-        )
-    return (
-        f"{names} differ from the notebooks of the course; yours are kept "
-        "(delete them to get the originals)"
-    )
+def same_cells(one: Path, other: Path) -> bool:
+    """Return whether two notebooks have the same cells and outputs.
+
+    Their metadata may differ: JupyterLab writes its own when a notebook is opened.
+    """
+    return _cells(one) is not None and _cells(one) == _cells(other)
+
+
+def _cells(path: Path) -> list[tuple] | None:
+    """What the reader sees of each cell, or None if the file is no notebook."""
+    try:
+        return [
+            (cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
+            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        ]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None

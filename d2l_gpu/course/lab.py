@@ -5,9 +5,11 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+import nbformat
 from jupyterlab.labapp import LabApp
+from nbformat.sign import NotebookNotary
 
-from d2l_gpu.course.copies import copy_notebooks
+from d2l_gpu.course.copies import copy_notebooks, same_cells
 from d2l_gpu.course.kernelspec import ThisInterpreter
 
 
@@ -48,7 +50,9 @@ def open_lab(
     _check_root(more)
     if port:
         _check_port(port)
-    copy_notebooks(notebooks, lessons, output)
+    for copy in copy_notebooks(notebooks, lessons, output):
+        if same_cells(copy, notebooks / copy.name):
+            _trust(copy)
     view = "doc" if classic else "lab"
     arguments = [
         f"--ServerApp.root_dir={output.resolve()}",
@@ -64,6 +68,14 @@ def open_lab(
         arguments.append("--no-browser")
     LabApp.launch_instance([*arguments, *more])
     return 0
+
+
+def _trust(path: Path) -> None:
+    """Let JupyterLab show the drawings of a notebook that the reader has not run.
+
+    It shows no SVG of a notebook of which it does not know where it comes from.
+    """
+    NotebookNotary().sign(nbformat.read(path, as_version=4))
 
 
 def _check_root(more: Sequence[str]) -> None:

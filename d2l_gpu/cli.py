@@ -20,6 +20,7 @@ _COURSE_MODULES = (
     "sklearn",
     "tqdm",
 )
+_BUNDLE_MODULES = ("jupyterlab", "packaging")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
-    except FileNotFoundError as error:
+    except OSError as error:
         print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
         return 1
     except ValueError as error:
@@ -57,6 +58,18 @@ def _run(options: argparse.Namespace) -> int:
     from d2l_gpu.course.run import run_course
 
     return run_course(notebooks, lessons, options.output, options.timeout)
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = select_lessons(options.lessons, lesson_names(notebooks))
+    if not options.lessons:
+        lessons = [name for name in lessons if not is_appendix(name)]
+    if _lacks(options, (*_COURSE_MODULES, *_BUNDLE_MODULES)):
+        return 1
+    from d2l_gpu.course.bundle import make_bundle
+
+    return make_bundle(notebooks, lessons, options.output, options.data)
 
 
 def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
@@ -94,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", required=True, metavar="command", dest="name"
     )
     _add_run(commands)
+    _add_bundle(commands)
     return parser
 
 
@@ -120,6 +134,40 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         default=600,
         metavar="SECONDS",
         help="the longest that one cell may take (default: %(default)s)",
+    )
+
+
+def _add_bundle(commands: argparse._SubParsersAction) -> None:
+    bundle = commands.add_parser(
+        "bundle",
+        help="make an archive that installs the course without a network",
+        description="Make one archive of the course and of all packages that it needs, "
+        "in the versions that are installed here, for other computers with the same "
+        "system and Python. Unpack it there, and run `python install.py`, which needs "
+        "no network.",
+    )
+    bundle.set_defaults(command=_bundle)
+    bundle.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, as 03, copying or 03_copying; without any, all but the "
+        "appendices",
+    )
+    _add_edition(bundle)
+    bundle.add_argument(
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="PATH",
+        help="a folder for the archive, or its name, which ends in .zip (default: this "
+        "folder)",
+    )
+    bundle.add_argument(
+        "--data",
+        action=argparse.BooleanOptionalAction,
+        help="include Fashion-MNIST, 30 MB, which is never downloaded for it (default: "
+        "if it has been downloaded before)",
     )
 
 

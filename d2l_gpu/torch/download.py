@@ -69,7 +69,7 @@ def fetch(
     target = folder / name
     with _folder_trouble(target):
         _remove_abandoned(target)
-        if target.exists() and _md5(target) == md5:
+        if cached(name, md5, folder):
             return target
     pooch = _pooch()
     from requests import RequestException  # comes with pooch
@@ -97,6 +97,22 @@ def fetch(
         f"{name} could not be downloaded ({'; '.join(failures)}): try again later, or "
         f"put the file into {folder} by hand{f', or {instead}' * bool(instead)}."
     )
+
+
+def cached(name: str, md5: str, folder: Path) -> Path | None:
+    """Return the path of a file if it is in a folder and its checksum is right.
+
+    Args:
+        name: of the file.
+        md5: its checksum, in hexadecimal.
+        folder: where it is kept.
+    Returns:
+        The path, or None: then ``fetch`` would download it.
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = folder / name
+    return path if path.exists() and _md5(path) == md5 else None
 
 
 # ------------------------------------------------------------------ steps

@@ -288,9 +288,11 @@ def check_environment(environment: Path, python: Path) -> None:
 def install_wheels(bundle: Path, wheels: list[str], python: Path) -> None:
     """Have the pip of the bundle install all wheels into an environment."""
     (pip,) = (name for name in wheels if name.startswith("wheels/pip-"))
-    # Wheels by name: only those that were checked. Without --no-deps: pip refuses a
-    # bundle in which something is missing. Compiling takes most of the time, and
-    # Python does it itself for what it imports.
+    # Wheels by name: only those that were checked. Without --no-deps, and with the
+    # extra: pip refuses a bundle in which something is missing. Compiling takes most
+    # of the time, and Python does it itself for what it imports.
+    (course,) = (name for name in wheels if name.startswith("wheels/d2l_gpu-"))
+    wanted = [f"{name}[course]" if name == course else name for name in wheels]
     run_pip = [str(python), "-I", f"{pip}/pip", "--isolated", "install", "--quiet"]
     options = [
         "--no-index",
@@ -307,7 +309,7 @@ def install_wheels(bundle: Path, wheels: list[str], python: Path) -> None:
     with tempfile.TemporaryFile() as log:
         # Relative names: the length of a command is limited on Windows.
         process = subprocess.Popen(
-            [*run_pip, *options, *wheels],
+            [*run_pip, *options, *wanted],
             cwd=bundle,
             env=settings,
             stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_less
 _NOTEBOOK_MODULES = ("ipykernel", "matplotlib", "pooch", "sklearn", "tqdm")
 _RUN_MODULES = ("nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("jupyterlab",)
+_BUNDLE_MODULES = ("jupyterlab", "packaging")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,9 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
-    lessons = select_lessons(options.lessons, lesson_names(notebooks))
-    if not options.lessons:
-        lessons = [name for name in lessons if not is_appendix(name)]
+    lessons = _lessons(options, notebooks)
     if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES)):
         return 1
     # Only now, when it is known that they are there.
@@ -91,6 +90,22 @@ def _lab(options: argparse.Namespace) -> int:
         classic=options.classic,
         more=options.passed_on,
     )
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES, *_BUNDLE_MODULES)):
+        return 1
+    from d2l_gpu.course.bundle import make_bundle
+
+    return make_bundle(notebooks, lessons, options.output, options.data)
+
+
+def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
+    """Return the lessons that are named; if none is, all but the appendices."""
+    lessons = select_lessons(options.lessons, lesson_names(notebooks))
+    return [name for name in lessons if options.lessons or not is_appendix(name)]
 
 
 def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
@@ -140,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_doctor(commands)
     _add_lab(commands)
+    _add_bundle(commands)
     return parser
 
 
@@ -151,13 +167,7 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         "other, and write executed copies and one HTML report.",
     )
     run.set_defaults(command=_run)
-    run.add_argument(
-        "lessons",
-        nargs="*",
-        metavar="lesson",
-        help="number or name, as 03, copying or 03_copying; without any, all but the "
-        "appendices",
-    )
+    _add_lessons(run)
     _add_edition(run)
     _add_output(run)
     run.add_argument(
@@ -232,6 +242,44 @@ def _add_lab(commands: argparse._SubParsersAction) -> None:
         "--port",
         type=_port,
         help="to listen on, 0 for any (default: 8888, or the next free one)",
+    )
+
+
+def _add_bundle(commands: argparse._SubParsersAction) -> None:
+    bundle = commands.add_parser(
+        "bundle",
+        help="make an archive that installs the course without a network",
+        description="Make one archive of the course and of all packages that it needs, "
+        "in the versions that are installed here, for other computers with the same "
+        "system and Python. Unpack it there, and run `python install.py`, which needs "
+        "no network.",
+    )
+    bundle.set_defaults(command=_bundle)
+    _add_lessons(bundle)
+    _add_edition(bundle)
+    bundle.add_argument(
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="PATH",
+        help="a folder for the archive, or its name, which ends in .zip (default: this "
+        "folder)",
+    )
+    bundle.add_argument(
+        "--data",
+        action=argparse.BooleanOptionalAction,
+        help="include Fashion-MNIST, 30 MB, which is never downloaded for it (default: "
+        "if it has been downloaded before)",
+    )
+
+
+def _add_lessons(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, as 03, copying or 03_copying; without any, all but the "
+        "appendices",
     )
 
 

@@ -23,13 +23,13 @@ from file_server import md5, serving
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
 from d2l_gpu.course.install_bundle import START, this_platform, this_python
-from d2l_gpu.torch import datasets
+from d2l_gpu.sources import Source
 
 NAME = f"d2l-gpu-bundle-0.1.0-{this_platform()}-py{this_python().replace('.', '')}"
 IMAGES = b"images of clothing"
 
 # What the installer asks of the course: where its data are. It hangs or fails if told.
-TOY_DOWNLOAD = """
+TOY_SETTINGS = """
 import os, pathlib, time
 import toy
 def data_folder():
@@ -71,7 +71,7 @@ def put_course(site: Path, requires: str = "toy>=1") -> None:
     modules = {
         "d2l_gpu/__init__.py": "",
         "d2l_gpu/torch/__init__.py": "",
-        "d2l_gpu/torch/download.py": TOY_DOWNLOAD,
+        "d2l_gpu/settings.py": TOY_SETTINGS,
     }
     put_package(site, "d2l-gpu", "0.1.0", modules, metadata)
 
@@ -119,8 +119,8 @@ def toy_course(folder: Path) -> Path:
 
 def cache_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have the teacher used Fashion-MNIST, which is smaller here."""
-    source = datasets.Source("fashion-mnist", (), {"images.gz": md5(IMAGES)})
-    monkeypatch.setattr(datasets, "FASHION_MNIST", source)
+    source = Source("fashion-mnist", (), {"images.gz": md5(IMAGES)})
+    monkeypatch.setattr(bundle, "FASHION_MNIST", source)
     cache = folder / "data" / "fashion-mnist"
     cache.mkdir(parents=True)
     (cache / "images.gz").write_bytes(IMAGES)

@@ -354,7 +354,7 @@ def last_error(output: bytes) -> str:
 
 def data_folder(python: Path) -> Path:
     """Return the folder for data, as told by what was installed: so it works."""
-    code = "from d2l_gpu.torch.download import data_folder as f; print(f())"
+    code = "import d2l_gpu.torch, d2l_gpu.settings as s; print(s.data_folder())"
     result = subprocess.run(
         [str(python), "-I", "-X", "utf8", "-c", code],
         stdin=subprocess.DEVNULL,

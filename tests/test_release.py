@@ -163,83 +163,101 @@ import pathlib, sys
 
 def main():
     if sys.argv[1:] == ["--version"]:
-        print("d2l-gpu {says}")
+        print("d2l-gpu 9.9")
         return
-    assert sys.argv[1:] == ["run", "01"], sys.argv
     assert {there!r} not in sys.path
     folder = pathlib.Path("d2l-gpu-course/executed")
     folder.mkdir(parents=True)
-    (folder / "{writes}.ipynb").touch()
+    (folder / "01_devices.ipynb").touch()
     print("nothing works")
     sys.exit({code})
 """
+NAME = "d2l_gpu-9.9-py3-none-any.whl"
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_wheel_is_tried_outside_of_the_clone(code, tmp_path, capsys, monkeypatch):
+    program = PROGRAM.format(code=code, there=str(REPOSITORY))
+    wheel = toy_wheel(tmp_path, program)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    assert check_wheel.main([str(wheel)]) == (1 if code else 0)
+    out, error = capsys.readouterr()
+    assert re.search(r"^d2l-gpu run 01: \d+ s$", out, re.MULTILINE)
+    assert re.search(r"^the environment: [\d.]+ MiB$", out, re.MULTILINE)
+    if code:
+        assert error == "nothing works\n\nd2l-gpu run 01 ended with exit code 3\n"
+    assert out.endswith("passed\n") == (code == 0)
+
+
+def toy_wheel(folder: Path, program: str) -> Path:
+    """Write a wheel of our name whose command does next to nothing."""
+    info = "d2l_gpu-9.9.dist-info"
+    files = {
+        "d2l_toy.py": program,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: d2l-gpu\nVersion: 9.9\n"
+        "Provides-Extra: course\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\nd2l-gpu = d2l_toy:main\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in files)
+    with zipfile.ZipFile(folder / NAME, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return folder / NAME
 
 
 @pytest.fixture
-def toy_wheel(tmp_path):
-    """A function that writes a wheel of our name whose command does next to nothing."""
+def commands(monkeypatch):
+    """The commands of a check, which are not run; what they would do can be set."""
 
-    def write(says="9.9", writes="01_devices", code=0) -> Path:
-        program = PROGRAM.format(
-            says=says, writes=writes, code=code, there=str(REPOSITORY)
-        )
-        info = "d2l_gpu-9.9.dist-info"
-        files = {
-            "d2l_toy.py": program,
-            f"{info}/METADATA": "Metadata-Version: 2.1\nName: d2l-gpu\nVersion: 9.9\n"
-            "Provides-Extra: course\n",
-            f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
-            "Tag: py3-none-any\n",
-            f"{info}/entry_points.txt": "[console_scripts]\nd2l-gpu = d2l_toy:main\n",
-        }
-        record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-        path = tmp_path / "d2l_gpu-9.9-py3-none-any.whl"
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, text in (files | {f"{info}/RECORD": record}).items():
-                archive.writestr(name, text)
-        return path
+    class Commands(list):
+        said, left = "9.9", ["01_devices.ipynb"]
 
-    return write
+        def run(self, command, folder):
+            self.append(command)
+            if "run" in command:
+                for name in self.left:
+                    path = folder / "d2l-gpu-course" / "executed" / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
+            return f"d2l-gpu {self.said}\n"
 
-
-def test_a_wheel_that_works_passes_outside_of_the_clone(toy_wheel, capsys, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    assert check_wheel.main([str(toy_wheel())]) == 0
-    out = capsys.readouterr().out
-    assert re.search(r"^d2l-gpu run 01: \d+ s$", out, re.MULTILINE)
-    assert re.search(r"^the environment: [\d.]+ MiB$", out, re.MULTILINE)
-    assert out.endswith("passed\n")
+    commands = Commands()
+    monkeypatch.setattr(check_wheel.venv, "create", lambda folder, with_pip: None)
+    monkeypatch.setattr(check_wheel, "_run", commands.run)
+    return commands
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"code": 3}, "d2l-gpu run 01 ended with exit code 3"),
-        ({"says": "9.8"}, "the wheel is 9.9, and its command says it is 9.8"),
-        ({"writes": "02_tensors"}, "and left 02_tensors.ipynb in d2l-gpu-course"),
+        ({"said": "9.8"}, "the wheel is 9.9, and its command says it is 9.8"),
+        ({"left": ["02_tensors.ipynb"]}, "and left 02_tensors.ipynb in d2l-gpu-course"),
+        ({"left": []}, "and left nothing in d2l-gpu-course/executed"),
     ],
 )
-def test_a_wheel_that_does_not_work_is_said_to(toy_wheel, capsys, wrong, sentence):
-    assert check_wheel.main([str(toy_wheel(**wrong))]) == 1
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert ("nothing works" in captured.err) == ("code" in wrong)
-    assert "passed" not in captured.out
+def test_a_command_that_does_something_else_is_found(
+    commands, tmp_path, capsys, wrong, sentence
+):
+    (tmp_path / NAME).touch()
+    assert check_wheel.main([str(tmp_path / NAME)]) == 0
+    vars(commands).update(wrong)
+    assert check_wheel.main([str(tmp_path / NAME)]) == 1
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_pytorch_is_taken_first_and_from_where_it_is_said(commands, tmp_path):
+    (tmp_path / NAME).touch()
+    options = ["--torch", "torch==2.10.*", "--torch-index", "https://host"]
+    assert check_wheel.main([str(tmp_path / NAME), *options]) == 0
+    assert commands[0][-3:] == ["--index-url", "https://host", "torch==2.10.*"]
+    assert commands[1][-1] == f"{tmp_path / NAME}[course]"
+    assert "--index-url" not in commands[1]
 
 
 def test_a_wheel_that_there_is_not_is_one_sentence(capsys, tmp_path):
     assert check_wheel.main([str(tmp_path / "none.whl")]) == 1
     assert capsys.readouterr().err.endswith("none.whl: build one first\n")
-
-
-def test_pytorch_is_taken_first_and_from_where_it_is_said(monkeypatch, tmp_path):
-    calls = []
-    monkeypatch.setattr(check_wheel.venv, "create", lambda *a, **k: None)
-    monkeypatch.setattr(check_wheel, "_run", lambda c, f: calls.append(c) or "x 9.9")
-    wheel = tmp_path / "d2l_gpu-9.9-py3-none-any.whl"
-    wheel.touch()
-    with pytest.raises(check_wheel.StepError, match="left nothing in"):
-        check_wheel.check_wheel(wheel, tmp_path, "torch==2.10.*", "https://host")
-    assert calls[0][-3:] == ["--index-url", "https://host", "torch==2.10.*"]
-    assert calls[1][-1] == f"{wheel}[course]"
-    assert "--index-url" not in calls[1]

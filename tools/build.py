@@ -21,6 +21,7 @@ from nbformat.reader import NotJSONError
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
+from tools.companion import missing
 from tools.header import header_cells
 from tools.lesson import FRAMEWORKS, Cell, Lesson, LessonError, read_lesson
 from tools.notebook import (
@@ -210,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _check(wanted, options)
         readme = _new_readme(options.root)
+        wanted = _executable(wanted, named=bool(options.lessons))
         texts = [build(edition) for edition in wanted]
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -238,6 +240,20 @@ def _new_readme(root: Path) -> str | None:
     every = [edition.path.relative_to(root) for edition in editions(root)]
     new = readme_with(text, every)
     return new if new != text else None
+
+
+def _executable(wanted: list[Edition], named: bool) -> list[Edition]:
+    """Return the editions that can be executed here, and say which are left out.
+
+    Raises:
+        LessonError: a lesson that was named cannot be executed here.
+    """
+    reasons = [missing(edition.lesson.name) for edition in wanted]
+    for reason in filter(None, reasons):
+        if named:
+            raise LessonError(reason)
+        print(f"left out: {reason}", file=sys.stderr)
+    return [each for each, why in zip(wanted, reasons, strict=True) if why is None]
 
 
 def _check(wanted: list[Edition], options: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
 """How pytest runs the notebooks, and how its processes share the cores.
 
 nbval runs every notebook twice in one kernel here, as readers do who choose Run All
-again, and compares every cell both times.
+again, and compares every cell both times. A notebook that needs more than is installed
+is skipped; with --forbid-skips, whatever is skipped fails.
 """
 
 import os
@@ -11,6 +12,8 @@ from copy import deepcopy
 
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
+
+from tools.companion import missing
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
 # cores. PyTorch reads this when it is loaded, and would give all cores to each.
@@ -24,6 +27,8 @@ class NotebookTwice(IPyNbFile):
     """A notebook of which nbval runs and compares all cells, and then again."""
 
     def setup(self) -> None:
+        if reason := missing(self.path.stem):
+            pytest.skip(reason)
         super().setup()
         kernel = self.kernel
 
@@ -68,3 +73,20 @@ def pytest_collect_file(parent):
         else collector
         for collector in collectors
     ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--forbid-skips",
+        action="store_true",
+        help="let a skipped test fail, as where all that it needs is to be there",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if report.skipped and item.config.getoption("--forbid-skips"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped: {report.longrepr[2]}"
+    return report

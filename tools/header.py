@@ -66,5 +66,5 @@ def repository() -> str:
     """Return ``owner/name`` on GitHub, as the metadata of the project have it."""
     project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
     return re.fullmatch(
-        r"https://github\.com/([\w.-]+/[\w.-]+)", project["urls"]["Homepage"]
+        r"https://github\.com/([\w.-]+/[\w.-]+)", project["urls"]["Source"]
     ).group(1)

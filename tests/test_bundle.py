@@ -472,7 +472,10 @@ def python_of(folder: Path) -> Path:
 
 def test_installer_needs_nothing_but_the_bundle(unpacked, tmp_path):
     folder = tmp_path / "my course"
-    settings = {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_REQUIRE_VIRTUALENV": "0"}
+    # What the student has configured is for other purposes.
+    configured = tmp_path / "pip.conf"
+    configured.write_text(f"[install]\nroot = {tmp_path / 'elsewhere'}\n")
+    settings = {"PIP_CONFIG_FILE": str(configured), "PIP_TARGET": str(tmp_path / "t")}
     result = run_installer(unpacked, folder, **settings)
     assert (result.returncode, result.stderr) == (0, "")
     code = "import toy, importlib.metadata as m; print(toy.version, m.version('toy'))"
@@ -575,6 +578,16 @@ def test_packages_that_do_not_work_are_removed(unpacked, tmp_path):
 def test_folder_named_as_the_environment_is_kept(unpacked, tmp_path):
     (tmp_path / "course" / ".venv").mkdir(parents=True)
     (tmp_path / "course" / ".venv" / "mine").touch()
+    assert "is no environment of Python 3." in refused(unpacked, tmp_path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the other Python is a script of the shell")
+def test_environment_of_another_python_is_kept(unpacked, tmp_path):
+    python = python_of(tmp_path / "course")
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 3.9\n")
+    python.chmod(0o755)
+    (tmp_path / "course" / ".venv" / "pyvenv.cfg").touch()
     assert "is no environment of Python 3." in refused(unpacked, tmp_path)
 
 

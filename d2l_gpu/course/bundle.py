@@ -220,7 +220,8 @@ def _writing(target: Path) -> Iterator[None]:
 def _summary(target: Path, wheels: int, lessons: int, least: list[int]) -> str:
     size = target.stat().st_size
     text = (
-        f"{target}: {megabytes(size)}, {wheels} wheels, {lessons} notebooks\n"
+        f"{target}: {megabytes(size)}, {wheels} wheels, {lessons} "
+        f"notebook{'s' * (lessons != 1)}\n"
         f"for Python {this_python()} on {system_name(least)}"
     )
     if size > _FAT32_LIMIT:

@@ -82,9 +82,7 @@ def install(bundle: Path, folder: Path) -> None:
     manifest = read_manifest(bundle)
     check_machine(manifest)
     files = manifest["files"]
-    size = sum((bundle / name).stat().st_size for name in check_names(bundle, files))
-    print(f"checking {len(files)} files ({megabytes(size)})", flush=True)
-    check_sums(bundle, files)
+    check_files(bundle, files)
     if not (folder / ENVIRONMENT).exists():
         # Beside what is in the wheels: what Python compiles of it, data, notebooks.
         check_space(folder, int(1.1 * manifest["unpacked_bytes"]))
@@ -205,18 +203,15 @@ def read_manifest(bundle: Path) -> dict:
     return manifest
 
 
-def check_names(bundle: Path, files: dict[str, str]) -> dict[str, str]:
-    """Return the files if all of them are there; raise OSError otherwise."""
+def check_files(bundle: Path, files: dict[str, str]) -> None:
+    """Raise OSError unless every file is there and has its checksum."""
     for name in files:
         if not (bundle / name).is_file():
             raise OSError(
                 f"{name} is missing from the bundle: copy and unpack the archive again"
             )
-    return files
-
-
-def check_sums(bundle: Path, files: dict[str, str]) -> None:
-    """Raise OSError unless every file has its checksum."""
+    size = sum((bundle / name).stat().st_size for name in files)
+    print(f"checking {len(files)} files ({megabytes(size)})", flush=True)
     for name, wanted in files.items():
         if sha256(bundle / name) != wanted:
             raise OSError(

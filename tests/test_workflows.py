@@ -178,7 +178,7 @@ def test_a_part_that_there_is_not_is_one_sentence():
     done = bash(".ci/run", "style", "speed")
     assert done.returncode == 2
     assert done.stderr == (
-        "there is no part 'speed': name notebooks, style, tests or wheel\n"
+        "there is no part 'speed': name notebooks, style, tests, book or wheel\n"
     )
     assert done.stdout == ""
 

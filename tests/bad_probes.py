@@ -20,7 +20,7 @@ def speaks_then_hangs(file):
 
 
 def prints_and_fails():
-    print("noise on stdout", flush=True)
-    os.write(1, b"and below it\n")
     yield {"first": "ä\n"}
+    print('{"first": 2}', flush=True)
+    os.write(1, b'{"first": 3}\n')
     raise ValueError("one\ntwo")

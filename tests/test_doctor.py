@@ -76,6 +76,7 @@ def test_machine_with_nothing_but_python(tmp_path):
     assert findings["numpy"]["what"] == "NumPy is not installed."
     assert "is not installed in" in findings["course"]["what"]
     assert f"{REPOSITORY}[course]" in findings["course"]["what_to_do"]
+    assert "pooch is not installed" in findings["data"]["what"]
     statuses = {name: each["status"] for name, each in findings.items()}
     for name in ("build", "devices", "virtual-gpus", "kernelspec", "kernel"):
         assert statuses[name] == "note"  # one cause, one problem

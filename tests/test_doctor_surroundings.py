@@ -25,12 +25,12 @@ TRAIN, TEST = "train.gz", "test.gz"
     ("left", "status"), [(8 * 2**30, "ok"), (2 * 2**30, "note"), (2**29, "problem")]
 )
 def test_memory_that_is_left(monkeypatch, left, status):
-    monkeypatch.setattr(room, "host_memory_left", lambda: left)
+    monkeypatch.setattr(room, "_memory_left", lambda: left)
     assert look_once("memory").status == status
 
 
 def test_memory_that_is_not_known_is_no_problem(monkeypatch):
-    monkeypatch.setattr(room, "host_memory_left", lambda: None)
+    monkeypatch.setattr(room, "_memory_left", lambda: None)
     assert look_once("memory").status == "ok"
 
 
@@ -458,6 +458,16 @@ def test_torchvision_that_does_not_import_is_no_problem_of_the_course(
     finding = look_once("book")
     assert finding.status == "note"
     assert "The course does not need it." in finding.what
+
+
+def test_torchvision_that_the_book_lacks_is_that_of_this_pytorch(plant, torch):
+    plant.package("d2l", "1.0.3")
+    plant.module("d2l", "")
+    missing = "raise ModuleNotFoundError(\"No module named 'torchvision'\")"
+    plant.module("d2l.torch", missing)
+    finding = look_once("book")
+    assert finding.status == "problem"
+    assert "--no-deps 'torchvision==0.28.*'" in finding.what_to_do
 
 
 def test_package_that_the_book_lacks_is_named(plant, torch):

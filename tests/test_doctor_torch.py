@@ -155,7 +155,7 @@ def test_cpu_build_on_a_machine_with_a_gpu_is_a_problem(plant, smi):
     assert finding.status == "problem"
     assert finding.what == (
         "The machine has NVIDIA Test 9000, but this PyTorch is a build for CPU, which "
-        "cannot use it."
+        "uses no NVIDIA GPU."
     )
     assert "--force-reinstall 'torch>=2.10'" in finding.what_to_do
     assert finding.what_to_do.endswith("/whl/cu130")
@@ -230,7 +230,7 @@ def test_driver_of_the_same_major_version_is_not_called_too_old(plant, smi):
     smi.working(ONE, driver="535.10", cuda="12.2")
     finding = look_once("build")
     assert finding.status == "problem"
-    assert "cannot use it (RuntimeError: system not yet initialized)" in finding.what
+    assert "sees no GPU (RuntimeError: system not yet initialized)" in finding.what
 
 
 def test_newer_tools_name_cuda_otherwise(plant, smi):
@@ -357,6 +357,7 @@ def test_devices_are_listed_with_their_memory():
         ),
         ({"free": {"cuda:0": 2**20}}, "note", "cuda:0 has 1 MiB of memory left"),
         ({"trouble": "no answer within 2 s"}, "problem", "no answer within 2 s"),
+        ({"helper_trouble": "RuntimeError: no"}, "problem", "RuntimeError: no"),
     ],
 )
 def test_gpus_that_do_not_compute_are_named(said, status, words):

@@ -14,8 +14,6 @@ from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, one_line
 
 __all__ = ["CHECKS", "NOTE", "OK", "PROBLEM", "Finding", "examine"]
 
-TIMEOUT = 120.0  # seconds; a first import of PyTorch from a slow disk takes most of it
-
 CHECKS: dict[str, Callable[[Facts], list[Finding]]] = {
     "python": python.check_python,
     "names": python.check_names,
@@ -38,12 +36,13 @@ CHECKS: dict[str, Callable[[Facts], list[Finding]]] = {
 """The checks by their names, in the order in which they are reported."""
 
 
-def examine(names: Sequence[str] = (), timeout: float = TIMEOUT) -> Iterator[Finding]:
+def examine(names: Sequence[str], timeout: float) -> Iterator[Finding]:
     """Run checks and yield what they find, as they find it.
 
     Args:
         names: of the checks; all if there are none.
-        timeout: seconds that finding out a single fact may take.
+        timeout: seconds that finding out a single fact may take; a first import of
+            PyTorch from a slow disk takes a minute or more.
     Raises:
         ValueError: there is no check of a name; the message lists those there are.
     """

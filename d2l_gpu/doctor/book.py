@@ -37,8 +37,9 @@ def check_book(facts: Facts) -> list[Finding]:
     if findings:
         return findings
     if not version:
-        what = f"The book's package d2l is not installed, nor needed ({install})."
-        return [Finding("book", OK, what)]
+        what = "The book's package d2l is not installed, nor needed; without the old "
+        what += f"versions that it asks for, it can be added: {install}"
+        return [Finding("book", OK, f"{what}.")]
     if version != WANTED:
         what = f"d2l {version} is there; the course is tried with {WANTED}."
         return [Finding("book", NOTE, what, f"To have that one: {install}")]
@@ -67,13 +68,21 @@ def _not_importing(facts: Facts, has_book: bool) -> list[Finding]:
             return [_problem(what, to_do)]
         return [Finding("book", NOTE, f"{what} The course does not need it.", to_do)]
     if trouble := troubles.get("d2l.torch"):
-        return [_problem(f"d2l does not import ({trouble}).", _mend(trouble))]
+        to_do = _mend(trouble, facts.torch.version)
+        return [_problem(f"d2l does not import ({trouble}).", to_do)]
     return []
 
 
-def _mend(trouble: str) -> str:
-    """Return what helps against an error of ``from d2l import torch``."""
+def _mend(trouble: str, version: str) -> str:
+    """Return what helps against an error of ``from d2l import torch``.
+
+    Args:
+        trouble: the error.
+        version: of PyTorch.
+    """
     _, named, module = trouble.rstrip("'").partition("No module named '")
+    if module == "torchvision":
+        return f"Install it: {install_torchvision(version)}"
     if named:
         package = {"PIL": "pillow"}.get(module.split(".")[0], module.split(".")[0])
         return f"Install what it needs: {pip('install', package)}"

@@ -75,7 +75,7 @@ def _wrong_build(facts: Facts) -> Finding | None:
         return _finding(
             PROBLEM,
             f"The machine has {_gpus(facts)}, but this PyTorch is a build for "
-            f"{facts.torch.build}, which cannot use it.",
+            f"{facts.torch.build}, which uses no NVIDIA GPU.",
             f"Install the build for CUDA: {install_torch(facts, '--force-reinstall')}",
         )
     return _failing(facts)
@@ -100,8 +100,8 @@ def _cuda_without_gpus(facts: Facts) -> Finding:
     if driver.works:
         return _finding(
             PROBLEM,
-            f"The machine has {_gpus(facts)}, but PyTorch, a build for {build}, cannot "
-            f"use it ({_reason(facts)}).",
+            f"The machine has {_gpus(facts)}, but PyTorch, a build for {build}, sees "
+            f"no GPU ({_reason(facts)}).",
             f"Restart the machine; if that does not help, update the driver: {DRIVERS}",
         )
     if cards():

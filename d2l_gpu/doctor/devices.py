@@ -49,13 +49,13 @@ def check_devices(facts: Facts) -> list[Finding]:
                     "See which, and end those that you do not need: nvidia-smi",
                 )
             )
-    if torch.trouble:
+    if trouble:
         findings.append(
             Finding(
                 "devices",
                 PROBLEM,
                 f"Computing on {torch.kind or 'the devices'} did not end well: "
-                f"{torch.trouble}.",
+                f"{trouble}.",
                 "Restart the machine, or let lessons use virtual GPUs: "
                 f"{assign(VIRTUAL, 2)}",
             )

@@ -49,7 +49,8 @@ def this_python() -> str:
     """Return ``python`` where a terminal finds this one by that name, else its path."""
     found = shutil.which("python")
     # Not what links point to: all virtual environments point to the same Python.
-    if found and Path(found).parent == Path(sys.executable).parent:
+    folders = {Path(each).parent.resolve() for each in (found, sys.executable) if each}
+    if found and len(folders) == 1:
         return "python"
     return sys.executable
 

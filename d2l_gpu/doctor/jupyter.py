@@ -109,9 +109,11 @@ def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:
 
 def check_jupyter(facts: Facts) -> list[Finding]:
     """Is the Jupyter that a terminal finds that of this environment?"""
-    here = Path(sysconfig.get_path("scripts"))
+    # Also where pip puts programs with --user.
+    schemes = sysconfig.get_scheme_names()
+    here = {Path(sysconfig.get_path("scripts", each)).resolve() for each in schemes}
     found = shutil.which("jupyter-lab") or shutil.which("jupyter")
-    if found is None or Path(found).parent == here:
+    if found is None or Path(found).parent.resolve() in here:
         what = "No JupyterLab of another environment is in the way."
         return [Finding("jupyter", OK, what)]
     return [

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from d2l_gpu.settings import data_folder
-from d2l_gpu.vgpu.machine import host_memory_left
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, size
@@ -22,7 +21,7 @@ SPACE_NEEDED, SPACE_WANTED = 100 * 2**20, 2**30
 
 def check_memory(facts: Facts) -> list[Finding]:
     """Has the machine enough memory left?"""
-    left = host_memory_left()
+    left = _memory_left()
     if left is None:
         return [Finding("memory", OK, "The system does not say how much is left.")]
     what = f"{size(left)} of main memory can be used"
@@ -39,6 +38,13 @@ def check_memory(facts: Facts) -> list[Finding]:
             "Close other programs, or the kernels of other notebooks.",
         )
     ]
+
+
+def _memory_left() -> int | None:
+    # Here, for the sake of a Python that is too old to load it, and is to be told so.
+    from d2l_gpu.vgpu.machine import host_memory_left
+
+    return host_memory_left()
 
 
 def check_disk(facts: Facts) -> list[Finding]:

@@ -141,6 +141,15 @@ def _port(text: str) -> int:
 _port.__name__ = "port"
 
 
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text} is a file; name a folder, which is made if it is missing"
+        )
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="d2l-gpu",
@@ -294,7 +303,7 @@ def _add_edition(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
-        type=Path,
+        type=_folder,
         default=Path("d2l-gpu-course"),
         metavar="DIR",
         help="where to put the notebooks (default: ./%(default)s)",

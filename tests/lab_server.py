@@ -88,7 +88,7 @@ def running_lab(
             # Its address stands in the log when it listens.
             return info.exists() and "To access the server" in log.read_text()
 
-        wait_until(started, seconds=60)
+        wait_until(started, seconds=180)
         server = json.loads(info.read_text())
         yield Lab(
             process,

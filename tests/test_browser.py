@@ -36,7 +36,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE = 60_000  # milliseconds: of a busy machine; nothing waits for so long
+PATIENCE = 180_000  # milliseconds: of a busy machine; nothing waits for so long
 SETTINGS = {
     # All cells are in the page, also those out of sight, whose outputs are compared.
     "notebook-extension/tracker": {"windowingMode": "none"},

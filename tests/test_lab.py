@@ -144,11 +144,22 @@ def test_root_is_told_how_to_go_on(published, launched, capsys, monkeypatch):
     assert launched[-1] == "--allow-root"
 
 
-def test_output_that_is_a_file_is_one_sentence(published, launched, capsys):
-    Path("taken").touch()
-    assert cli.main(["lab", "--output", "taken"]) == 1
+@pytest.mark.parametrize("command", ["lab", "run"])
+def test_output_that_is_a_file_is_refused(published, launched, command, capsys):
+    Path("taken").write_text("mine")
+    with pytest.raises(SystemExit) as exit:
+        cli.main([command, "--output", "taken"])
+    assert exit.value.code == 2
+    assert "taken is a file; name a folder" in capsys.readouterr().err
+    assert Path("taken").read_text() == "mine"
+
+
+def test_output_that_cannot_be_written_is_one_sentence(published, launched, capsys):
+    Path("file").touch()
+    assert cli.main(["lab", "--output", "file/below"]) == 1
     error = capsys.readouterr().err
-    assert "taken" in error
+    assert error.startswith("d2l-gpu lab: ")
+    assert "file/below" in error
     assert error.count("\n") == 1
     assert launched == []
 

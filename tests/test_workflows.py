@@ -190,11 +190,7 @@ def test_a_part_that_there_is_not_is_one_sentence():
         ([], {}, ["torch==2.13.0", "tools.build", "ruff", "ruff", "pytest"]),
         (["style"], {"TORCH": "torch==2.10.*"}, ["torch==2.10.*", "ruff", "ruff"]),
         (["style"], {"TORCH_INDEX": "https://x"}, ["--index-url https://x", "ruff"]),
-        (
-            ["wheel"],
-            {"DIST": "D"},
-            ["-m build --outdir D", "twine", "tools.check_wheel"],
-        ),
+        (["wheel"], {}, ["-m build --outdir", "twine", "a.whl --torch torch==2.13.0"]),
         (["style"], {"VENV_SCRIPTS": "Scripts"}, ["torch==2.13.0", "ruff", "ruff"]),
     ],
 )
@@ -205,9 +201,12 @@ def test_parts_are_run_with_what_the_environment_says(
     python = fake_python(tmp_path, log)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    for name in ("TORCH", "TORCH_INDEX", "DIST"):
-        environment.setdefault(name, "")
-    environment |= {"PYTHON": str(python), "TMPDIR": str(temporary)}
+    dist = tmp_path / "dist"
+    environment = {
+        **{"TORCH": "", "TORCH_INDEX": "", "DIST": str(dist)},
+        **{"PYTHON": str(python), "TMPDIR": str(temporary)},
+        **environment,
+    }
     done = bash(".ci/run", *arguments, **environment)
     assert done.returncode == 0, done.stderr
     assert "== passed" in done.stdout
@@ -215,6 +214,16 @@ def test_parts_are_run_with_what_the_environment_says(
     for text in expected:
         assert any(text in line for line in lines), (text, log.read_text())
     assert list(temporary.iterdir()) == []
+    assert dist.exists() == (arguments == ["wheel"])
+    assert all(path.name == "a.whl" for path in dist.glob("*"))
+
+
+@needs_bash
+def test_distributions_that_fail_are_not_left(tmp_path):
+    python = fake_python(tmp_path, tmp_path / "log", failing="python -m tools.check")
+    options = {"PYTHON": str(python), "DIST": str(tmp_path / "dist")}
+    assert bash(".ci/run", "wheel", **options).returncode == 3
+    assert not (tmp_path / "dist").exists()
 
 
 @needs_bash
@@ -232,6 +241,7 @@ def fake_python(folder: Path, log: Path, failing: str = "nothing") -> Path:
     tool.write_text(
         f'#!/bin/sh\necho "$(basename "$0") $*" >> {log}\n'
         f'case "$(basename "$0") $*" in "{failing}"*) exit 3;; esac\n'
+        'case "$*" in "-m build"*) mkdir "$4"; touch "$4/a.whl";; esac\n'
     )
     python = folder / "python"
     python.write_text(

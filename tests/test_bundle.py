@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -247,6 +248,15 @@ def test_what_is_not_installed_is_one_sentence(workshop, capsys):
     put_course(workshop / "own", "absent-toy")
     assert cli.main(["bundle"]) == 1
     assert "absent-toy is not: install it" in one_sentence(capsys.readouterr().err)
+
+
+def test_environment_without_pip_is_one_sentence(workshop, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pip" else found(name)
+    )
+    assert cli.main(["bundle"]) == 1
+    assert "there is no pip for" in one_sentence(capsys.readouterr().err)
 
 
 def test_wheel_that_pip_does_not_find_keeps_the_old_archive(workshop, capsys):

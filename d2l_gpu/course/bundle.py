@@ -197,8 +197,9 @@ def _target(output: Path) -> Path:
 @contextlib.contextmanager
 def _work_folder(target: Path) -> Iterator[Path]:
     """Make a folder for wheels on the disk of the archive: ``/tmp`` may be small."""
+    here = target.parent.absolute()  # pip's own processes work in other folders
     with _writing(target):
-        folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".d2l-gpu-bundle-"))
+        folder = Path(tempfile.mkdtemp(dir=here, prefix=".d2l-gpu-bundle-"))
     try:
         yield folder
     finally:

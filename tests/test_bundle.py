@@ -497,6 +497,8 @@ def test_installer_needs_nothing_but_the_bundle(unpacked, tmp_path):
     assert data.read_bytes() == IMAGES
     start = next(name for name in START if (folder / name).exists())
     assert result.stdout.splitlines()[-1].endswith(f"{folder / start}'")
+    opens = "-m d2l_gpu.cli lab --output . --language en --framework pytorch"
+    assert opens in (folder / start).read_text()
 
 
 def test_installing_again_keeps_changed_notebooks_and_the_environment(
@@ -714,7 +716,9 @@ def test_bundle_of_this_environment_runs_a_lesson_without_a_network(
             installed = folder / ".venv" / "bin"
             assert "01_devices: passed" in offline(installed / "d2l-gpu", "run", "01")
             version = importlib.metadata.version("jupyterlab")
-            assert offline("sh", folder / "start.sh", "--version") == f"{version}\n"
+            options = ("--", "--allow-root", "--version")
+            said = offline("sh", folder / "start.sh", *options)
+            assert said == f"{version}\n"
             code = "import importlib.metadata as m; print(m.version('torch'))"
             version = importlib.metadata.version("torch")
             assert offline(installed / "python", "-c", code) == f"{version}\n"

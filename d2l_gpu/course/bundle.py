@@ -176,7 +176,8 @@ def make_bundle(
         wheels = [own, *get_wheels(pins, work)]
         entries |= {f"wheels/{wheel.name}": wheel for wheel in wheels}
         least = least_version(wheels)
-        entries |= _installer_entries(wheels, least, entries)
+        edition = {"language": notebooks.parent.name, "framework": notebooks.name}
+        entries |= _installer_entries(wheels, least, entries, edition)
         write_archive(target, entries)
     print(_summary(target, len(wheels), len(lessons), least))
     return 0
@@ -495,7 +496,10 @@ def _data_entries(wanted: bool | None) -> dict[str, Path | bytes]:
 
 
 def _installer_entries(
-    wheels: Sequence[Path], least: list[int], entries: dict[str, Path | bytes]
+    wheels: Sequence[Path],
+    least: list[int],
+    entries: dict[str, Path | bytes],
+    edition: dict[str, str],
 ) -> dict[str, Path | bytes]:
     """Return the installers, what they say, and the manifest of all files."""
     unpacked = sum(
@@ -521,6 +525,7 @@ def _installer_entries(
     manifest = {
         "format": FORMAT,
         "version": __version__,
+        **edition,
         "python": python,
         "platform": this_platform(),
         "least_version": least,

@@ -28,11 +28,12 @@ FORMAT = 1  # of the manifest
 ENVIRONMENT = ".venv"
 SECONDS_BETWEEN_LOOKS = 0.2
 
+_LAB = "-m d2l_gpu.cli lab --output . --language {language} --framework {framework}"
 START = {
     "start.sh": '#!/bin/sh\n# Opens the course.\ncd "$(dirname "$0")" || exit\n'
-    'exec .venv/bin/python -m jupyterlab "$@"\n',
+    f'exec .venv/bin/python {_LAB} "$@"\n',
     "start.bat": '@rem Opens the course.\r\n@cd /d "%~dp0"\r\n'
-    "@.venv\\Scripts\\python.exe -m jupyterlab %*\r\n@if errorlevel 1 pause\r\n",
+    f"@.venv\\Scripts\\python.exe {_LAB} %*\r\n@if errorlevel 1 pause\r\n",
 }
 
 
@@ -97,7 +98,7 @@ def install(bundle: Path, folder: Path) -> None:
     if any(name.startswith("data/") for name in files):
         print(f"the data are in {data}")
     start = folder / ("start.bat" if os.name == "nt" else "start.sh")
-    start.write_bytes(START[start.name].encode())
+    start.write_bytes(START[start.name].format(**manifest).encode())
     start.chmod(0o755)
     print(f"\nThe course is in {folder}. To open it:\n\n    {command(start)}")
 

@@ -279,9 +279,7 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals to send")
-@pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
-)
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGKILL", -9)])
 def test_processes_end_with_the_doctor(plant, tmp_path, sent, code):
     plant.module("torch", HANGING)
     file = tmp_path / "pid"
@@ -294,7 +292,7 @@ def test_processes_end_with_the_doctor(plant, tmp_path, sent, code):
         text=True,
     )
     wait_until(lambda: file.exists() and file.read_text())
-    process.send_signal(sent)
+    process.send_signal(signal.Signals[sent])
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
     assert "Traceback" not in errors

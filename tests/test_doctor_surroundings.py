@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from broken_machines import look, look_once
 from file_server import md5
+from test_cli import runs, wait_until
 
 from d2l_gpu.doctor import data, network, room
 from d2l_gpu.sources import Source
@@ -289,9 +290,8 @@ def test_kernel_that_fails_to_start_is_a_problem(plant, monkeypatch):
     assert "ipykernel" in finding.what_to_do
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to ask with")
 def test_kernel_that_hangs_is_a_problem_and_is_ended(plant, monkeypatch, tmp_path):
-    from test_cli import runs, wait_until
-
     code = (
         "import os, pathlib, time; "
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); "

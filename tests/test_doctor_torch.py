@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from broken_machines import look, look_once
+from test_cli import runs, wait_until
 
 from d2l_gpu import doctor
 from d2l_gpu.doctor import build, facts, nvidia
@@ -201,8 +202,6 @@ def test_tool_that_finds_no_devices_is_a_problem(plant, smi):
 
 
 def test_driver_that_hangs_is_a_problem(plant, smi, tmp_path):
-    from test_cli import runs, wait_until
-
     plant.torch("2.13.0", cuda="12.8")
     smi(f"echo $$ >{tmp_path}/pid\nexec sleep 600")
     finding = look_once("build", timeout=2)

@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from broken_machines import look, look_once
+from broken_machines import look, look_once, until_begun
 from file_server import md5
 from test_cli import runs, wait_until
 
@@ -298,7 +298,7 @@ def test_kernel_that_hangs_is_a_problem_and_is_ended(plant, monkeypatch, tmp_pat
         "time.sleep(600)"
     )
     plant_kernel(plant, monkeypatch, sys.executable, "-c", code)
-    finding = look_once("kernel", timeout=8)
+    finding = until_begun(tmp_path / "pid", lambda limit: look_once("kernel", limit))
     assert finding.status == "problem"
     assert finding.what.startswith("A kernel does not start (")
     wait_until(lambda: not runs(int((tmp_path / "pid").read_text())))

@@ -9,17 +9,11 @@ from pathlib import Path
 from d2l_gpu import __version__
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
 
-# Imported by `d2l-gpu run` or by the notebooks; all of them are in the extra.
-_COURSE_MODULES = (
-    "ipykernel",
-    "matplotlib",
-    "nbclient",
-    "nbconvert",
-    "nbformat",
-    "pooch",
-    "sklearn",
-    "tqdm",
-)
+# What the notebooks import, and what the commands do; all of it is in the extra.
+_NOTEBOOK_MODULES = ("ipykernel", "matplotlib", "pooch", "sklearn", "tqdm")
+_RUN_MODULES = ("nbclient", "nbconvert", "nbformat")
+_LAB_MODULES = ("jupyterlab",)
+_BUNDLE_MODULES = ("jupyterlab", "packaging")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,15 +24,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 if all went well, 1 if something failed or is not installed, 2 for wrong
-        arguments, 130 if interrupted by Ctrl-C.
+        arguments, 130 if interrupted by Ctrl-C, which however is the ordinary way to
+        end JupyterLab, and 0 then.
     """
-    options = _parser().parse_args(arguments)
+    own = list(sys.argv[1:] if arguments is None else arguments)
+    passed_on: list[str] = []
+    if own[:1] == ["lab"] and "--" in own:
+        # By hand, for argparse takes what follows as positional arguments.
+        end = own.index("--")
+        own, passed_on = own[:end], own[end + 1 :]
+    options = _parser().parse_args(own)
+    options.passed_on = passed_on
     try:
         return options.command(options)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
-    except FileNotFoundError as error:
+    except OSError as error:
         print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
         return 1
     except ValueError as error:
@@ -48,10 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
-    lessons = select_lessons(options.lessons, lesson_names(notebooks))
-    if not options.lessons:
-        lessons = [name for name in lessons if not is_appendix(name)]
-    if _lacks(options, _COURSE_MODULES):
+    lessons = _lessons(options, notebooks)
+    if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES)):
         return 1
     # Only now, when it is known that they are there.
     from d2l_gpu.course.run import run_course
@@ -70,6 +70,42 @@ def _doctor(options: argparse.Namespace) -> int:
     else:
         findings = report.show(findings)
     return 1 if any(each.status == doctor.PROBLEM for each in findings) else 0
+
+
+def _lab(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = lesson_names(notebooks)
+    first = select_lessons([options.lesson or lessons[0]], lessons)[0]
+    if _lacks(options, (*_NOTEBOOK_MODULES, *_LAB_MODULES)):
+        return 1
+    from d2l_gpu.course.lab import open_lab
+
+    return open_lab(
+        notebooks,
+        lessons,
+        first,
+        options.output,
+        port=options.port,
+        browser=options.browser,
+        classic=options.classic,
+        more=options.passed_on,
+    )
+
+
+def _bundle(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES, *_BUNDLE_MODULES)):
+        return 1
+    from d2l_gpu.course.bundle import make_bundle
+
+    return make_bundle(notebooks, lessons, options.output, options.data)
+
+
+def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
+    """Return the lessons that are named; if none is, all but the appendices."""
+    lessons = select_lessons(options.lessons, lesson_names(notebooks))
+    return [name for name in lessons if options.lessons or not is_appendix(name)]
 
 
 def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
@@ -95,6 +131,25 @@ def _positive(text: str) -> int:
 _positive.__name__ = "number of seconds"
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError
+    return port
+
+
+_port.__name__ = "port"
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text} is a file; name a folder, which is made if it is missing"
+        )
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="d2l-gpu",
@@ -108,6 +163,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_run(commands)
     _add_doctor(commands)
+    _add_lab(commands)
+    _add_bundle(commands)
     return parser
 
 
@@ -119,13 +176,7 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         "other, and write executed copies and one HTML report.",
     )
     run.set_defaults(command=_run)
-    run.add_argument(
-        "lessons",
-        nargs="*",
-        metavar="lesson",
-        help="number or name, as 03, copying or 03_copying; without any, all but the "
-        "appendices",
-    )
+    _add_lessons(run)
     _add_edition(run)
     _add_output(run)
     run.add_argument(
@@ -166,6 +217,81 @@ def _add_doctor(commands: argparse._SubParsersAction) -> None:
     )
 
 
+def _add_lab(commands: argparse._SubParsersAction) -> None:
+    lab = commands.add_parser(
+        "lab",
+        help="work through the course in JupyterLab",
+        usage="%(prog)s [options] [lesson] [-- JUPYTERLAB-OPTION ...]",
+        description="Copy the notebooks of the course and open them in JupyterLab. "
+        "Notebooks that you have changed are kept. Ctrl-C ends it.",
+        epilog="What follows -- is passed on to JupyterLab, as in: "
+        "d2l-gpu lab 03 -- --allow-root",
+    )
+    lab.set_defaults(command=_lab)
+    lab.add_argument(
+        "lesson",
+        nargs="?",
+        help="to open, number or name, as 03, copying or 03_copying (default: the "
+        "first)",
+    )
+    _add_edition(lab)
+    _add_output(lab)
+    lab.add_argument(
+        "--classic",
+        action="store_true",
+        help="show a single notebook, without the panels of JupyterLab",
+    )
+    lab.add_argument(
+        "--no-browser",
+        dest="browser",
+        action="store_false",
+        help="open no browser: JupyterLab prints the address to open yourself",
+    )
+    lab.add_argument(
+        "--port",
+        type=_port,
+        help="to listen on, 0 for any (default: 8888, or the next free one)",
+    )
+
+
+def _add_bundle(commands: argparse._SubParsersAction) -> None:
+    bundle = commands.add_parser(
+        "bundle",
+        help="make an archive that installs the course without a network",
+        description="Make one archive of the course and of all packages that it needs, "
+        "in the versions that are installed here, for other computers with the same "
+        "system and Python. Unpack it there, and run `python install.py`, which needs "
+        "no network.",
+    )
+    bundle.set_defaults(command=_bundle)
+    _add_lessons(bundle)
+    _add_edition(bundle)
+    bundle.add_argument(
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="PATH",
+        help="a folder for the archive, or its name, which ends in .zip (default: this "
+        "folder)",
+    )
+    bundle.add_argument(
+        "--data",
+        action=argparse.BooleanOptionalAction,
+        help="include Fashion-MNIST, 30 MB, which is never downloaded for it (default: "
+        "if it has been downloaded before)",
+    )
+
+
+def _add_lessons(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, as 03, copying or 03_copying; without any, all but the "
+        "appendices",
+    )
+
+
 def _add_edition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language",
@@ -177,7 +303,7 @@ def _add_edition(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
-        type=Path,
+        type=_folder,
         default=Path("d2l-gpu-course"),
         metavar="DIR",
         help="where to put the notebooks (default: ./%(default)s)",

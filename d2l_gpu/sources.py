@@ -53,6 +53,22 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, new).hexdigest()
 
 
+def cached(name: str, md5: str, folder: Path) -> Path | None:
+    """Return the path of a file if it is in a folder and its checksum is right.
+
+    Args:
+        name: of the file.
+        md5: its checksum, in hexadecimal.
+        folder: where it is kept.
+    Returns:
+        The path, or None: then it would be downloaded.
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = folder / name
+    return path if path.exists() and checksum(path) == md5 else None
+
+
 def abandoned(target: Path) -> list[Path]:
     """Return the parts of a file that downloads which were killed have left behind."""
     parts = []

@@ -99,7 +99,9 @@ def write_notebook(tmp_path: Path) -> Callable[..., Path]:
         ]
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(new_notebook(cells=cells), path)
+        # As a published one: nbformat.write would end lines as the system does.
+        text = nbformat.writes(new_notebook(cells=cells)) + "\n"
+        path.write_text(text, encoding="utf-8", newline="\n")
         return path
 
     return write

@@ -205,6 +205,17 @@ def test_reason_becomes_the_tag_of_nbval(project, reason):
     assert "tags" not in cells["add"].metadata
 
 
+def test_hidden_cell_is_folded_where_that_is_known(project):
+    write_lesson(project, code("2 * 3", "[pytorch, hide-input]"))
+    build(project)
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert cells["multiply"].metadata == {
+        "jupyter": {"source_hidden": True},  # JupyterLab
+        "cellView": "form",  # Colab, with a line `# @title`
+    }
+    assert cells["add"].metadata == {}
+
+
 def test_every_framework_has_its_own_cells_under_the_same_keys(project):
     other = ":key: add\n:tags: [jax]\n\njnp.ones(2)\n"
     source = GOOD_LESSON.replace(

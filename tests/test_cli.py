@@ -7,11 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from waiting import runs, wait_until
 
 import d2l_gpu
 from d2l_gpu import cli, course
@@ -44,7 +44,7 @@ def test_run_writes_executed_copies_and_one_report(published, capsys):
         copy = Path("d2l-gpu-course") / f"{name}.ipynb"
         assert copy.read_bytes() == (published / f"{name}.ipynb").read_bytes()
         assert f"{name}: passed" in capsys.readouterr().out or name != NAMES[0]
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     for name in NAMES:
         assert f'href="#{name}"' in report
         assert f'id="{name}"' in report
@@ -53,7 +53,7 @@ def test_run_writes_executed_copies_and_one_report(published, capsys):
 
 def test_report_fetches_nothing_from_the_network(published):
     cli.main(["run", "01"])
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     assert "<style" in report
     assert "<script" not in report
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", report)
@@ -120,7 +120,7 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
     assert "03_copying: passed" in captured.out
     assert "02_tensors, cell 2 failed:\n    X +\\\n        missing\n" in captured.err
     assert "NameError: name 'missing' is not defined" in captured.err
-    report = Path("d2l-gpu-course/report.html").read_text()
+    report = Path("d2l-gpu-course/report.html").read_text("utf-8")
     assert "failed at cell 2: NameError" in report
     assert "this is 03_copying" in report
     notebook = executed("02_tensors")
@@ -154,7 +154,7 @@ def test_notebook_changed_by_the_reader_is_kept_and_executed(
     mine = write_notebook("reader/out/01_devices.ipynb", "print('mine')")
     before = mine.read_bytes()
     assert cli.main(["run", "01", "--output", "out"]) == 0
-    assert "yours is kept" in capsys.readouterr().out
+    assert "kept, because you changed it" in capsys.readouterr().out
     assert mine.read_bytes() == before
     result = nbformat.read("out/executed/01_devices.ipynb", as_version=4)
     assert result.cells[0].outputs[0].text == "mine\n"
@@ -206,21 +206,6 @@ def test_ctrl_c_ends_the_kernel_and_exits_130(published, write_notebook):
     assert "Traceback" not in errors
     kernel = int(begun.read_text())
     wait_until(lambda: not runs(kernel))
-
-
-def wait_until(condition, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
-def runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_version_and_help_name_the_program(capsys):

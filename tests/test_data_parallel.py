@@ -1,6 +1,7 @@
 """``train``: one network on one device and on several."""
 
 import copy
+import re
 import sys
 
 import pytest
@@ -151,8 +152,11 @@ def test_the_line_says_accuracy_time_and_devices():
         d2l.train(net, 2, 64, 0.1, 2, load_data=partial(d2l.load_data_digits, resize=8))
         """
     )
-    first, last = said.splitlines()
+    first, *epochs, last = said.splitlines()
     assert first.startswith("Using 2 virtual GPUs")
+    line = r"epoch [12]/2: train loss \d\.\d+, test accuracy 0\.\d+"
+    assert len(epochs) == 2
+    assert all(re.fullmatch(line, epoch) for epoch in epochs)
     assert last.startswith("test acc: 0.")
     assert last.endswith(" sec/epoch of the host on vgpu:0, vgpu:1")
 

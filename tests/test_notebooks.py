@@ -16,6 +16,8 @@ from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
+from d2l_gpu.course import lesson_names
+from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
@@ -30,7 +32,7 @@ def label(path: Path) -> str:
 
 
 def test_every_lesson_has_its_notebook():
-    lessons = {path.stem for path in (REPOSITORY / "lessons").glob("*.md")}
+    lessons = set(lesson_names(REPOSITORY / "lessons", ".md"))
     assert lessons
     folder = REPOSITORY / "notebooks" / "en" / "pytorch"
     assert lessons == {path.stem for path in folder.glob("*.ipynb")}
@@ -350,6 +352,24 @@ def test_every_notebook_is_run_and_compared_twice_in_one_kernel(tmp_path):
         "wrong, Cell 0": "FAILED",
         "wrong, Cell 0 again": "PASSED",
     }
+
+
+def test_a_notebook_that_launches_processes_is_skipped_on_windows(tmp_path):
+    launching = tmp_path / "launching.ipynb"
+    write_planted(launching, ("d2l = None\nif 0:\n    d2l.launch('a.py', 2)", []))
+    write_planted(tmp_path / "plain.ipynb", ("print(1)", [stream("1\n")]))
+    plugin = tmp_path / "windows.py"  # makes this system say that it is another
+    plugin.write_text(
+        "from tools import pytest_setup\n"
+        "real = pytest_setup.why_not_here\n"
+        "pytest_setup.why_not_here = lambda sources, platform: real(sources, 'win32')\n"
+    )
+    options = ("-p", "tools.pytest_setup", "-p", "windows")
+    names = {name.split(",")[0] for name in run_nbval(tmp_path, *options)}
+    assert names == {"plain"}
+    sources = ["d2l.launch('a.py', 2)"]
+    assert "launch needs torchrun" in pytest_setup.why_not_here(sources, "win32")
+    assert pytest_setup.why_not_here(sources, "linux") is None
 
 
 def test_what_a_cell_displays_is_kept_as_notebooks_keep_it(tmp_path):

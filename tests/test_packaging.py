@@ -1,11 +1,14 @@
 """What pip and conda install is what the course needs, and no more."""
 
+import email
 import importlib
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -13,7 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import REPOSITORY
+from readme_renderer import markdown
 
+import d2l_gpu
 from d2l_gpu.course import lesson_names
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
@@ -34,7 +39,8 @@ def test_requirements_have_lower_bounds_only():
     requirements = [*PROJECT["dependencies"], *EXTRA_REQUIREMENTS]
     extras = {f"d2l-gpu[{name}]" for name in EXTRAS}
     for requirement in requirements:
-        assert requirement in extras or re.fullmatch(r"[\w.-]+>=[\d.]+", requirement)
+        if requirement not in extras:
+            assert re.fullmatch(r"[\w.-]+(\[\w+\])?>=[\d.]+", requirement)
 
 
 def test_each_extra_takes_in_the_one_before():
@@ -86,7 +92,7 @@ def pip(*arguments: str) -> None:
 def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     carried = {Path(name).stem for name in names if name.endswith(".ipynb")}
-    lessons = {path.stem for path in (REPOSITORY / "lessons").glob("*.md")}
+    lessons = set(lesson_names(REPOSITORY / "lessons", ".md"))
     assert carried == lessons
     assert lessons
     inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}
@@ -115,3 +121,107 @@ def test_installed_wheel_runs_outside_of_the_clone(wheel, tmp_path):
     notebooks = lesson_names(site / "d2l_gpu/course/notebooks/en/pytorch")
     assert ", ".join(notebooks) in result.stderr
     assert notebooks
+
+
+# ---- The source distribution
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    hatchling("-t", "sdist", "-d", str(folder), cwd=REPOSITORY)
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+def hatchling(*arguments: str, cwd: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", *arguments],
+        cwd=cwd,
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_wheel_from_the_source_distribution_is_that_from_the_clone(
+    wheel, sdist, tmp_path
+):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    hatchling("-t", "wheel", "-d", str(tmp_path), cwd=source)
+    (other,) = tmp_path.glob("*.whl")
+    assert contents(other) == contents(wheel)
+
+
+def contents(wheel: Path) -> dict[str, int]:
+    """The files of a wheel and their checksums; this includes those that say so."""
+    return {info.filename: info.CRC for info in zipfile.ZipFile(wheel).infolist()}
+
+
+@pytest.mark.skipif(
+    not shutil.which("git") or not (REPOSITORY / ".git").exists(),
+    reason="git says what belongs to the project",
+)
+def test_source_distribution_holds_the_files_of_the_project(sdist):
+    with tarfile.open(sdist) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    known = ("ls-files", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(
+        ["git", *known], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    # All of them: whoever has it can change the course, and test the change.
+    kept = {name for name in listed.stdout.splitlines() if (REPOSITORY / name).exists()}
+    assert names == kept | {"PKG-INFO"}
+
+
+@pytest.mark.parametrize(("built", "limit"), [("wheel", 2**20), ("sdist", 3 * 2**19)])
+def test_distributions_are_small(built, limit, request):
+    assert request.getfixturevalue(built).stat().st_size < limit
+
+
+# ---- The page on a package index
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel) -> email.message.Message:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+    return email.message_from_bytes(archive.read(name))
+
+
+def test_version_is_that_of_the_package(metadata):
+    assert metadata["Version"] == d2l_gpu.__version__
+
+
+def test_addresses_lead_into_one_repository(metadata):
+    addresses = dict(value.split(", ") for value in metadata.get_all("Project-URL"))
+    assert set(addresses) == {"Documentation", "Source", "Changelog", "Issues"}
+    assert all(url.startswith(addresses["Source"]) for url in addresses.values())
+    assert addresses["Changelog"].endswith("/CHANGELOG.md")
+    assert (REPOSITORY / "CHANGELOG.md").is_file()
+
+
+def test_description_is_the_readme_with_links_that_lead_somewhere(metadata):
+    text = metadata.get_payload(decode=True).decode()
+    page = markdown.render(text)
+    assert page is not None, "there is no renderer"
+    source = "https://github.com/d2l-gpu/d2l-gpu/blob/"
+    pictures = "https://raw.githubusercontent.com/d2l-gpu/d2l-gpu/"
+    tag = f"v{d2l_gpu.__version__}/"
+    targets = re.findall(r'<(a|img)\b[^>]*?(?:href|src)="([^"]+)"', page)
+    ours = 0
+    for element, target in targets:
+        assert re.match("https://|#", target), target
+        base = pictures if element == "img" else source
+        if target.startswith((pictures, source)):
+            assert target.startswith(base + tag)
+            path = target.removeprefix(base + tag).partition("#")[0]
+            assert (REPOSITORY / path).is_file(), path
+            ours += 1
+    assert ours > 10
+    # Nothing but links is changed, and code least of all.
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    for base in (pictures, source):
+        text = text.replace(f"]({base}{tag}", "](")
+    assert text.strip() == readme.strip()

@@ -63,6 +63,7 @@ def test_a_point_costs_one_copy_from_the_device_whatever_the_number_of_values():
         d2l.use_virtual_gpus(1)
         board = d2l.ProgressBoard()
         animator = d2l.Animator()
+        animator.display = False
         y = torch.ones((), device=d2l.gpu())
         with vgpu.record_copies() as copies:
             for x in range(20):
@@ -218,7 +219,7 @@ def test_outside_jupyter_nothing_is_shown_nor_imported(tmp_path):
         animator = d2l.Animator('epoch')
         for x in range(3):
             board.draw(x, x, 'loss')
-            animator.add(x, x)
+            animator.add(x + 0.5, x)
         board.flush()
         print([name for name in ('matplotlib', 'IPython') if name in sys.modules])
         board.savefig({str(tmp_path / "board.svg")!r})
@@ -250,6 +251,51 @@ def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
     points, error = out.splitlines()
     assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
     assert 'pip install "d2l-gpu[course]"' in error
+
+
+def test_outside_jupyter_an_animator_prints_a_line_per_epoch(capsys):
+    animator = d2l.Animator("epoch", legend=["loss", "accuracy"])
+    for epoch in range(2):
+        for part in (0.25, 0.5, 0.75, 1):
+            animator.add(epoch + part, (1 / (epoch + part), None))
+        assert f"epoch {epoch + 1}" not in capsys.readouterr().out
+        animator.add(epoch + 1, (None, torch.tensor(0.8)))
+        loss = "1" if epoch == 0 else "0.5"
+        line = f"epoch {epoch + 1}: loss {loss}, accuracy 0.8\n"
+        assert capsys.readouterr().out == line
+    animator.display = False
+    animator.add(3, (1, 1))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_epoch_that_a_curve_leaves_out_is_printed_all_the_same():
+    out = run_fresh(
+        """
+        from d2l_gpu import torch as d2l
+        animator = d2l.Animator('epoch', 'value', legend=['loss'])
+        for epoch in range(1, 5):
+            animator.add(epoch, (epoch / 10, 1 if epoch == 1 else None))
+        print('the end')
+        """
+    )
+    # The last one when the program ends: something might have come.
+    assert out.splitlines() == [
+        "epoch 1: loss 0.1, value 2 1",
+        "epoch 2: loss 0.2, value 2 1",
+        "epoch 3: loss 0.3, value 2 1",
+        "the end",
+        "epoch 4: loss 0.4, value 2 1",
+    ]
+
+
+def test_long_runs_print_ever_fewer_lines_but_the_last(capsys):
+    animator = d2l.Animator(xlabel="step", ylabel="loss")
+    for step in range(1, 1235):
+        animator.add(step, 0)
+    del animator
+    steps = [int(line.split()[1][:-1]) for line in capsys.readouterr().out.splitlines()]
+    fewer = [*range(1, 20), *range(20, 200, 10), *range(200, 1300, 100), 1234]
+    assert steps == fewer
 
 
 # ---------------------------------------------------------------- in Jupyter

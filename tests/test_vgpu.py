@@ -13,6 +13,7 @@ from fresh_process import run_fresh
 from torch import nn
 
 from d2l_gpu import vgpu
+from d2l_gpu.vgpu.machine import HOST
 
 MIB = 2**20
 
@@ -85,6 +86,19 @@ def test_what_is_made_of_a_tensor_is_on_its_device():
         assert (Y.device, Y.dtype) == (X.device, X.dtype)
     assert X.new(2, 3).shape == (2, 3)
     assert X.new([1, 2]).tolist() == [1, 2]
+
+
+def test_a_tensor_is_made_of_a_list_of_numbers_on_devices():
+    a, b = torch.tensor(3, device=gpu(0)), torch.tensor(4, device=gpu(1))
+    with vgpu.record_copies() as copies:
+        X = torch.tensor([[a, 1], [b, 2]], device="vgpu:1")
+    assert (X.device, X.tolist()) == (gpu(1), [[3, 1], [4, 2]])
+    ways = [(each.source, each.target) for each in copies]
+    assert ways == [(0, HOST), (1, HOST), (HOST, 1)]
+    assert torch.as_tensor([a, b]).tolist() == torch.LongTensor([a, b]).tolist()
+    assert torch.ones(1, device=gpu(1)).new_tensor([a, b]).device == gpu(1)
+    with pytest.raises(ValueError, match="only one element tensors"):
+        torch.tensor([torch.ones(2, device=gpu(1))])
 
 
 def test_a_name_without_an_index_is_the_current_device():

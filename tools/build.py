@@ -21,7 +21,9 @@ from nbformat.reader import NotJSONError
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
-from tools.lesson import FRAMEWORKS, Lesson, LessonError, read_lesson
+from tools.companion import missing
+from tools.header import header_cells
+from tools.lesson import FRAMEWORKS, Cell, Lesson, LessonError, read_lesson
 from tools.notebook import (
     assemble,
     canonical,
@@ -31,6 +33,7 @@ from tools.notebook import (
     take_outputs,
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
+from tools.readme import readme_with
 
 # English is what the lessons are written in. The others are translated message
 # by message, from lessons/locale/<language>.po, between `Lesson.cells_for` and
@@ -57,7 +60,24 @@ class Edition:
 
     @property
     def label(self) -> str:
-        return str(self.path.relative_to(self.root))
+        return self.path.relative_to(self.root).as_posix()
+
+    def cells(self) -> list[Cell]:
+        """Return the cells of the notebook: the lesson's, the header after the title.
+
+        Raises:
+            LessonError: a key of the header that the lesson has as well.
+        """
+        title, *others = self.lesson.cells_for(self.framework)
+        path = self.path.relative_to(self.root)
+        header = header_cells(self.lesson.path.parent, path, self.framework)
+        taken = {cell.key for cell in header} & {cell.key for cell in (title, *others)}
+        if taken:
+            raise LessonError(
+                f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
+                "those of the header; choose others"
+            )
+        return [title, *header, *others]
 
 
 def build(edition: Edition) -> str:
@@ -108,9 +128,8 @@ def staleness(edition: Edition) -> list[str]:
 
 
 def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode:
-    cells = edition.lesson.cells_for(edition.framework)
     try:
-        return assemble(cells, edition.lesson.path.parent, committed)
+        return assemble(edition.cells(), edition.lesson.path.parent, committed)
     except (FileNotFoundError, ValueError) as error:
         raise LessonError(f"{edition.lesson.path.name}: {error}") from error
 
@@ -191,6 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if options.check:
             return _check(wanted, options)
+        readme = _new_readme(options.root)
+        wanted = _executable(wanted, named=bool(options.lessons))
         texts = [build(edition) for edition in wanted]
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -200,7 +221,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if changed:
             write_atomically(edition.path, text)
         print(f"{edition.label}: {'written' if changed else 'unchanged'}")
+    if readme is not None:
+        write_atomically(options.root / "README.md", readme)
+        print("README.md: written")
     return 0
+
+
+def _new_readme(root: Path) -> str | None:
+    """Return what the README under ``root`` is to be, or None if it is that, or none.
+
+    Raises:
+        ValueError: it has no place for the table of the notebooks.
+    """
+    readme = root / "README.md"
+    if not readme.is_file():
+        return None
+    text = readme.read_text(encoding="utf-8")
+    every = [edition.path.relative_to(root) for edition in editions(root)]
+    new = readme_with(text, every)
+    return new if new != text else None
+
+
+def _executable(wanted: list[Edition], named: bool) -> list[Edition]:
+    """Return the editions that can be executed here, and say which are left out.
+
+    Raises:
+        LessonError: a lesson that was named cannot be executed here.
+    """
+    reasons = [missing(edition.lesson.name) for edition in wanted]
+    for reason in filter(None, reasons):
+        if named:
+            raise LessonError(reason)
+        print(f"left out: {reason}", file=sys.stderr)
+    return [each for each, why in zip(wanted, reasons, strict=True) if why is None]
 
 
 def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
@@ -212,7 +265,11 @@ def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
     if not (options.lessons or options.language or options.framework):
         for path in orphans(options.root, wanted):
             stale = True
-            print(f"{path.relative_to(options.root)}: no lesson makes it; delete it")
+            label = path.relative_to(options.root).as_posix()
+            print(f"{label}: no lesson makes it; delete it")
+        if _new_readme(options.root) is not None:
+            stale = True
+            print("README.md: the table of the notebooks is not as they are")
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1

@@ -20,6 +20,7 @@ import venv
 from pathlib import Path
 
 from d2l_gpu.course.files import write_atomically
+from tools.marks import replace_between
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ROOT / "tests" / "conformance"
@@ -134,11 +135,7 @@ def readme_with(text: str, table: str) -> str:
     Raises:
         ValueError: the marks are not there.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{README.name} has no lines {BEGIN} and {END}.")
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    return replace_between(text, BEGIN, END, table, README.name)
 
 
 def read_records() -> list[dict]:

@@ -21,6 +21,9 @@ FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet")
 # nbval knows for this.
 REASONS = ("machine", "timing", "figure", "random")
 
+# Of a cell that readers need not read: JupyterLab and Colab show it folded.
+HIDDEN = "hide-input"
+
 MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
 
 _KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -35,7 +38,8 @@ _BOOK_MARKUP_IN_CODE = re.compile(r"#\s*@(?:tab|save|hide)\b")
 
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
-_LINK = re.compile(r"(!?)\[[^\]]*\]\(\s*<?([^)\s>]+)")
+_IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)[^)]*\)")
+_LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
 _REFERENCE_LINK = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)", re.MULTILINE)
 _HTML_LINK = re.compile(r"<[^>]*?\b(src|href)\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 _WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#")
@@ -102,10 +106,21 @@ def read_lesson(path: Path) -> Lesson:
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
+    return parse_lesson(path.read_text(encoding="utf-8"), path)
+
+
+def parse_lesson(text: str, path: Path) -> Lesson:
+    """Return the lesson that ``text`` is, as `read_lesson` does.
+
+    Args:
+        text: what is in the file, or was made of it without moving lines.
+        path: of the file.
+
+    Raises:
+        LessonError: all that is wrong with the source, with file and line.
+    """
     try:
-        notebook = myst_to_notebook(
-            path.read_text(encoding="utf-8"), add_source_map=True
-        )
+        notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
         raise LessonError(f"{path.name}: {error}") from None
     except nbformat.ValidationError as error:
@@ -143,7 +158,7 @@ def _metadata_problems(node) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     tags = node.metadata.get("tags", [])
-    known = FRAMEWORKS + (REASONS if _is_code(node) else ())
+    known = FRAMEWORKS + ((*REASONS, HIDDEN) if _is_code(node) else ())
     for tag in tags:
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"
@@ -181,14 +196,15 @@ def _prose_problems(source: str) -> Iterator[str]:
     # The book writes :label:`sec_x`, so its markup is sought with the code spans.
     for markup in _BOOK_MARKUP.findall(_FENCED.sub("", source)):
         yield f"book markup {markup!r}"
-    for is_image, target in _LINK.findall(prose):
-        if is_image:
-            if not is_figure(target):
-                yield (
-                    f"the image {target} is not figures/<name>.svg or .png, which "
-                    "the build embeds; an image elsewhere is missing offline"
-                )
-        elif not target.startswith(_WORKS_ANYWHERE):
+    for target in _IMAGE.findall(prose):
+        if not is_figure(target):
+            yield (
+                f"the image {target} is not figures/<name>.svg or .png, which "
+                "the build embeds; an image elsewhere is missing offline"
+            )
+    prose = _IMAGE.sub("", prose)  # an image may be what a link is on
+    for target in _LINK.findall(prose):
+        if not target.startswith(_WORKS_ANYWHERE):
             yield f"the relative link {target} leads nowhere on hosted platforms"
     for target in _REFERENCE_LINK.findall(prose):
         if not target.startswith(_WORKS_ANYWHERE):

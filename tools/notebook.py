@@ -7,7 +7,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools.figures import embed_figures
-from tools.lesson import REASONS, Cell
+from tools.lesson import HIDDEN, REASONS, Cell
 
 _METADATA = {
     "kernelspec": {
@@ -48,6 +48,8 @@ def assemble(
         if cell.kind == "code":
             tags = [tag for tag in REASONS if tag in cell.tags]
             metadata = {"tags": [*tags, "nbval-ignore-output"]} if tags else {}
+            if HIDDEN in cell.tags:
+                metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
             built.append(new_code_cell(cell.source, id=cell.key, metadata=metadata))
         else:
             source, figures = embed_figures(cell.source, lessons, before.get(cell.key))

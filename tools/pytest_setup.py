@@ -1,15 +1,19 @@
 """How pytest runs the notebooks, and how its processes share the cores.
 
 nbval runs every notebook twice in one kernel here, as readers do who choose Run All
-again, and compares every cell both times.
+again, and compares every cell both times. A notebook that needs more than is installed
+is skipped; with --forbid-skips, whatever is skipped fails.
 """
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
+
+from tools.companion import missing
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
 # cores. PyTorch reads this when it is loaded, and would give all cores to each.
@@ -23,6 +27,8 @@ class NotebookTwice(IPyNbFile):
     """A notebook of which nbval runs and compares all cells, and then again."""
 
     def setup(self) -> None:
+        if reason := missing(self.path.stem):
+            pytest.skip(reason)
         super().setup()
         kernel = self.kernel
 
@@ -37,6 +43,9 @@ class NotebookTwice(IPyNbFile):
 
     def collect(self) -> Iterator[IPyNbCell]:
         cells = list(super().collect())
+        reason = why_not_here([cell.cell.source for cell in cells], sys.platform)
+        if reason is not None:
+            pytest.skip(reason, allow_module_level=True)
         yield from cells
         for cell in cells:
             yield IPyNbCell.from_parent(
@@ -48,6 +57,13 @@ class NotebookTwice(IPyNbFile):
             )
 
 
+def why_not_here(sources: Sequence[str], platform: str) -> str | None:
+    """Return why a notebook with these cells cannot run on a system, or None."""
+    if platform == "win32" and any("d2l.launch(" in source for source in sources):
+        return "launch needs torchrun, which PyTorch's builds for Windows lack"
+    return None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(parent):
     collectors = yield
@@ -57,3 +73,20 @@ def pytest_collect_file(parent):
         else collector
         for collector in collectors
     ]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--forbid-skips",
+        action="store_true",
+        help="let a skipped test fail, as where all that it needs is to be there",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    report = yield
+    if report.skipped and item.config.getoption("--forbid-skips"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped: {report.longrepr[2]}"
+    return report

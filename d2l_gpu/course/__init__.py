@@ -43,10 +43,9 @@ def editions_root() -> Path:
     Raises:
         FileNotFoundError: neither folder exists.
     """
-    here = Path(__file__).resolve().parent
-    clone = here.parents[1]
-    candidates = [here / "notebooks"]
-    if (clone / "pyproject.toml").is_file():
+    candidates = [Path(__file__).resolve().parent / "notebooks"]
+    clone = clone_root()
+    if clone:
         candidates.insert(0, clone / "notebooks")
     for folder in candidates:
         if editions(folder):
@@ -55,6 +54,12 @@ def editions_root() -> Path:
         f"the notebooks of the course are not at {candidates[0]}; "
         "install d2l-gpu again, or build them with `python -m tools.build`"
     )
+
+
+def clone_root() -> Path | None:
+    """Return the folder of the clone in which this package lies, or None."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "pyproject.toml").is_file() else None
 
 
 def editions(root: Path) -> list[tuple[str, str]]:

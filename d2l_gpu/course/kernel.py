@@ -1,11 +1,9 @@
 """Running a notebook's cells in a fresh kernel of this very interpreter."""
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import (
@@ -15,6 +13,8 @@ from nbclient.exceptions import (
 )
 from nbformat import NotebookNode
 from tqdm import tqdm
+
+from d2l_gpu.course.kernelspec import ThisInterpreter
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -33,26 +33,6 @@ class CellFailure(Exception):
         self.index = index
         self.summary = summary
         self.details = details
-
-
-class _ThisInterpreter(KernelSpecManager):
-    """Every kernel name means the Python that is running now.
-
-    A kernel called ``python3`` that the user installed from another environment
-    would come first otherwise, and that one may know nothing of this package.
-    """
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(
-            argv=[
-                *(sys.executable, "-m", "ipykernel_launcher"),
-                *("-f", "{connection_file}"),
-                # ipykernel 7 warns each time that a local kernel is not encrypted
-                "--log-level=ERROR",
-            ],
-            display_name="Python 3",
-            language="python",
-        )
 
 
 def run_cells(
@@ -79,7 +59,7 @@ def run_cells(
     """
     client = NotebookClient(
         notebook,
-        km=AsyncKernelManager(kernel_spec_manager=_ThisInterpreter()),
+        km=AsyncKernelManager(kernel_spec_manager=ThisInterpreter()),
         timeout=timeout,
         record_timing=False,
         shutdown_kernel="immediate",

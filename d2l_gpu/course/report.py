@@ -10,12 +10,17 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 
 from d2l_gpu.course.kernel import CellFailure
 
-# The page of nbconvert without the scripts that it would fetch from the network.
+# The page of nbconvert without the scripts that it would fetch from the network, and
+# with what pictures say to those who do not see them, which nbconvert 7 leaves out.
 _TEMPLATE = """
 {%- extends 'lab/index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block data_png scoped -%}
+{%- set alt = output | get_metadata('alt', 'image/png') or '' -%}
+{{ super() | replace('<img ', '<img alt="' ~ alt | escape_html ~ '" ', 1) }}
+{%- endblock -%}
 """
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 
+from d2l_gpu.course.copies import copy_notebooks
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.course.report import LessonResult, report_html
@@ -29,9 +30,8 @@ def run_course(
     Returns:
         0, or 1 if a cell failed; the other lessons are executed all the same.
     """
-    copies = [_copy(notebooks / f"{name}.ipynb", output) for name in lessons]
     results = []
-    for copy in copies:
+    for copy in copy_notebooks(notebooks, lessons, output):
         result = _execute(copy, timeout)
         executed = output / "executed" / copy.name
         write_atomically(executed, nbformat.writes(result.notebook) + "\n")
@@ -44,20 +44,6 @@ def run_course(
     write_atomically(report, report_html(results))
     print(f"report: {report}")
     return 1 if any(result.failure for result in results) else 0
-
-
-def _copy(source: Path, output: Path) -> Path:
-    """Copy a notebook unless the reader has another one there; return the copy."""
-    copy = output / source.name
-    text = source.read_text(encoding="utf-8")
-    if not copy.exists():
-        write_atomically(copy, text)
-    elif copy.read_text(encoding="utf-8") != text:
-        print(
-            f"{copy} differs from the notebook of the course; yours is kept "
-            "and executed (delete it to get the original)"
-        )
-    return copy
 
 
 def _execute(path: Path, timeout: int) -> LessonResult:

@@ -9,6 +9,7 @@ from d2l_gpu.vgpu import simulation, simulator
 
 from .batches import Batches
 from .bench import bench
+from .book import require_book
 from .curves import plot, roofline
 from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
@@ -76,6 +77,7 @@ __all__ = [
     "real_gpus",
     "replicate",
     "report",
+    "require_book",
     "require_gpus",
     "resnet18",
     "roofline",

@@ -69,8 +69,9 @@ def train(
     rising during the warm-up and then falling linearly to 0. After each epoch the
     running statistics of the replicas are averaged and all of them are tested.
 
-    Curves are drawn in Jupyter while it trains; elsewhere a bar shows the progress. One
-    line with test accuracy, seconds per epoch and devices is printed at the end.
+    Curves are drawn in Jupyter while it trains; elsewhere a line per epoch is printed,
+    and in a terminal a bar shows the progress. One line with test accuracy, seconds per
+    epoch and devices is printed at the end.
 
     Args:
         net: maps inputs (n, …) to scores (n, classes). It is trained in place and
@@ -137,6 +138,14 @@ def train(
             average_buffers(replicas)
             history.accuracy.append(evaluate_accuracy_gpus(replicas, test_iter))
             curves.add_accuracy(epoch, history.accuracy[-1])
+            if visible:
+                with bar.aside():
+                    print(
+                        f"epoch {epoch + 1}/{num_epochs}: "
+                        f"train loss {history.loss[-1]:.4g}, "
+                        f"test accuracy {history.accuracy[-1]:.4g}",
+                        flush=True,
+                    )
     if display:
         print(history)
     return history

@@ -14,7 +14,7 @@ from types import ModuleType
 from urllib.parse import urlsplit
 
 from d2l_gpu.settings import DATA, import_pooch
-from d2l_gpu.sources import abandoned, checksum
+from d2l_gpu.sources import abandoned, cached, checksum
 
 from .progress import Progress
 
@@ -54,7 +54,7 @@ def fetch(
     target = folder / name
     with _folder_trouble(target):
         _remove_abandoned(target)
-        if target.exists() and checksum(target) == md5:
+        if cached(name, md5, folder):
             return target
     pooch = import_pooch()
     from requests import RequestException  # comes with pooch

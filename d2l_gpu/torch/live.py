@@ -1,10 +1,10 @@
-"""A figure that grows while a cell runs: one display in Jupyter, quiet elsewhere.
+"""A figure that grows while a cell runs, in one display of Jupyter.
 
 In a notebook a figure is *one* display, which is updated in place: what counts for
 readers and for the comparison of notebooks is its last state, and its text never
-changes. Outside Jupyter nothing is shown and no window opens; ``fig`` and ``savefig``
-give the figure. Matplotlib is imported when something is drawn, and pyplot never is:
-figures of pyplot are shown once more, by Jupyter, at the end of the cell.
+changes. Outside Jupyter no window opens; ``fig`` and ``savefig`` give the figure.
+Matplotlib is imported when something is drawn, and pyplot never is: figures of pyplot
+are shown once more, by Jupyter, at the end of the cell.
 """
 
 import base64

@@ -1,12 +1,14 @@
 """Curves that are drawn while a network trains: ProgressBoard and Animator."""
 
 import itertools
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from .live import LiveFigure
+from .lines import Lines
+from .live import LiveFigure, in_jupyter
 from .oop import HyperParameters
 
 if TYPE_CHECKING:
@@ -136,6 +138,9 @@ class ProgressBoard(LiveFigure, HyperParameters):
 class Animator(LiveFigure):
     """A figure that grows by one point for each of several curves at a time.
 
+    Without Jupyter it prints the values instead, a line per epoch at most, unless its
+    attribute ``display`` is False.
+
     Args:
         xlabel, ylabel: labels of the axes.
         legend: names of the curves.
@@ -169,6 +174,7 @@ class Animator(LiveFigure):
         self.fmts = fmts
         self.nrows, self.ncols = nrows, ncols
         self.data: list[list[Point]] = []
+        self._lines: Lines | None = None
 
     def add(
         self,
@@ -210,6 +216,26 @@ class Animator(LiveFigure):
         ):
             self.data[i].append(Point(a, b))
         self._changed()
+        if curves and self.display and not in_jupyter():
+            self._print({i: self.data[i][-1] for i in curves})
+
+    def _print(self, points: dict[int, Point]) -> None:
+        """Tell new points, by the number of their curve, where no figure is shown."""
+        if self._lines is None:
+            self._lines = Lines(self.xlabel or "x", len(self.data))
+            # The last line, when the figure is gone or the program ends.
+            weakref.finalize(self, self._lines.finish)
+        values = {self._name(i): point.y for i, point in points.items()}
+        self._lines.add(max(point.x for point in points.values()), values)
+
+    def _name(self, curve: int) -> str:
+        if curve < len(self.legend):
+            return self.legend[curve]
+        name = self.ylabel or "y"
+        return name if len(self.data) == 1 else f"{name} {curve + 1}"
+
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | {"_lines": None}
 
     def _title(self) -> str:
         what = ", ".join(self.legend) or self.ylabel or "y"

@@ -335,7 +335,10 @@ class Trainer(HyperParameters):
             latest = [
                 f"{label} {points[-1].y:.4g}" for label, points in board.data.items()
             ]
-            print(f"epoch {self.epoch + 1}/{self.max_epochs}: {', '.join(latest)}")
+            print(
+                f"epoch {self.epoch + 1}/{self.max_epochs}: {', '.join(latest)}",
+                flush=True,  # also where the output goes to a file
+            )
 
 
 def sgd(params: Iterable[torch.Tensor], lr: float, batch_size: int) -> None:

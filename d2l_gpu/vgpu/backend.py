@@ -98,8 +98,13 @@ def _register_guard() -> None:
 
 def _register_kernels() -> torch.library.Library:
     library = register_factories(KEY)
-    # torch.tensor(..., device='vgpu') copies with the Python dispatch switched off.
-    library.impl("_copy_from", _kernel(torch.ops.aten._copy_from.default), KEY)
+    # torch.tensor(..., device='vgpu') copies, and reads the tensors in a list that it
+    # is given, with the Python dispatch switched off.
+    for func in (
+        torch.ops.aten._copy_from.default,
+        torch.ops.aten._local_scalar_dense.default,
+    ):
+        library.impl(func.overloadpacket.__name__, _kernel(func), KEY)
     for name, func in all_operators():
         if not _has_kernel(name, KEY) and _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)

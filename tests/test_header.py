@@ -1,0 +1,290 @@
+"""What every notebook begins with: links, and a cell that installs the course.
+
+The cell is executed as a plain program in bare virtual environments that look like
+the platforms. pip is kept off the network: it finds a wheel of this project, built
+here, and hollow wheels in place of PyTorch and the other packages.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import nbformat
+import pytest
+from conftest import GOOD_LESSON, REPOSITORY, write_lesson
+
+import d2l_gpu
+from tools.build import main as build
+from tools.header import PLATFORMS, header_cells, platform_links
+from tools.lesson import LessonError
+
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
+
+
+def cell_of(notebook, key: str):
+    (found,) = [cell for cell in notebook.cells if cell.id == key]
+    return found
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_opens_itself_elsewhere_and_sets_up_first(path):
+    notebook = nbformat.read(path, as_version=4)
+    badges = cell_of(notebook, "header-open").source
+    relative = path.relative_to(REPOSITORY).as_posix()
+    for prefix in (
+        "https://colab.research.google.com/github/",
+        "https://kaggle.com/kernels/welcome?src=https://github.com/",
+        "https://studiolab.sagemaker.aws/import/github/",
+    ):
+        release = f"d2l-gpu/d2l-gpu/blob/v{d2l_gpu.__version__}"
+        assert f"]({prefix}{release}/{relative})" in badges
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert first.id == "header-install"
+    assert first.source == first_cell()
+    assert first.outputs[0].text == "d2l_gpu is here: nothing to install.\n"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_kernel_is_the_one_that_every_platform_has(path):
+    notebook = nbformat.read(path, as_version=4)
+    # Colab and Kaggle have only this kernel, SageMaker picks its default by it, and
+    # the name of a language is what GitHub and Kaggle colour code by.
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    assert notebook.metadata.kernelspec == kernel
+    assert notebook.metadata.language_info.name == "python"
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+
+
+def test_readme_links_every_notebook_on_every_platform():
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    for path in NOTEBOOKS:
+        relative = PurePosixPath(path.relative_to(REPOSITORY).as_posix())
+        links = platform_links(relative)
+        assert len(links) == len(PLATFORMS) == 3
+        for link in links.values():
+            assert f"]({link})" in readme
+
+
+# ---- The source of the header
+
+
+def write_header(project: Path, text: str) -> None:
+    front = GOOD_LESSON.partition('+++ {"key": "title"}')[0]
+    (project / "lessons" / "header.md").write_text(front + text, encoding="utf-8")
+
+
+def test_header_stands_below_the_title_with_its_names_filled_in(project):
+    write_header(project, '+++ {"key": "open"}\n\n[here](${kaggle}), ${version}\n')
+    assert build(["--root", str(project)]) == 0
+    path = project / "notebooks/en/pytorch/01_toy.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    assert [cell.id for cell in cells][:3] == ["title", "open", "add"]
+    link = platform_links(PurePosixPath("notebooks/en/pytorch/01_toy.ipynb"))["kaggle"]
+    assert cells[1].source == f"[here]({link}), {d2l_gpu.__version__}"
+
+
+def test_unknown_name_in_the_header_is_one_sentence(project):
+    write_header(project, '+++ {"key": "open"}\n\n${colab} ${nothing}\n')
+    with pytest.raises(LessonError, match=r"header\.md: 'nothing' is none of colab"):
+        header_cells(project / "lessons", PurePosixPath("a.ipynb"), "pytorch")
+
+
+def test_key_of_the_header_is_not_for_lessons(project, capsys):
+    write_header(project, '+++ {"key": "add"}\n\nMore.\n')
+    write_lesson(project, GOOD_LESSON)
+    assert build(["--root", str(project)]) == 1
+    assert "01_toy.md: the keys add are those of the header" in capsys.readouterr().err
+
+
+def test_readme_without_its_marks_is_one_sentence(project, capsys):
+    (project / "README.md").write_text("# A toy\n")
+    assert build(["--root", str(project)]) == 1
+    assert "README.md has no lines <!-- from tools/readme.py -->" in (
+        capsys.readouterr().err
+    )
+
+
+# ---- The cell on each platform
+
+PLATFORM_SIGNS = {
+    "colab": {"COLAB_RELEASE_TAG": "release-colab_20261101"},
+    "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"},
+    "sagemaker-studio": {"SAGEMAKER_APP_TYPE": "JupyterLab"},
+    "sagemaker-studio-lab": {"HOME": "/home/studio-lab-user"},
+}
+# What the notebooks need beside PyTorch, in place of which hollow packages will do.
+NEEDED = ("numpy", "matplotlib", "pooch", "scikit-learn", "tqdm")
+
+
+def hollow_wheel(folder: Path, name: str, version: str) -> None:
+    """Write a wheel of a package that holds its version and nothing else."""
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{module}.py", f"__version__ = {version!r}\n")
+        file.writestr(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        )
+        file.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\n"
+            "Root-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        file.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory) -> Path:
+    """A folder with the wheel of this project and all that it needs, mostly hollow."""
+    folder = tmp_path_factory.mktemp("wheels")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "-w", folder, REPOSITORY], check=True)
+    for name in NEEDED:
+        hollow_wheel(folder, name, "99.0")
+    for version in ("2.4.0", "2.10.0", "2.13.0"):
+        hollow_wheel(folder, "torch", version)
+    return folder
+
+
+@dataclass
+class Machine:
+    """A bare virtual environment, and the environment variables that it sees."""
+
+    folder: Path
+    variables: dict[str, str]
+
+    @property
+    def python(self) -> Path:
+        return self.folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+    def run(self, *arguments: str) -> str:
+        """Run its Python; return what that printed, on stdout alone."""
+        result = subprocess.run(
+            [self.python, *arguments],
+            env=self.variables,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert result.stderr == ""
+        return result.stdout
+
+    def first_cell(self) -> str:
+        return self.run("-c", first_cell())
+
+    def versions(self) -> dict[str, str]:
+        """Return the installed packages and their versions."""
+        listed = self.run("-m", "pip", "list", "--format=freeze")
+        return dict(line.split("==") for line in listed.splitlines())
+
+
+def first_cell() -> str:
+    """Return the code that every notebook begins with."""
+    path = PurePosixPath("notebooks/en/pytorch/01_devices.ipynb")
+    cells = header_cells(REPOSITORY / "lessons", path, "pytorch")
+    (source,) = [cell.source for cell in cells if cell.kind == "code"]
+    return source
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory) -> Path:
+    """A virtual environment with nothing but pip."""
+    folder = tmp_path_factory.mktemp("bare") / "venv"
+    venv.create(folder, with_pip=True)
+    return folder
+
+
+@pytest.fixture
+def machine(wheels, bare, tmp_path) -> Callable[..., Machine]:
+    """A function that makes a bare machine with some packages installed."""
+
+    def make(signs: dict[str, str], *installed: str) -> Machine:
+        kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "LD_LIBRARY_PATH")
+        variables = {name: os.environ[name] for name in kept if name in os.environ}
+        variables |= {
+            "HOME": str(tmp_path),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(wheels),
+            "PIP_NO_CACHE_DIR": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            **signs,
+        }
+        shutil.copytree(bare, tmp_path / "venv", symlinks=True)
+        machine = Machine(tmp_path / "venv", variables)
+        if installed:
+            machine.run("-m", "pip", "install", "--quiet", *installed)
+        return machine
+
+    return make
+
+
+@pytest.mark.parametrize("signs", PLATFORM_SIGNS.values(), ids=PLATFORM_SIGNS)
+def test_hosted_platform_gets_the_course_and_keeps_its_pytorch(machine, signs):
+    host = machine(signs, "torch==2.10.0")
+    assert host.first_cell() == (
+        f"d2l_gpu {d2l_gpu.__version__} is installed, PyTorch is 2.10.0.\n"
+    )
+    versions = host.versions()
+    assert versions["torch"] == "2.10.0"
+    assert versions["d2l-gpu"] == d2l_gpu.__version__
+    assert set(NEEDED) <= set(versions)
+    # A platform has a Jupyter of its own, with versions of its own.
+    assert not {"jupyterlab", "ipykernel", "nbconvert"} & set(versions)
+
+
+def test_hosted_platform_gets_a_pytorch_if_it_has_none_or_one_too_old(machine):
+    host = machine(PLATFORM_SIGNS["colab"], "torch==2.4.0")
+    assert "PyTorch is 2.13.0." in host.first_cell()
+    host.run("-m", "pip", "uninstall", "--quiet", "--yes", "torch")
+    assert "PyTorch is 2.13.0." in host.first_cell()
+
+
+def test_second_run_on_a_hosted_platform_changes_nothing(machine):
+    host = machine(PLATFORM_SIGNS["kaggle"], "torch==2.10.0")
+    first = host.first_cell()
+    before = host.versions()
+    assert host.first_cell() == first
+    assert host.versions() == before
+
+
+def test_older_course_on_a_hosted_platform_is_replaced(machine, wheels, tmp_path):
+    hollow_wheel(tmp_path, "d2l-gpu", "0.0.1")
+    host = machine(PLATFORM_SIGNS["kaggle"], str(next(tmp_path.glob("*.whl"))))
+    assert f"d2l_gpu {d2l_gpu.__version__} is installed" in host.first_cell()
+
+
+def test_failing_installation_says_what_pip_says(machine, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    host = machine({**PLATFORM_SIGNS["colab"], "PIP_FIND_LINKS": str(empty)})
+    said = host.first_cell()
+    assert said.startswith("d2l_gpu could not be installed. pip says:\nERROR: ")
+    assert "No matching distribution found for d2l-gpu" in said
+
+
+def test_elsewhere_nothing_is_installed(machine):
+    laptop = machine({})
+    before = laptop.versions()
+    assert laptop.first_cell() == (
+        "d2l_gpu is missing: pip install 'd2l-gpu[course]'\n"
+    )
+    assert laptop.versions() == before
+
+
+def test_old_python_is_named():
+    code = f"import sys\nsys.version_info = (3, 10, 9)\n{first_cell()}"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == (
+        "The course needs Python 3.11 or newer: choose another kernel.\n"
+    )

@@ -1,0 +1,132 @@
+"""Go the reader's way with a wheel: pip, one command, lesson 01.
+
+    python -m tools.check_wheel dist/d2l_gpu-0.1.0-py3-none-any.whl
+    python -m tools.check_wheel dist/*.whl --torch torch==2.13.0
+
+In a new virtual environment of this Python and in an empty folder, where nothing of
+the clone is in reach. The commands, their time and their sizes are printed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+LESSON = "01"
+
+# With these a program would find what the environment does not hold, or take other
+# devices than a reader's.
+_HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "D2L_GPU_VIRTUAL")
+
+
+class StepError(Exception):
+    """A step that did not end as it should; the message is one sentence."""
+
+
+def check_wheel(
+    wheel: Path,
+    folder: Path,
+    torch: str | None = None,
+    torch_index: str | None = None,
+) -> None:
+    """Install a wheel with its course and execute one lesson.
+
+    Args:
+        wheel: the file.
+        folder: an empty folder, for the environment and for what the lesson writes.
+        torch: requirement that is installed first, as the README advises where the
+            build for CUDA is not wanted; None to let pip take what the wheel asks for.
+        torch_index: package index that `torch` is taken from; None for pip's own.
+
+    Raises:
+        StepError: a command failed, or did not do what it says.
+    """
+    environment, reader = folder / "environment", folder / "reader"
+    reader.mkdir()
+    print(f"{wheel.name}: {_mebibytes(wheel.stat().st_size)}", flush=True)
+    venv.create(environment, with_pip=True)
+    scripts = Path(
+        sysconfig.get_path("scripts", "venv", vars={"base": str(environment)})
+    )
+    pip = [str(scripts / "python"), "-m", "pip", "install", "--quiet"]
+    if torch is not None:
+        index = ["--index-url", torch_index] if torch_index else []
+        _run([*pip, *index, torch], reader)
+    _run([*pip, f"{wheel.resolve()}[course]"], reader)
+    print(f"the environment: {_mebibytes(_size(environment))}", flush=True)
+
+    command = str(scripts / "d2l-gpu")
+    said = _run([command, "--version"], reader).split()[-1]
+    version = wheel.name.split("-")[1]
+    if said != version:
+        raise StepError(f"the wheel is {version}, and its command says it is {said}")
+    _run([command, "run", LESSON], reader)
+    made = sorted(path.name for path in reader.glob("d2l-gpu-course/executed/*"))
+    if [name.split("_")[0] for name in made] != [LESSON]:
+        raise StepError(
+            f"d2l-gpu run {LESSON} was to execute lesson {LESSON}, and left "
+            f"{', '.join(made) or 'nothing'} in d2l-gpu-course/executed"
+        )
+
+
+def _run(command: Sequence[str], folder: Path) -> str:
+    """Run a command in a folder, print it and its time; return what it printed."""
+    name, *arguments = command
+    shown = " ".join([Path(name).stem, *arguments])
+    environment = {k: v for k, v in os.environ.items() if k not in _HIDDEN}
+    start = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    print(f"{shown}: {time.perf_counter() - start:.0f} s", flush=True)
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
+        raise StepError(f"{shown} ended with exit code {done.returncode}")
+    return done.stdout
+
+
+def _size(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check a wheel; return 0, or 1 with one sentence on what failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.check_wheel", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("wheel", type=Path, help="the file")
+    parser.add_argument("--torch", metavar="REQUIREMENT", help="install this first")
+    parser.add_argument("--torch-index", metavar="URL", help="where to take it from")
+    options = parser.parse_args(arguments)
+    if not options.wheel.is_file():
+        print(f"there is no wheel {options.wheel}: build one first", file=sys.stderr)
+        return 1
+    try:
+        # Windows does not let go of files at once.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            check_wheel(options.wheel, Path(folder), options.torch, options.torch_index)
+    except StepError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Say whether a tag can be released, and print what the changelog says of it.
+
+    python -m tools.release v0.2.0
+
+A tag is `v` and the version of the package, and the changelog's newest section is
+about it and has a date. Nothing beyond Python is needed, not even the package's own
+requirements.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from d2l_gpu import __version__
+
+CHANGELOG = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
+UNRELEASED = "Unreleased"
+
+# The kinds of change of https://keepachangelog.com/en/1.1.0/
+KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+
+_HEADING = re.compile(r"^## \[(?P<name>[^\]]+)\](?: - (?P<date>\S+))?$", re.MULTILINE)
+_LINK = re.compile(r"^\[(?P<name>[^\]]+)\]: https://\S+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a changelog says of one version.
+
+    Attributes:
+        name: the version, or Unreleased.
+        date: as the heading has it, or None.
+        text: what stands below the heading.
+    """
+
+    name: str
+    date: str | None
+    text: str
+
+
+def read_sections(changelog: str) -> list[Section]:
+    """Return the sections of a changelog, the newest first, as they stand in it."""
+    body = _LINK.sub("", changelog)
+    headings = list(_HEADING.finditer(body))
+    ends = [*(heading.start() for heading in headings), len(body)][1:]
+    return [
+        Section(heading["name"], heading["date"], body[heading.end() : end].strip())
+        for heading, end in zip(headings, ends, strict=True)
+    ]
+
+
+def changelog_problems(changelog: str, version: str) -> Iterator[str]:
+    """Yield what is wrong with a changelog, a sentence each.
+
+    Args:
+        changelog: its text.
+        version: that of the package.
+    """
+    sections = read_sections(changelog)
+    if len(sections) != len(re.findall(r"^## ", changelog, re.MULTILINE)):
+        yield "a heading is not like `## [0.1.0] - 2026-12-31` or `## [Unreleased]`"
+    if not sections:
+        yield "there is no section"
+        return
+    if sections[0].name not in (UNRELEASED, version):
+        yield (
+            f"the newest section is {sections[0].name}, and neither {UNRELEASED} nor "
+            f"{version}, the version of the package"
+        )
+    links = {link["name"] for link in _LINK.finditer(changelog)}
+    for section in sections:
+        if section.name not in links:
+            yield f"{section.name}: the link of the heading is missing at the end"
+        if section.name == UNRELEASED:
+            if section is not sections[0]:
+                yield f"{UNRELEASED} is not the newest section"
+        elif not _is_date(section.date):
+            yield f"{section.name}: the heading has no date such as 2026-12-31"
+        kinds = re.findall(r"^### (.*)$", section.text, re.MULTILINE)
+        for kind in kinds:
+            if kind not in KINDS:
+                yield f"{section.name}: {kind} is none of {', '.join(KINDS)}"
+        if not kinds or not re.search(r"^- ", section.text, re.MULTILINE):
+            yield f"{section.name}: it names no change"
+    dated = [section.date for section in sections if _is_date(section.date)]
+    if dated != sorted(dated, reverse=True):
+        yield "the sections are not in the order of their dates, the newest first"
+
+
+def release_notes(tag: str, changelog: str, version: str) -> str:
+    """Return what the changelog says of the version that a tag releases.
+
+    Args:
+        tag: as ``v0.2.0``.
+        changelog: its text.
+        version: that of the package.
+
+    Raises:
+        ValueError: tag, version and changelog do not agree.
+    """
+    if tag != f"v{version}":
+        raise ValueError(
+            f"the tag is {tag} and the package is {version}: tag v{version}, or set "
+            "the version in d2l_gpu/__init__.py"
+        )
+    problems = list(changelog_problems(changelog, version))
+    if problems:
+        raise ValueError("CHANGELOG.md: " + "; ".join(problems))
+    newest = read_sections(changelog)[0]
+    if newest.name != version:
+        raise ValueError(
+            f"CHANGELOG.md: the newest section is {newest.name}: name it "
+            f"[{version}], with the date"
+        )
+    return newest.text
+
+
+def _is_date(text: str | None) -> bool:
+    try:
+        return text is not None and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the notes of a release; return 0, or 1 with a sentence on what is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.release", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("tag", help="as v0.2.0")
+    options = parser.parse_args(arguments)
+    try:
+        notes = release_notes(options.tag, CHANGELOG.read_text("utf-8"), __version__)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(notes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

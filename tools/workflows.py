@@ -1,0 +1,146 @@
+"""Say what is wrong with the workflows in .github.
+
+    python -m tools.workflows
+
+There are three judges: the schemas of GitHub's files, zizmor, which knows what others
+have been attacked through, and rules of this project. What a workflow runs stands in
+scripts of .ci, so that it can be run anywhere, and what it runs with is what
+pyproject.toml promises. Nothing here needs a network.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SYSTEMS = {"ubuntu", "macos", "windows"}
+
+_SCRIPT = re.compile(r"bash (\.ci/[\w-]+)( [^\n]*)?")
+
+
+def problems(root: Path) -> Iterator[str]:
+    """Yield what is wrong with a repository's workflows, some lines each.
+
+    Args:
+        root: its folder, with ``.github``, ``.ci`` and ``pyproject.toml``.
+    """
+    paths = sorted(root.glob(".github/workflows/*.yml"))
+    yield from _schema_problems("github-workflows", *paths)
+    yield from _schema_problems("dependabot", root / ".github" / "dependabot.yml")
+    # Less than medium are matters of taste, of which each version of it has more.
+    severe = ("--offline", "--quiet", "--min-severity", "medium")
+    yield from _said_by(_script("zizmor"), *severe, root / ".github")
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    scripts = {path.relative_to(root).as_posix() for path in root.glob(".ci/*")}
+    workflows = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in paths}
+    for name, workflow in workflows.items():
+        for problem in step_problems(workflow, scripts):
+            yield f"{name}: {problem}"
+    for problem in matrix_problems(workflows["ci.yml"]["jobs"]["test"], project):
+        yield f"ci.yml: {problem}"
+
+
+def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
+    """Yield what is wrong with the jobs of one workflow and their steps.
+
+    Args:
+        workflow: what the file says.
+        scripts: those there are, as ``.ci/run``.
+    """
+    shell = workflow.get("defaults", {}).get("run", {}).get("shell")
+    for key, job in workflow["jobs"].items():
+        if "steps" not in job:
+            continue  # another workflow's
+        if "timeout-minutes" not in job:
+            yield f"{key}: it has no timeout-minutes"
+        for step in job["steps"]:
+            if "run" not in step:
+                continue
+            command = step["run"].strip()
+            match = _SCRIPT.fullmatch(command)
+            if match is None or match[1] not in scripts:
+                yield f"{key}: `{command}` is no call of a script in .ci"
+            if step.get("shell", shell) != "bash":
+                yield f"{key}: `{command}` is not run by the shell bash"
+
+
+def matrix_problems(job: Mapping, project: Mapping) -> Iterator[str]:
+    """Yield where the matrix of the tests is not what the project promises.
+
+    Args:
+        job: that of the tests, whose matrix has ``os``, ``python`` and ``torch``.
+        project: the table of pyproject.toml.
+    """
+    matrix = job["strategy"]["matrix"]
+    if set(matrix["os"]) != SYSTEMS:
+        yield f"the systems are {matrix['os']}, not {sorted(SYSTEMS)}"
+    version = re.compile(r"Programming Language :: Python :: (\d+\.\d+)")
+    found = [version.fullmatch(text) for text in project["classifiers"]]
+    promised = [match[1] for match in found if match]
+    if matrix["python"] != promised:
+        yield f"the Pythons are {matrix['python']}, the classifiers say {promised}"
+    if project["requires-python"] != f">={promised[0]}":
+        yield f"requires-python is {project['requires-python']}, not >={promised[0]}"
+    (bound,) = (text for text in project["dependencies"] if text.startswith("torch"))
+    oldest = bound.replace(">=", "==") + ".*"
+    if matrix["torch"] != ["torch"]:
+        yield f"PyTorch is {matrix['torch']}, not the newest on every system and Python"
+    others = matrix.get("include", [])
+    if {other["torch"] for other in others} != {oldest}:
+        yield f"the oldest PyTorch is not tested: {oldest}"
+    if {other["os"] for other in others} != SYSTEMS:
+        yield "the oldest PyTorch is not tested on every system"
+    if {other["python"] for other in others} - set(promised):
+        yield "the oldest PyTorch is tested on a Python that is not promised"
+    runs = [step["run"].strip() for step in job["steps"] if "run" in step]
+    if runs != ["bash .ci/run"]:
+        yield f"the tests are {runs}, not all of what `bash .ci/run` checks"
+
+
+def _schema_problems(schema: str, *paths: Path) -> Iterator[str]:
+    command = (_script("check-jsonschema"), "--builtin-schema", f"vendor.{schema}")
+    yield from _said_by(*command, *paths)
+
+
+def _said_by(*command: str | Path) -> Iterator[str]:
+    """Yield what a checker says, if it finds anything."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        timeout=120,
+    )
+    if done.returncode != 0:
+        yield f"{Path(command[0]).stem}:\n{done.stdout}{done.stderr}".rstrip()
+
+
+def _script(name: str) -> str:
+    """Return the path of a program that is installed beside this Python."""
+    found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(
+            f"{name} is not installed; get it with: pip install -e '.[test]'"
+        )
+    return found
+
+
+def main() -> int:
+    """Print what is wrong; return 0, or 1 if anything is."""
+    found = list(problems(ROOT))
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,7 +16,7 @@ import pytest
 from bad_probes import prints_and_fails, speaks_then_dies, speaks_then_hangs
 from broken_machines import look_once, until_begun
 from conftest import REPOSITORY
-from test_cli import runs, wait_until
+from waiting import runs, wait_until
 
 from d2l_gpu import cli, doctor
 from d2l_gpu.doctor import Finding, child, facts, python, pytorch, report

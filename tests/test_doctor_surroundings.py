@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from broken_machines import look, look_once, until_begun
 from file_server import md5
-from test_cli import runs, wait_until
+from waiting import runs, wait_until
 
 from d2l_gpu.doctor import data, network, room
 from d2l_gpu.sources import Source

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 from broken_machines import look, look_once, until_begun
-from test_cli import runs, wait_until
+from waiting import runs, wait_until
 
 from d2l_gpu import doctor
 from d2l_gpu.doctor import build, facts, nvidia

@@ -14,8 +14,8 @@ def speaks_then_dies():
 
 def speaks_then_hangs(file):
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    Path(file).write_text(f"{os.getpid()} {sleeper.pid}")
     yield {"first": 1}
+    Path(file).write_text(f"{os.getpid()} {sleeper.pid}")
     sleeper.wait()
 
 

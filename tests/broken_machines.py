@@ -3,8 +3,9 @@
 import json
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,18 @@ def look_once(name: str, timeout: float = TIMEOUT) -> Finding:
     """Return the only thing that a check finds."""
     (finding,) = look(name, timeout)
     return finding
+
+
+def until_begun(file: Path, attempt: Callable[[float], Any]) -> Any:
+    """Return what comes of waiting for something that hangs, and writes a file first.
+
+    A machine that is busy with other tests may not come to that in a short time.
+    """
+    for limit in (4.0, 16.0, 64.0):
+        result = attempt(limit)
+        if file.exists() and file.read_text():
+            return result
+    raise AssertionError(f"{file} was never written")
 
 
 class Plant:

@@ -9,8 +9,9 @@ import venv
 from pathlib import Path
 
 import pytest
-from broken_machines import look, look_once
+from broken_machines import look, look_once, until_begun
 from file_server import md5
+from waiting import runs, wait_until
 
 from d2l_gpu.doctor import data, network, room
 from d2l_gpu.sources import Source
@@ -289,16 +290,15 @@ def test_kernel_that_fails_to_start_is_a_problem(plant, monkeypatch):
     assert "ipykernel" in finding.what_to_do
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to ask with")
 def test_kernel_that_hangs_is_a_problem_and_is_ended(plant, monkeypatch, tmp_path):
-    from test_cli import runs, wait_until
-
     code = (
         "import os, pathlib, time; "
         f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); "
         "time.sleep(600)"
     )
     plant_kernel(plant, monkeypatch, sys.executable, "-c", code)
-    finding = look_once("kernel", timeout=8)
+    finding = until_begun(tmp_path / "pid", lambda limit: look_once("kernel", limit))
     assert finding.status == "problem"
     assert finding.what.startswith("A kernel does not start (")
     wait_until(lambda: not runs(int((tmp_path / "pid").read_text())))

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from . import kernels
+from .child import ask
 from .facts import Facts
 from .findings import (
     NOTE,
@@ -29,6 +30,8 @@ EXTRA = "course"
 
 # Where the name to import is not that of the package.
 MODULES = {"scikit-learn": "sklearn"}
+
+SECONDS_TO_END_A_KERNEL = 20.0
 
 
 def check_course(facts: Facts) -> list[Finding]:
@@ -180,9 +183,11 @@ def check_kernel(facts: Facts) -> list[Finding]:
     if not kernels.is_this(said.get("prefix", "")):
         what = "Not started: there is no kernel of this Python to start, see above."
         return [Finding("kernel", NOTE, what)]
-    # Kernels are no part of the process that is ended when time is up, so that one
-    # ends them itself, before.
-    answer = facts.ask(kernels.start_kernel, time.time() + facts.timeout * 0.8)
+    # Kernels are no part of the process that is ended when time is up: that one ends
+    # them itself, and gets the time for it.
+    deadline = time.time() + facts.timeout
+    limit = facts.timeout + SECONDS_TO_END_A_KERNEL
+    answer = ask(kernels.start_kernel, limit, deadline)
     if answer.said.get("knows") is True:
         return [Finding("kernel", OK, "A kernel starts, and knows the course.")]
     if "knows" in answer.said:

@@ -303,6 +303,58 @@ def test_asking_for_the_book_does_not_import_it():
     """)
 
 
+# ------------------------------------------------------------------ tools.companion
+
+
+@pytest.fixture
+def commands(monkeypatch) -> list[str]:
+    """What would be run, in place of running it; torchvision cannot be imported."""
+    commands = []
+
+    def python(*arguments):
+        commands.append(" ".join(arguments))
+
+    monkeypatch.setattr(companion, "_python", python)
+    monkeypatch.setattr(companion, "_fails", lambda code: True)
+    return commands
+
+
+def test_installing_names_the_versions_that_are_to_stay(commands, monkeypatch):
+    there = {"torch": "2.13.0+cpu", "numpy": "2.4.6"}
+    monkeypatch.setattr(companion, "_versions", lambda: there)
+    assert companion.main() == 0
+    needs, operators, itself, check = commands
+    assert needs.endswith("--quiet pandas torchvision torch==2.13.0 numpy==2.4.6")
+    assert operators.endswith(str(REPOSITORY / "tests" / "book"))
+    assert itself.endswith("--no-deps d2l==1.0.3")
+    assert "require_book" in check
+
+
+def test_another_pytorch_is_not_accepted(commands, monkeypatch, capsys):
+    found = iter([{"torch": "2.13.0"}, {"torch": "2.15.0"}])
+    monkeypatch.setattr(companion, "_versions", lambda: next(found))
+    assert companion.main() == 1
+    assert "'2.13.0'} to {'torch': '2.15.0'}" in capsys.readouterr().err
+
+
+def test_a_command_that_fails_is_said(monkeypatch, capsys):
+    def fail(*arguments):
+        raise subprocess.CalledProcessError(1, arguments)
+
+    monkeypatch.setattr(companion, "_python", fail)
+    assert companion.main() == 1
+    assert capsys.readouterr().err.startswith("failed: -m pip install --quiet pandas")
+
+
+def test_asking_what_is_missing_does_not_load_pytorch():
+    # pytest asks before it says how many threads PyTorch is to have.
+    run_fresh("""
+        import sys
+        from tools import companion
+        assert companion.missing('01_devices') is None and 'torch' not in sys.modules
+    """)
+
+
 # ------------------------------------------------------------------ without the book
 
 

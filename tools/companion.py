@@ -11,8 +11,6 @@ import sys
 from importlib import metadata, util
 from pathlib import Path
 
-from d2l_gpu.torch.book import VERSION
-
 LESSONS = ("A1_beside_the_book",)
 COMMAND = "python -m tools.companion"
 
@@ -29,6 +27,9 @@ def missing(lesson: str) -> str | None:
 
 def main() -> int:
     """Install what is needed; return 0, or 1 if it cannot be had."""
+    # Only now: pytest asks this module before it says how many threads PyTorch has.
+    from d2l_gpu.torch.book import VERSION
+
     before = _versions()
     kept = [f"{name}=={version.split('+')[0]}" for name, version in before.items()]
     try:

@@ -36,7 +36,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE = 180_000  # milliseconds: of a busy machine; nothing waits for so long
+PATIENCE = 120_000  # milliseconds: of a busy machine; nothing waits for so long
 SETTINGS = {
     # All cells are in the page, also those out of sight, whose outputs are compared.
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -55,14 +55,17 @@ cells => cells.map(cell => Array.from(
       ({width: image.naturalWidth, shown: image.width})),
   })))
 """
+KERNEL_IDLE = "#jp-main-statusbar >> text=Python 3 | Idle"
 STREAM = "application/vnd.jupyter."  # followed by stdout or stderr
 ANIMATOR = """
 import time
 from pathlib import Path
+from d2l_gpu.torch import live
 
+live.SHARE_OF_TIME = 10  # where drawing is slow, redraws are not fewer here
 epoch = 0
 animator = d2l.Animator('epoch', 'value', legend=['loss', 'accuracy'])
-while epoch < 3000 and not Path('seen').exists():
+while not Path('seen').exists():
     epoch += 1
     animator.add(epoch, (1 / epoch, 1 - 1 / epoch))
     time.sleep(0.05)
@@ -146,6 +149,8 @@ def opened(browser, marker, tmp_path):
             name = re.search(r"/tree/(\w+\.ipynb)", page.url)[1]
             count = len(code_cells(lab.notebooks / name))
             page.wait_for_selector(f".jp-CodeCell >> nth={count - 1}")
+            # What is run before there is a kernel is not run.
+            page.wait_for_selector(KERNEL_IDLE)
             return page, lab
 
         yield open_lesson

@@ -18,6 +18,7 @@ from .parallel import average_buffers, device_of, replicate, shard_gradients
 from .plot import Animator
 from .progress import Progress
 from .schedule import linear_schedule_with_warmup
+from .speed import PLAIN, Form, try_forms
 from .timing import Timer
 
 POINTS_PER_EPOCH = 4  # of the curve of the training loss
@@ -32,6 +33,8 @@ class History:
     """Mean training loss of each epoch."""
     accuracy: list[float] = field(default_factory=list)
     """Test accuracy after each epoch, from 0 to 1."""
+    form: Form = PLAIN
+    """How the arithmetic was carried out."""
     seconds: list[float] = field(default_factory=list)
     """Duration of each epoch's training by the host's clock, without evaluation."""
 
@@ -60,6 +63,7 @@ def train(
     loss: Callable = F.cross_entropy,
     momentum: float = 0,
     warmup_epochs: float = 0,
+    fast: bool = False,
     display: bool = True,
 ) -> History:
     """Train a network for classification on one or several GPUs, and test it.
@@ -85,6 +89,9 @@ def train(
         loss: a function of scores and labels that returns a mean over the examples.
         momentum: of SGD.
         warmup_epochs: how many epochs the learning rate rises.
+        fast: whether to try a few steps in other forms first, such as bfloat16 with
+            channels last, and to train in the fastest: with other rounding, and as
+            accurate. Not on virtual GPUs, whose time is the host's.
         display: whether to draw and print.
     Returns:
         The history: for each epoch the training loss, test accuracy and seconds.
@@ -111,10 +118,12 @@ def train(
     parameters = [p for replica in replicas for p in replica.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
     steps = len(train_iter)
+    form = _fastest(replicas[0], train_iter, loss, display) if fast else PLAIN
+    replicas = [form.apply(replica) for replica in replicas]
     schedule = linear_schedule_with_warmup(
         optimizer, round(warmup_epochs * steps), num_epochs * steps
     )
-    history, timer = History(devices), Timer(devices)
+    history, timer = History(devices, form=form), Timer(devices)
     curves = _Curves(num_epochs, steps, display)
     # In Jupyter the figure grows; a bar would be the second thing to look at.
     visible = display and not in_jupyter()
@@ -166,6 +175,20 @@ def _devices(num_gpus: int, batch_size: int) -> list[torch.device]:
             f"batch_size={num_gpus} or more, so that each of them has an example."
         )
     return [gpu(i) for i in range(num_gpus)] or [cpu()]
+
+
+def _fastest(net: nn.Module, data: Iterable, loss: Callable, display: bool) -> Form:
+    """Return the form in which a step of this training is fastest here; say so."""
+    device = device_of(net)
+    if device.type == "vgpu":
+        form, found = PLAIN, "virtual GPUs compute in one form only"
+    else:
+        X, y = first_batch(data)
+        trial = try_forms(net, X.to(device), y.to(device), loss)
+        form, found = trial.best, str(trial)
+    if display:
+        print(found)
+    return form
 
 
 class _LabelCheck:

@@ -303,7 +303,8 @@ def test_of_two_errors_the_first_counts(script, first):
         from pathlib import Path
 
         def wait_for(rank):
-            while not Path(os.environ["D2L_GPU_RUN"], f"error-{{rank}}.json").exists():
+            run = Path(os.environ["D2L_GPU_RUN"])
+            while not (run / "attempt-0" / f"error-{{rank}}.json").exists():
                 time.sleep(0.01)
 
         if rank == {first}:

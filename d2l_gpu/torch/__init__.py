@@ -9,6 +9,7 @@ from d2l_gpu.vgpu import simulation, simulator
 
 from .batches import Batches
 from .bench import bench
+from .checkpoints import Checkpoints
 from .curves import plot, roofline
 from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
@@ -48,6 +49,7 @@ __all__ = [
     "Accumulator",
     "Animator",
     "Batches",
+    "Checkpoints",
     "DataModule",
     "History",
     "HyperParameters",

@@ -1,8 +1,11 @@
 """Checkpoints: what a training needs to go on after a crash as if nothing had happened.
 
 Each rank writes a file of its own, ``step-00000020-rank-0-of-2.pt``: what
-``torch.save`` makes of its state, followed by the SHA-256 of that, which ``torch.load``
-does not mind. A checkpoint is there when all ranks have written theirs.
+``torch.save`` makes of its state, followed by a mark and the SHA-256 of both, which
+``torch.load`` does not mind. A checkpoint is there when all ranks have written theirs.
+The mark is the same on all ranks, and another after each ``resume``. So files of one
+step are not taken for one checkpoint where some ranks had written theirs before a
+crash, and others wrote theirs after it, maybe with another learning rate.
 """
 
 import hashlib
@@ -11,6 +14,7 @@ import os
 import pickle
 import random
 import re
+import uuid
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +33,7 @@ from .results import reported, take_back
 KEPT = 2  # checkpoints: if the newest turns out to be damaged, there is one before it
 _NAME = re.compile(r"step-(\d+)-rank-(\d+)-of-(\d+)\.pt")
 _DIGEST = hashlib.sha256
+_SIZES = (16, 32)  # bytes of a mark and of a digest
 
 
 class Checkpoints:
@@ -100,6 +105,7 @@ class Checkpoints:
             )
         self._folder.mkdir(parents=True, exist_ok=True)
         self._steps: list[int] | None = None  # of good ones; None before resume()
+        self._mark = b""
         self._checked = False
 
     def resume(self) -> int:
@@ -118,8 +124,8 @@ class Checkpoints:
                 of ranks, or none can be read; everything stays as it is.
         """
         self._remove_parts()
-        files = self._agree(self._look())
-        steps = self._usable(files)
+        found = self._agree(self._look())
+        steps = self._usable(found)
         if steps:
             state = self._state(steps[-1])
             for name, part in self._parts.items():
@@ -128,7 +134,7 @@ class Checkpoints:
         take_back(*(state["reported"] if steps else (None, 0)))
         if steps:
             self._set_random_states(state["random"])
-        self._steps = steps[-KEPT:]
+        self._steps, self._mark = steps[-KEPT:], found[0].next_mark
         return steps[-1] if steps else 0
 
     def save(self, step: int) -> None:
@@ -198,9 +204,9 @@ class Checkpoints:
                     "return tensors, numbers, strings, and lists and dicts of them."
                 ) from error
             self._checked = True
-        digest = _DIGEST(content.getbuffer()).digest()
         content.seek(0, os.SEEK_END)
-        content.write(digest)
+        content.write(self._mark)
+        content.write(_DIGEST(content.getbuffer()).digest())
         return content
 
     def _kinds(self) -> dict[str, str]:
@@ -252,10 +258,16 @@ class Checkpoints:
 
     def _look(self) -> "_Found":
         """What this rank has."""
-        files = [x for x in self._files() if x.world == self._world]
-        good = [x.step for x in files if _body(x.path) is not None]
-        bad = [x.path.name for x in files if x.step not in good]
-        return _Found(good, bad, {x.world for x in _files(self._folder)})
+        good, bad = [], []
+        for file in self._files():
+            if file.world == self._world:
+                content = _read(file.path)
+                if content is None:
+                    bad.append(file.path.name)
+                else:
+                    good.append((file.step, content[1]))
+        worlds = {x.world for x in _files(self._folder)}
+        return _Found(good, bad, worlds, uuid.uuid4().bytes)
 
     def _usable(self, found: Sequence["_Found"]) -> list[int]:
         """The steps that all ranks can go on from, the newest last."""
@@ -266,7 +278,9 @@ class Checkpoints:
                 f" and now there is {_ranks(self._world)}: start as many, or name "
                 "another folder."
             )
-        steps = sorted(set.intersection(*(set(x.good) for x in found)))
+        steps = sorted(
+            step for step, _ in set.intersection(*(set(x.good) for x in found))
+        )
         bad = [name for x in found for name in x.bad]
         # A run that was killed in its very first save leaves one good file at most.
         if not steps and (bad or any(len(x.good) > 1 for x in found)):
@@ -285,8 +299,7 @@ class Checkpoints:
 
     def _state(self, step: int) -> dict:
         """The content of a checkpoint, once it is known to be that of these parts."""
-        path = self._path(step)
-        state = loaded(_body(path))
+        state = loaded(_read(self._path(step))[0])
         if state["kinds"] != self._kinds():
             raise ValueError(
                 f"The checkpoints in {self._folder} were made with "
@@ -327,7 +340,7 @@ class Checkpoints:
         who = f"rank {rank}: " if self._world > 1 else ""
         raise (type(trouble) if trouble else OSError)(
             f"The checkpoint of step {step} could not be written to {self._folder} "
-            f"({who}{said}); {left}. Let there be room and permission, or name "
+            f"({who}{said}); {left}: see that files can be written there, or name "
             "another folder."
         ) from trouble
 
@@ -342,11 +355,12 @@ class Checkpoints:
 
 @dataclass
 class _Found:
-    """What a rank finds in its folder: steps, damaged files, numbers of ranks."""
+    """What a rank finds in its folder, and a mark for what is to come."""
 
-    good: list[int]
+    good: list[tuple[int, bytes]]  # steps and marks
     bad: list[str]
     worlds: set[int]
+    next_mark: bytes
 
 
 @dataclass
@@ -362,15 +376,17 @@ def _files(folder: Path) -> list[_File]:
     return [_File(path, *map(int, match.groups())) for path, match in matches if match]
 
 
-def _body(path: Path) -> memoryview | None:
-    """What was saved in a file, None if that is not what the file holds."""
+def _read(path: Path) -> tuple[memoryview, bytes] | None:
+    """What was saved in a file, and its mark; None if it is not what was written."""
     try:
         content = memoryview(path.read_bytes())
     except OSError:  # the disk cannot read it, so it is as good as damaged
         return None
-    size = _DIGEST().digest_size
-    body, digest = content[:-size], content[-size:]
-    return body if _DIGEST(body).digest() == digest else None
+    mark, digest = _SIZES
+    content, expected = content[:-digest], content[-digest:]
+    if _DIGEST(content).digest() != expected:
+        return None
+    return content[:-mark], bytes(content[-mark:])
 
 
 def _generator_of(device: torch.device) -> tuple:

@@ -1,9 +1,12 @@
 """Training that keeps checkpoints and can be killed: every part that has a state.
 
-    recovering.py FOLDER DEVICE [RANK:STEP:PHASE ...]
+    recovering.py FOLDER DEVICE SECONDS [RANK:STEP:PHASE ...]
 
-Each restart has the next kill, so many as there are. Reported are the losses and, in
-the end, a digest of all weights, of the optimizer and of the random numbers.
+DEVICE is cpu or vgpu, SECONDS are slept in each step. The first kill happens in the
+first attempt, the second after the first restart, and so on. Reported are the losses
+and, in the end, a digest of all weights, of the optimizer and of the random numbers.
+Beside the checkpoints lie files that tell when a rank was killed, and when training was
+back.
 """
 
 import hashlib
@@ -11,6 +14,8 @@ import os
 import random
 import signal
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,23 +28,25 @@ from d2l_gpu.torch import files
 
 EPOCHS, SAVE_EVERY = 3, 3
 
-folder, kind, *kills = sys.argv[1:]
+folder, kind, pause, *kills = sys.argv[1:]
 rank, k = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-victim, when, phase = "-1", "-1", ""
-if attempt < len(kills):
-    victim, when, phase = kills[attempt].split(":")
 
 
-def maybe_die(now: str) -> None:
-    if (int(victim), int(when), phase) == (rank, step, now):
-        os.kill(os.getpid(), signal.SIGKILL)
+def is_time(phase: str) -> bool:
+    """Whether this rank is to be killed here."""
+    return kills[attempt : attempt + 1] == [f"{rank}:{step}:{phase}"]
+
+
+def die() -> None:
+    Path(folder, f"killed-{attempt}").write_text(str(time.time()))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def write_half(path, content):
     half = content.getbuffer()[: len(content.getbuffer()) // 2]
     path.with_name(f"{path.name}.{os.getpid()}{files.PART}").write_bytes(half)
-    os.kill(os.getpid(), signal.SIGKILL)
+    die()
 
 
 if kind == "cpu":
@@ -76,21 +83,27 @@ print("step", step)
 batches.set_epoch(*divmod(step, len(batches)))
 while batches.epoch < EPOCHS:
     for (X, y), n in zip(batches, batches.batch_sizes, strict=True):
-        maybe_die("start")
+        time.sleep(float(pause))
+        if is_time("start"):
+            die()
         X = X + 0.1 * random.random() + 0.1 * np.random.rand()
         optimizer.zero_grad()
         loss = F.cross_entropy(net(X), y, reduction="sum") * k / n
         loss.backward()
-        maybe_die("backward")
+        if attempt and rank == 0 and not Path(folder, f"back-{attempt}").exists():
+            Path(folder, f"back-{attempt}").write_text(str(time.time()))
+        if is_time("backward"):
+            die()
         optimizer.step()
         schedule.step()
         step += 1
         d2l.report(step=step, loss=loss)
         if step % SAVE_EVERY == 0:
-            if (int(victim), int(when), phase) == (rank, step, "write"):
+            if is_time("write"):
                 sys.modules["d2l_gpu.torch.checkpoints"].write_whole = write_half
             checkpoints.save(step)
-            maybe_die("saved")
+            if is_time("saved"):
+                die()
 
 digest = hashlib.sha256()
 state = [*net.state_dict().values(), torch.get_rng_state()]

@@ -239,7 +239,7 @@ def _attempt(run: Path) -> int:
 
 
 def _write(stream: Any, lines: list[str]) -> None:
-    if lines:
+    if lines and stream is not None:  # Python without a console has none
         stream.write("".join(lines))
         stream.flush()
 

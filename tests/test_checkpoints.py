@@ -210,10 +210,14 @@ def test_what_a_killed_process_left_is_removed(folder):
     assert names(folder) == [*others[:1], name(2), *others[1:]]
 
 
-def test_the_same_step_can_be_saved_twice(folder):
+def test_a_step_that_is_saved_is_not_written_again(folder):
     training = Training(folder).run(4)
+    before = {path: path.stat().st_ino for path in folder.iterdir()}
     training.checkpoints.save(4)
-    assert names(folder) == [name(2), name(4)]
+    resumed = Training(folder)
+    resumed.checkpoints.resume()
+    resumed.checkpoints.save(4)
+    assert {path: path.stat().st_ino for path in folder.iterdir()} == before
 
 
 # ---------------------------------------------------------------- damaged files

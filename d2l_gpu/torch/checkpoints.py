@@ -142,7 +142,8 @@ class Checkpoints:
 
         Save after a step of the optimizer and before the next backward pass: gradients
         are not in it. Report before you save: what is reported after the last
-        checkpoint before a crash is reported again.
+        checkpoint before a crash is reported again. A step that was saved last is not
+        saved again.
 
         Args:
             step: how many steps were made, at least as many as before.
@@ -164,6 +165,8 @@ class Checkpoints:
                 f"Step {step} cannot be saved after step {self._steps[-1]}: count the "
                 "steps from the number that resume() returns."
             )
+        if step in self._steps[-1:]:
+            return  # a crash in between would leave neither the old nor the new one
         content = self._content(step)
         path = self._path(step)
         trouble = None
@@ -173,11 +176,11 @@ class Checkpoints:
             trouble = error
         said = self._agree(trouble and (trouble.strerror or str(trouble)))
         if any(said):
-            if not trouble and step not in self._steps:
+            if not trouble:
                 path.unlink(missing_ok=True)  # half a checkpoint is none
             rank = next(rank for rank, text in enumerate(said) if text)
             self._raise_not_saved(step, rank, said[rank], trouble)
-        self._steps = [*(x for x in self._steps if x != step), step][-KEPT:]
+        self._steps = [*self._steps, step][-KEPT:]
         for file in self._files():
             if file.step not in self._steps:
                 file.path.unlink(missing_ok=True)

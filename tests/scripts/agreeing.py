@@ -118,7 +118,7 @@ def full_on_one_rank():
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     if rank == 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
-    for step in (2, 3):
+    for step in (3, 4):
         try:
             kept.save(step)
         except OSError as error:

@@ -7,6 +7,7 @@ first line: what a script sets before it imports PyTorch would be too late.
 """
 
 import atexit
+import contextlib
 import faulthandler
 import json
 import os
@@ -21,13 +22,22 @@ from typing import NoReturn
 from d2l_gpu.programs import is_ours, of_program, run_script
 
 FOLDER = "D2L_GPU_RUN"
-"""The environment variable that names the folder of a run."""
+"""The environment variable that names the folder of a run. What belongs to one attempt,
+from a start of all ranks to their end, lies in a folder of its own there."""
+
+PORT = "D2L_GPU_PORT"
+"""The environment variable with the port by which restarted ranks find each other."""
+
+AGENT = "agent-pid"
+"""A file in the folder of a run: the number of torchrun's process."""
 
 STACKS_WANTED = "stacks-wanted"
 """A file of this name asks the ranks where they are before they end."""
 
 CRASH = "crash"
 """Files that begin so, and end with the rank, say where Python was in a crash of C."""
+
+SECONDS_FOR_THE_OTHER_END = 1.0  # several of torchrun's looks at its ranks
 
 # What gloo, TCPStore and NCCL say when it was the other end that failed.
 _CONNECTION_LOST = (
@@ -40,9 +50,12 @@ _CONNECTION_LOST = (
 
 
 def main() -> None:
-    folder = Path(os.environ[FOLDER])
+    folder = attempt_folder()
+    folder.mkdir(exist_ok=True)
     rank = int(os.environ["RANK"])
-    _write(folder / f"pid-{rank}", str(os.getpid()))
+    if PORT in os.environ:
+        os.environ["MASTER_PORT"] = os.environ[PORT]
+    write_file(folder / f"pid-{rank}", str(os.getpid()))
     _end_with_parent(folder, rank)
     crash = (folder / f"{CRASH}-{rank}").open("w")
     faulthandler.enable(crash, all_threads=False)
@@ -62,7 +75,28 @@ def main() -> None:
         # the record is there before another rank can notice that they are gone.
         _record(error, folder, rank)
         code = 1
+        if _lost_connection(error):
+            # torchrun tells only of the rank that it sees end first: let that be the
+            # one at the other end, which may have left no record. Its end ends this.
+            time.sleep(SECONDS_FOR_THE_OTHER_END)
     _leave(code)
+
+
+def attempt_folder() -> Path:
+    """Return the folder of the attempt that this rank belongs to."""
+    return folder_of(
+        Path(os.environ[FOLDER]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    )
+
+
+def folder_of(run: Path, attempt: int) -> Path:
+    """Return the folder of an attempt, counted from 0."""
+    return run / f"attempt-{attempt}"
+
+
+def number_of(folder: Path) -> int:
+    """Return which attempt a folder belongs to."""
+    return int(folder.name.removeprefix("attempt-"))
 
 
 def _leave(code: int) -> NoReturn:
@@ -94,7 +128,7 @@ def _record(error: BaseException, folder: Path, rank: int) -> None:
         "traceback": "".join(traceback.format_exception(error)),
         "lost_connection": _lost_connection(error),
     }
-    _write(folder / f"error-{rank}.json", json.dumps(record))
+    write_file(folder / f"error-{rank}.json", json.dumps(record))
     # What stands on stderr from now on is about the end: connections without another
     # end, threads that are still there. It would only hide the cause.
     sys.stderr.flush()
@@ -124,7 +158,7 @@ def _lost_connection(error: BaseException | None) -> bool:
     return False
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file that appears under its name when it is complete."""
     part = path.with_name(f"part-{path.name}")
     part.write_text(text, encoding="utf-8")
@@ -152,14 +186,29 @@ def _end_with_parent(folder: Path, rank: int) -> None:
         while os.read(pipe, 1):
             pass
         try:
-            if (folder / STACKS_WANTED).exists():
+            if (folder.parent / STACKS_WANTED).exists():
                 _write_stack(folder, rank)
+            if rank == 0:
+                _keep_torchrun_from_restarting(folder.parent)
         finally:
             if os.getpgrp() == os.getpid():  # torchrun makes each rank a group
                 os.killpg(0, signal.SIGKILL)
             os._exit(1)
 
     threading.Thread(target=wait, name="d2l.launch", daemon=True).start()
+
+
+def _keep_torchrun_from_restarting(run: Path) -> None:
+    """End torchrun, for which the end of the ranks would be another failure."""
+    if (
+        os.environ["TORCHELASTIC_RESTART_COUNT"]
+        == os.environ["TORCHELASTIC_MAX_RESTARTS"]
+    ):
+        return
+    with contextlib.suppress(OSError):
+        agent = int((run / AGENT).read_text())
+        if os.getppid() == agent:  # or that number could be another's by now
+            os.kill(agent, signal.SIGTERM)
 
 
 def _write_stack(folder: Path, rank: int) -> None:
@@ -172,7 +221,7 @@ def _write_stack(folder: Path, rank: int) -> None:
     stack = traceback.extract_stack(frames[threading.main_thread().ident])
     while stack and is_ours(stack[0].filename, __file__):
         del stack[0]
-    _write(folder / f"stack-{rank}", "".join(stack.format()))
+    write_file(folder / f"stack-{rank}", "".join(stack.format()))
     for _ in range(100):
         written = {path.name for path in folder.glob("stack-*")}
         if all(f"stack-{i}" in written for i in range(int(os.environ["WORLD_SIZE"]))):

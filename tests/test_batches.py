@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -106,6 +107,40 @@ def test_set_epoch_brings_an_order_back():
     assert [order(data), order(data)] == [first, second]
     data.set_epoch(1)
     assert order(data) == second
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_epoch_can_begin_in_its_middle(shuffle, monkeypatch):
+    data = batches(shuffle=shuffle)
+    data.set_epoch(2)
+    whole = [y.tolist() for _, y in data]
+    following = order(data)
+    made = []
+    resized = sys.modules["d2l_gpu.torch.batches"]._resized
+    monkeypatch.setattr(
+        "d2l_gpu.torch.batches._resized",
+        lambda X, size: made.append(len(X)) or resized(X, size),
+    )
+    for first in range(6):
+        made.clear()
+        data.set_epoch(2, batch=first)
+        assert (data.epoch, data.batch, len(data)) == (2, first, 5)
+        assert data.batch_sizes == [5, 5, 5, 5, 3][first:]
+        pairs = list(zip(data, data.batch_sizes, strict=True))
+        assert [y.tolist() for (_, y), _ in pairs] == whole[first:]
+        assert [len(y) for (_, y), _ in pairs] == [n for _, n in pairs] == made
+        assert (data.epoch, data.batch) == (3, 0)
+        assert order(data) == following
+
+
+def test_parts_and_copies_begin_where_the_whole_does():
+    data = batches(shuffle=True)
+    data.set_epoch(1, 3)
+    shards = [data.shard(i, 2) for i in range(2)]
+    moved = data.to("cpu")
+    expected = order(data)
+    assert order(moved) == expected
+    assert sorted(order(shards[0]) + order(shards[1])) == sorted(expected)
 
 
 def test_iterators_at_the_same_time_do_not_disturb_each_other():
@@ -463,6 +498,14 @@ def test_senseless_shards_are_refused(index, count, message):
 def test_senseless_epochs_are_refused(epoch):
     with pytest.raises(ValueError, match="counted from 0"):
         batches().set_epoch(epoch)
+
+
+@pytest.mark.parametrize("batch", [-1, 6, 1.0, True, None])
+def test_batches_that_make_no_sense(batch):
+    data = batches()
+    with pytest.raises(ValueError, match=rf"of 5 batches .* not with {batch!r}\."):
+        data.set_epoch(1, batch)
+    assert (data.epoch, data.batch) == (0, 0)
 
 
 # ---------------------------------------------------------------- choosing an epoch

@@ -10,6 +10,8 @@ import pytest
 import torch
 from conftest import REPOSITORY
 
+from d2l_gpu import torch as d2l
+
 sys.path.append(str(REPOSITORY / "benchmarks"))
 from common import alternated
 
@@ -82,6 +84,42 @@ def test_ddp_scaling_prints_two_ratios_and_json():
     assert [line.split()[0] for line in lines] == ["virtual"]
     ratio = float(re.search(r"(\d\.\d\d) times", lines[0]).group(1))
     assert ratio == pytest.approx(result["value"], abs=0.006)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo, and /proc",
+)
+def test_recovery_leaves_nothing_behind():
+    (first, *runs, ranks, plain, anything), result = run_benchmark(
+        "recovery", "--quick"
+    )
+    assert first == result["hardware"]
+    assert [line.split()[-1] for line in runs] == ["equal"]
+    assert ranks.startswith("2 of 2 kills recovered; seconds until back: median ")
+    assert result["value"] == 1
+    assert re.match(r"[01] of 1 kills recovered by torchrun", plain)
+    left = "0 processes and 0 files half written left; (\\d) of \\1 runs ended equal"
+    assert re.search(left, anything)
+
+
+def test_recovery_sees_half_a_file_and_a_process_that_is_left(tmp_path):
+    import recovery
+
+    (tmp_path / "half").write_bytes(b"x" * 100)
+    assert not recovery.whole(tmp_path / "half")
+    net = torch.nn.Linear(1, 1)
+    kept = d2l.Checkpoints(tmp_path, net, torch.optim.SGD(net.parameters()))
+    kept.resume()
+    kept.save(1)
+    assert all(map(recovery.whole, tmp_path.glob("step-*.pt")))
+    code = "import time; time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    try:
+        assert recovery.processes_of(tmp_path) == [(process.pid, "launch")]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_clock_is_near_the_published_runs():

@@ -303,7 +303,8 @@ def test_of_two_errors_the_first_counts(script, first):
         from pathlib import Path
 
         def wait_for(rank):
-            while not Path(os.environ["D2L_GPU_RUN"], f"error-{{rank}}.json").exists():
+            run = Path(os.environ["D2L_GPU_RUN"])
+            while not (run / "attempt-0" / f"error-{{rank}}.json").exists():
                 time.sleep(0.01)
 
         if rank == {first}:
@@ -418,6 +419,164 @@ def test_what_torchrun_says_is_shown_where_no_rank_said_anything(script, monkeyp
     assert "/nowhere/python" in text
 
 
+# ---------------------------------------------------------------- restarts
+
+ATTEMPT = RANK + "attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+
+
+@pytest.mark.parametrize(
+    ("failing", "end", "how"),
+    [
+        (0, "os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        (1, "os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        (1, "os._exit(3)", "was ended with exit code 3"),
+        (0, "raise ValueError('a bad batch')", "failed with ValueError: a bad batch"),
+    ],
+    ids=["signal-0", "signal-1", "exit-1", "error-0"],
+)
+def test_ranks_start_again_and_a_line_says_why(script, capfd, failing, end, how):
+    path = script(
+        f"""
+        dist.init_process_group("gloo")
+        attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        print("attempt", attempt)
+        dist.all_reduce(X)
+        if rank == {failing} and attempt < 2:
+            {end}
+        dist.all_reduce(X)
+        dist.destroy_process_group()
+        """,
+        prefix=TWO_RANKS,
+    )
+    assert d2l.launch(path, 2, restarts=2) == []
+    again = "all ranks begin again, from the last checkpoint if there is one"
+    assert capfd.readouterr() == (
+        "attempt 0\n"
+        f"Rank {failing} of train.py {how}; {again}: restart 1 of 2.\n"
+        "attempt 1\n"
+        f"Rank {failing} of train.py {how}; {again}: restart 2 of 2.\n"
+        "attempt 2\n",
+        "",
+    )
+
+
+def test_when_no_restart_is_left_the_last_failure_is_the_error(script, capfd):
+    path = script(
+        "sys.stdout.write(f'half a line {attempt}'); raise ValueError(attempt)",
+        prefix=ATTEMPT,
+    )
+    with pytest.raises(RuntimeError) as caught:
+        d2l.launch(path, 1, restarts=1)
+    first, *_, value, empty, last = str(caught.value).splitlines()
+    assert first == "Rank 0 of train.py failed with ValueError: 1"
+    assert (value, empty) == ("ValueError: 1", "")
+    assert last == "This was restart 1 of 1."
+    out, err = capfd.readouterr()
+    assert out.startswith(
+        "half a line 0\nRank 0 of train.py failed with ValueError: 0;"
+    )
+    assert out.endswith("\nhalf a line 1")
+    assert err == ""
+
+
+def test_values_of_all_attempts_follow_each_other(script):
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        for step in range(2):
+            d2l.report(attempt=attempt, step=step)
+        if attempt == 0:
+            os.kill(os.getpid(), 9)
+        """,
+        prefix=ATTEMPT,
+    )
+    assert d2l.launch(path, 1, restarts=3) == [
+        {"attempt": attempt, "step": step} for attempt in (0, 1) for step in (0, 1)
+    ]
+
+
+def test_values_after_the_last_checkpoint_are_reported_once(script, tmp_path):
+    path = script(
+        """
+        import torch
+        from d2l_gpu import torch as d2l
+
+        net = torch.nn.Linear(1, 1)
+        kept = d2l.Checkpoints(sys.argv[1], net, torch.optim.SGD(net.parameters()))
+        d2l.report(begin=True)
+        first = kept.resume()
+        for step in range(first + 1, 8):
+            d2l.report(step=step)
+            if step == 3 * attempt + 2:  # 2 and 5: before and after the first save
+                raise ValueError
+            if step % 3 == 0:
+                kept.save(step)
+        """,
+        prefix=ATTEMPT,
+    )
+    steps = [{"step": step} for step in range(1, 9)]
+    folder = tmp_path / "run"
+    assert d2l.launch(path, 1, [folder], restarts=2) == [{"begin": True}, *steps[:7]]
+    # From a checkpoint of another launch, and killed before the first of its own.
+    code = path.read_text().replace("3 * attempt + 2", "7 - attempt")
+    path.write_text(code.replace("first + 1, 8", "first + 1, 9"))
+    assert d2l.launch(path, 1, [folder], restarts=1) == [{"begin": True}, *steps[6:]]
+
+
+def test_restarted_ranks_find_each_other_by_the_same_port(script):
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+    path = script(
+        """
+        from d2l_gpu import torch as d2l
+        dist.init_process_group("gloo")
+        dist.all_reduce(X)
+        d2l.report(port=os.environ["MASTER_PORT"], sum=X)
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and rank == 0:
+            os.kill(os.getpid(), 9)
+        dist.barrier()
+        dist.destroy_process_group()
+        """,
+        prefix=TWO_RANKS,
+    )
+    got = d2l.launch(path, 2, port=port, restarts=2)
+    assert got == [{"port": str(port), "sum": 2}] * 2
+
+
+@needs_proc
+def test_what_a_killed_rank_had_started_is_ended(script):
+    name = f"children_{os.getpid()}.py"
+    path = script(
+        """
+        import subprocess
+        if attempt == 0:
+            code = "import time; time.sleep(600)"
+            subprocess.Popen([sys.executable, "-c", code, __file__])
+            os.kill(os.getpid(), 9)
+        """,
+        name,
+        prefix=ATTEMPT,
+    )
+    d2l.launch(path, 1, restarts=1)
+    assert processes_with(name) == []
+
+
+def test_a_rank_that_fails_and_does_not_end_starts_again(script, monkeypatch):
+    monkeypatch.setattr(MODULE, "GRACE", 1.0)
+    path = script(
+        """
+        import threading
+        from d2l_gpu import torch as d2l
+        if attempt == 0:
+            threading.Thread(target=time.sleep, args=[60]).start()
+            raise ValueError("no")
+        d2l.report(attempt=attempt)
+        """,
+        prefix=ATTEMPT,
+    )
+    assert d2l.launch(path, 1, restarts=1) == [{"attempt": 1}]
+
+
 # ---------------------------------------------------------------- the end
 
 HANG = """
@@ -456,21 +615,21 @@ def both_hang(path: Path) -> bool:
     return all(path.with_suffix(f".{rank}").exists() for rank in (0, 1))
 
 
-def timed_out(path: Path) -> str:
+def timed_out(path: Path, restarts: int = 0) -> str:
     """Launch a script that hangs until both ranks do; return the error's text."""
     for seconds in (2, 4, 8, 16, 32, 64):  # ranks may take long to start
         with pytest.raises(TimeoutError) as caught:
-            d2l.launch(path, 2, timeout=seconds)
+            d2l.launch(path, 2, timeout=seconds, restarts=restarts)
         if both_hang(path):
             return str(caught.value)
     pytest.fail("The ranks have not started.")
 
 
-def start_launch(path: Path) -> subprocess.Popen:
+def start_launch(path: Path, restarts: int = 0) -> subprocess.Popen:
     """A process that calls launch; returns when both ranks run."""
     code = f"""if True:
         from d2l_gpu import torch as d2l
-        d2l.launch({str(path)!r}, 2)
+        d2l.launch({str(path)!r}, 2, restarts={restarts})
     """
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
     for _ in range(6000):
@@ -482,8 +641,9 @@ def start_launch(path: Path) -> subprocess.Popen:
 
 
 @needs_proc
-def test_ctrl_c_leaves_no_process(hanging):
-    process = start_launch(hanging)
+@pytest.mark.parametrize("restarts", [0, 9999])
+def test_ctrl_c_leaves_no_process(hanging, restarts):
+    process = start_launch(hanging, restarts)
     assert len(processes_with(hanging.name)) == 6  # its own, torchrun, two of each rank
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -492,8 +652,9 @@ def test_ctrl_c_leaves_no_process(hanging):
 
 
 @needs_proc
-def test_a_killed_kernel_leaves_no_process(hanging, tmp_path):
-    process = start_launch(hanging)
+@pytest.mark.parametrize("restarts", [0, 9999])
+def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
+    process = start_launch(hanging, restarts)
     process.kill()
     process.communicate()
     for _ in range(3000):
@@ -508,8 +669,9 @@ def test_a_killed_kernel_leaves_no_process(hanging, tmp_path):
 
 
 @needs_proc
-def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging):
-    text = timed_out(hanging)
+@pytest.mark.parametrize("restarts", [0, 9999])
+def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging, restarts):
+    text = timed_out(hanging, restarts)
     assert processes_with(hanging.name) == []
     assert re.match(rf"{hanging.name} had not ended after \d+ s, so all", text)
     for rank in (0, 1):
@@ -521,6 +683,20 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging):
             r"    time.sleep\(600\)",
             stack,
         )
+
+
+@needs_proc
+@pytest.mark.parametrize("restarts", [0, 9999])
+def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
+    process = start_launch(hanging, restarts)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    [torchrun] = map(int, children.split())
+    os.kill(torchrun, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert processes_with(hanging.name) == []
+    assert err.decode().splitlines()[-1] == (
+        f"RuntimeError: torchrun, which runs {hanging.name}, was ended by SIGKILL."
+    )
 
 
 @needs_proc
@@ -561,6 +737,8 @@ def test_arguments_that_make_no_sense(arguments, kind, sentence):
         ({"timeout": 0}, ValueError, "positive number, not 0"),
         ({"timeout": float("nan")}, ValueError, "positive number, not nan"),
         ({"timeout": "1"}, TypeError, "not '1'"),
+        ({"restarts": -1}, ValueError, "number of restarts is at least 0, not -1"),
+        ({"restarts": "2"}, TypeError, r"such as 2, not '2' \(str\)"),
         ({"port": 0}, ValueError, "between 1 and 65535, not 0: leave port out"),
         ({"port": 65536}, ValueError, "between 1 and 65535, not 65536"),
         ({"port": "80"}, TypeError, r"such as 29500, not '80' \(str\)"),

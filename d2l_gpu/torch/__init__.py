@@ -10,6 +10,7 @@ from d2l_gpu.vgpu import simulation, simulator
 from .batches import Batches
 from .bench import bench
 from .book import require_book
+from .checkpoints import Checkpoints
 from .curves import plot, roofline
 from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
@@ -49,6 +50,7 @@ __all__ = [
     "Accumulator",
     "Animator",
     "Batches",
+    "Checkpoints",
     "DataModule",
     "History",
     "HyperParameters",

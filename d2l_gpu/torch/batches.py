@@ -40,6 +40,8 @@ class Batches:
     Attributes:
         device, batch_size, seed, shuffle, resize: as given; resize a pair or None.
         epoch: the number of the epoch that the next ``iter()`` begins.
+        batch: the number of the batch in it with which that begins, 0 unless
+            ``set_epoch`` was given another.
     Raises:
         TypeError: images or labels are not tensors of their dtype.
         ValueError: shapes or lengths do not fit, there are no images, or another
@@ -64,7 +66,7 @@ class Batches:
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.resize = None if resize is None else _sides(resize)
         self.device = cpu() if device is None else torch.device(device)
-        self.epoch = 0
+        self.epoch = self.batch = 0
         self._data = _Data(images, labels, self.device)
         self._shards: tuple[tuple[int, int], ...] = ()
 
@@ -80,14 +82,14 @@ class Batches:
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Number of examples of each whole batch of an epoch.
+        """Number of examples of each whole batch that the next ``iter()`` gives.
 
         A rank that trains on a shard divides the *sum* of its losses by this, and the
         gradients are then summed over the ranks: so parts of different sizes, and
         empty ones, have the weight that is theirs.
         """
         whole, rest = divmod(self.num_examples, self.batch_size)
-        return [self.batch_size] * whole + [rest] * (rest > 0)
+        return ([self.batch_size] * whole + [rest] * (rest > 0))[self.batch :]
 
     @property
     def resident(self) -> bool:
@@ -105,22 +107,37 @@ class Batches:
             An iterator over batches: X of shape (batch, c, h, w), float32 in [0, 1],
             and y of shape (batch,), int64, both on the device and nobody else's.
         """
-        epoch = self.epoch
-        self.epoch += 1
+        epoch, batch = self.epoch, self.batch
+        self.epoch, self.batch = epoch + 1, 0
         # The generator begins to run at its first batch, when the epoch may be another.
-        return self._batches(epoch)
+        return self._batches(epoch, batch)
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int, batch: int = 0) -> None:
         """Choose the epoch that the next ``iter()`` begins, as in DistributedSampler.
 
+        Batches are made by index. So one that begins in the middle of an epoch, as
+        after a crash, gives what is left of it and makes none of those before.
+        After so many steps of training in all, the next batch is that of
+        ``set_epoch(*divmod(step, len(batches)))``.
+
+        Args:
+            epoch: counted from 0.
+            batch: the first one to be made, counted from 0; the number of batches in an
+                epoch, and nothing is left of it.
         Raises:
-            ValueError: epoch is not an integer of at least 0.
+            ValueError: epoch is not an integer of at least 0, or there is no such
+                batch.
         """
         if not _is_integer(epoch, least=0):
             raise ValueError(
                 f"An epoch is an integer, counted from 0, and not {epoch!r}."
             )
-        self.epoch = epoch
+        if not _is_integer(batch, least=0) or batch > len(self):
+            raise ValueError(
+                f"An epoch of {len(self)} batches begins with one of them, counted "
+                f"from 0, and not with {batch!r}."
+            )
+        self.epoch, self.batch = epoch, batch
 
     def to(self, device: torch.device | str) -> "Batches":
         """Return the same batches, from the same epoch on, on another device."""
@@ -156,13 +173,16 @@ class Batches:
         part._shards = (*self._shards, (index, count))
         return part
 
-    def _batches(self, epoch: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _batches(
+        self, epoch: int, batch: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         images, labels = self._data.placed
         order = self._order(epoch, images.device) if self.shuffle else None
         # Division by a number on the host is multiplication by its inverse on CUDA
         # (torch 2.10 to 2.13); by a number on the device, it rounds as on the CPU.
         white = torch.full((), 255.0, device=self.device)
-        for start in range(0, self.num_examples, self.batch_size):
+        first = batch * self.batch_size
+        for start in range(first, self.num_examples, self.batch_size):
             begin, end = self._part(start, min(start + self.batch_size, len(labels)))
             if order is None:
                 # A view of what is kept must not get into other hands.

@@ -4,11 +4,11 @@ import contextlib
 import json
 import re
 import signal
-from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from d2l_gpu import programs, worker
-from d2l_gpu.worker import CRASH
+from d2l_gpu.worker import CRASH, folder_of
 
 from .results import Lines, log_of
 
@@ -16,33 +16,38 @@ AGENT_LOG = "agent.log"
 LINES_OF_STDERR = 20  # of a rank that died without an exception
 
 
-def failure(folder: Path, script: Path) -> str:
-    """Say which rank failed first, and why.
+@dataclass
+class Failure:
+    """Why an attempt failed: a sentence without a full stop, and all that was said."""
+
+    sentence: str
+    details: str
+
+
+def failure(run: Path, script: Path, attempt: int) -> Failure:
+    """Find out which rank failed first in an attempt, and why.
 
     An error that says that a connection was lost is the consequence of another's: it
     counts only if no rank has another error or died without one.
     """
-    raised = records(folder)
+    raised = records(run, attempt)
     causes = [record for record in raised if not record["lost_connection"]]
-    died = _died(folder, {record["rank"] for record in raised})
+    died = _died(run, attempt)
+    if died and died[0] in {record["rank"] for record in raised}:
+        died = None
     if causes or (raised and not died):
         first = min(causes or raised, key=lambda record: record["time"])
-        return (
-            f"Rank {first['rank']} of {script.name} failed with {first['summary']}\n\n"
-            f"{first['traceback'].rstrip()}"
+        return Failure(
+            f"Rank {first['rank']} of {script.name} failed with {first['summary']}",
+            "\n\n" + first["traceback"].rstrip(),
         )
     if died:
-        rank, code = died[0]
-        said = Lines(folder, log_of(rank, "stderr")).new(last=True)
-        crash = Lines(folder, f"{CRASH}-{rank}").new(last=True)
-        how = f"with exit code {code}"
-        if code < 0:
-            how = f"by signal {-code}"
-            with contextlib.suppress(ValueError):
-                how = f"by {signal.Signals(-code).name}"
-        sentence = f"Rank {rank} of {script.name} was ended {how}"
+        rank, code = died
+        said = Lines(run, log_of(rank, "stderr", attempt)).new(last=True)
+        crash = Lines(folder_of(run, attempt), f"{CRASH}-{rank}").new(last=True)
+        sentence = f"Rank {rank} of {script.name} was ended {how_ended(code)}"
     else:
-        said = Lines(folder, AGENT_LOG).new(last=True)
+        said = Lines(run, AGENT_LOG).new(last=True)
         crash = []
         sentence = f"torchrun could not run {script.name}"
     # Frames above the script's and a list of libraries help nobody.
@@ -52,43 +57,45 @@ def failure(folder: Path, script: Path) -> str:
     said += [line for line in crash if not line.startswith(skipped)]
     last = "".join(said).strip()
     if not last:
-        return f"{sentence}; nothing on stderr says why."
-    return f"{sentence}; its last words:\n\n{last}"
+        return Failure(sentence, "; nothing on stderr says why.")
+    return Failure(sentence, f"; its last words:\n\n{last}")
 
 
-def records(folder: Path) -> list[dict]:
-    """The exceptions of all ranks."""
+def how_ended(code: int) -> str:
+    """Say what an exit code says, "with exit code 3" or "by SIGKILL"."""
+    if code >= 0:
+        return f"with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"
+
+
+def records(run: Path, attempt: int) -> list[dict]:
+    """The exceptions of all ranks in an attempt."""
     return [
         json.loads(path.read_text(encoding="utf-8"))
-        for path in folder.glob("error-*.json")
+        for path in folder_of(run, attempt).glob("error-*.json")
     ]
 
 
-def _died(folder: Path, recorded: Collection[int]) -> list[tuple[int, int]]:
-    """Ranks that ended without an exception, and their exit codes, first to last.
+def _died(run: Path, attempt: int) -> tuple[int, int] | None:
+    """The rank that torchrun saw end first in an attempt, and its exit code.
 
-    From torchrun's summary, where "Root Cause" is whom it saw end first. It then ends
-    the others with SIGTERM: of a rank that it did not see first, that code is no cause
-    if there is an exception, and the last to be considered if there is none.
+    torchrun says so in one line of its log for each attempt that failed.
     """
-    log = (folder / AGENT_LOG).read_text(encoding="utf-8", errors="replace")
-    others, _, first = log.partition("Root Cause (first observed failure)")
-    entry = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
-    found = [
-        (int(rank), int(code))
-        for part in (first, others)
-        for rank, code in entry.findall(part)
-        if int(rank) not in recorded
-        and not (recorded and part is others and int(code) == -signal.SIGTERM)
-    ]
-    return sorted(found, key=lambda rank_and_code: rank_and_code[1] == -signal.SIGTERM)
+    log = (run / AGENT_LOG).read_text(encoding="utf-8", errors="replace")
+    found = re.findall(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) ", log)
+    if attempt >= len(found):
+        return None
+    code, rank = map(int, found[attempt])
+    return rank, code
 
 
-def where_ranks_were(folder: Path, script: Path, timeout: float) -> str:
+def where_ranks_were(run: Path, script: Path, attempt: int, timeout: float) -> str:
     """Say that time is up, and where each rank was."""
     stacks = {
         int(path.name.removeprefix("stack-")): path.read_text(encoding="utf-8")
-        for path in folder.glob("stack-*")
+        for path in folder_of(run, attempt).glob("stack-*")
     }
     parts = [
         f"{script.name} had not ended after {timeout} s, so all its processes were "

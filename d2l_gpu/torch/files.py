@@ -3,11 +3,13 @@
 import io
 import os
 import pickle
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import nn
+
+PART = ".part"
+"""How the name of a file ends that is not complete."""
 
 
 def save_parameters(net: nn.Module, path: str | Path) -> None:
@@ -22,20 +24,7 @@ def save_parameters(net: nn.Module, path: str | Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    path = Path(path)
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=path.name, suffix=".part", delete=False
-    ) as file:
-        try:
-            torch.save(net.state_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            Path(file.name).replace(path)
-        except BaseException:
-            file.close()
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    write_whole(Path(path), saved(net.state_dict()))
 
 
 def load_parameters(net: nn.Module, path: str | Path) -> None:
@@ -58,17 +47,14 @@ def load_parameters(net: nn.Module, path: str | Path) -> None:
             f"There is no file {path}: check its name, or save the parameters first."
         )
     # Read first: what is raised afterwards is about the content, not about the disk.
-    content = io.BytesIO(path.read_bytes())
+    content = path.read_bytes()
     try:
-        state = torch.load(content, map_location="cpu", weights_only=True)
+        state = loaded(content)
     except (RuntimeError, OSError, EOFError, ValueError, pickle.PickleError) as error:
         raise ValueError(
             f"The file {path} is damaged or holds no parameters: save them again."
         ) from error
-    ours = net.state_dict()
-    if not isinstance(state, dict) or {k: _shape(v) for k, v in state.items()} != {
-        k: _shape(v) for k, v in ours.items()
-    }:
+    if not fits(net, state):
         raise ValueError(
             f"The file {path} holds the parameters of another network: names or shapes "
             f"differ from those of this {type(net).__name__}."
@@ -76,5 +62,62 @@ def load_parameters(net: nn.Module, path: str | Path) -> None:
     net.load_state_dict(state)
 
 
-def _shape(value):
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
+def fits(net: nn.Module, state: object) -> bool:
+    """Return whether names and shapes in a state are those of a network."""
+    return isinstance(state, dict) and _shapes(state) == _shapes(net.state_dict())
+
+
+def _shapes(state: dict) -> dict:
+    return {
+        name: tuple(value.shape) if isinstance(value, torch.Tensor) else None
+        for name, value in state.items()
+    }
+
+
+# ------------------------------------------------------------------ content, files
+
+
+def saved(state: dict) -> io.BytesIO:
+    """Return what ``torch.save`` makes of a state, in memory.
+
+    Written to a file directly, a full disk would be a RuntimeError about positions in
+    an archive (torch 2.10 to 2.13).
+    """
+    content = io.BytesIO()
+    torch.save(state, content)
+    return content
+
+
+def loaded(content: bytes | memoryview) -> object:
+    """Return what ``saved`` was given, with all tensors on the CPU.
+
+    Nothing but tensors and plain containers is read.
+    """
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def write_whole(path: Path, content: io.BytesIO) -> None:
+    """Write a file that appears under its name when it is complete and on the disk.
+
+    If that fails, what was there before stays and nothing else is left behind. Only a
+    process that is killed meanwhile leaves a file, whose name ends with ``PART``.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
+    try:
+        with part.open("wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the new name is an entry of the folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

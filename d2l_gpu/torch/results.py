@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.worker import FOLDER
+from d2l_gpu.worker import FOLDER, attempt_folder, number_of, write_file
 
 from .progress import checked_fraction
 
 RESULTS, PROGRESS = "results.jsonl", "progress"
-"""Files of a run to which rank 0 appends lines."""
+"""Files in the folder of an attempt to which rank 0 appends lines."""
 
 
 def report(**values: Any) -> None:
@@ -36,15 +36,54 @@ def report(**values: Any) -> None:
             "report() was given nothing: name what it reports, as in report(loss=0.5)."
         )
     line = json.dumps(values, default=_number)
-    folder = os.environ.get(FOLDER)
+    launched = bool(os.environ.get(FOLDER))
     if values.keys() == {"progress"}:
         line = json.dumps(checked_fraction(json.loads(line)["progress"]))
-        if folder:
-            _append(Path(folder, PROGRESS), line)
-    elif folder:
-        _append(Path(folder, RESULTS), line)
+        if launched:
+            _append(attempt_folder() / PROGRESS, line)
+    elif launched:
+        _append(attempt_folder() / RESULTS, line)
     else:
         print(line, flush=True)
+
+
+def reported() -> tuple[str | None, int]:
+    """Return the run of ``launch`` that this is, None without one, and how many values
+    were reported in it."""
+    run = os.environ.get(FOLDER)
+    if not run:
+        return None, 0
+    return Path(run).name, sum(len(_whole_lines(x)) for x in results_of(Path(run)))
+
+
+def take_back(run: str | None, count: int) -> None:
+    """Forget, on rank 0, what was reported since ``reported`` was asked.
+
+    Args:
+        run, count: what ``reported`` returned. If that was not in this run, what ranks
+            reported before their last restart is forgotten.
+    """
+    if not os.environ.get(FOLDER) or int(os.environ["RANK"]) != 0:
+        return
+    this = Path(os.environ[FOLDER])
+    for path in results_of(this):
+        if run == this.name:
+            lines = _whole_lines(path)[:count]
+            count -= len(lines)
+            write_file(path, "".join(lines))
+        elif path.parent != attempt_folder():
+            path.unlink()
+
+
+def results_of(run: Path) -> list[Path]:
+    """The files with what rank 0 reported, one for each attempt that reported, in
+    order."""
+    return sorted(run.glob(f"*/{RESULTS}"), key=lambda path: number_of(path.parent))
+
+
+def _whole_lines(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]
 
 
 def _number(value: Any) -> Any:
@@ -94,6 +133,6 @@ class Lines:
         return lines
 
 
-def log_of(rank: int, stream: str) -> str:
-    """Where torchrun writes what a rank says, as a pattern below its folder."""
-    return f"*/attempt_0/{rank}/{stream}.log"
+def log_of(rank: int, stream: str, attempt: int) -> str:
+    """Where torchrun writes what a rank says, as a pattern below the run's folder."""
+    return f"*/attempt_{attempt}/{rank}/{stream}.log"

@@ -9,7 +9,6 @@ caller, whatever ends that.
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -55,9 +54,7 @@ class Machine:
 
     def remove(self) -> None:
         """End the machine, and every process on it, at once."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._first, signal.SIGKILL)
-        # The first process of a PID namespace is gone when all others there are.
+        # Closes the pipe; the first process is gone when all others there are.
         self._holder.communicate()
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -354,7 +355,7 @@ def test_a_machine_that_crashes_comes_back(tmp_path, environment, on_one_machine
     )
     # A machine that is not heard of is given up after five seconds, not fifteen.
     beats = (["--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=5"], "")
-    command.parts.insert(0, beats)
+    command = replace(command, parts=[beats, *command.parts])
     with two_machines() as (head, other):
         agents = [start(command, environment, machine) for machine in (head, other)]
         while not (tmp_path / "stopped").exists():

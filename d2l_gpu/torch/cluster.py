@@ -24,9 +24,9 @@ from .checks import (
 
 PORT = 29400  # torchrun's own default for a rendezvous
 
-# By default the ranks find each other by a store that torchrun keeps for all their
-# starts: some of the second start then follow what the first left there, and fail
-# (torch 2.10 to 2.13; pytorch issue 135712). With this, each start has a new store.
+# By default torchrun keeps one store for all starts of the ranks, and says where it is
+# at the first: a machine that comes back later asks for it for a minute, and fails (torch
+# 2.13, RendezvousStoreInfo). With this, each start has a store of its own.
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
@@ -76,7 +76,7 @@ class Command:
 
 
 _VARIABLES = {
-    OWN_STORE: "ranks that are started again do not see what the first ones left",
+    OWN_STORE: "each start of the ranks has a store of its own",
     "GLOO_SOCKET_IFNAME": "the network interface that gloo uses",
     "NCCL_SOCKET_IFNAME": "the network interface that NCCL uses",
 }
@@ -98,14 +98,15 @@ def torchrun_command(
     """Return the command that is typed on each of several machines to run a script.
 
     It is the same on all of them, and they may be started in any order. The script and
-    its data have to be on all machines, under the same path.
+    its data have to be on all machines, under the same path, and their clocks have to
+    agree to within ten seconds.
 
     Args:
         script: the file to run.
         nproc: number of processes on each machine, one for each of its GPUs.
         args: arguments of the script; what is no string becomes one.
-        nnodes: number of machines, or the fewest and the most, as ``(1, 2)``: the
-            training then begins with the fewest that have come half a minute later, and
+        nnodes: number of machines, or the fewest and the most, as ``(1, 2)``: it then
+            begins with those that have come in half a minute, if they are enough, and
             begins again when a machine comes or goes.
         head: name or address of the machine by which the others find each other; it is
             one of them, and all of them have to reach it.

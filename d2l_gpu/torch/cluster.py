@@ -24,9 +24,9 @@ from .checks import (
 
 PORT = 29400  # torchrun's own default for a rendezvous
 
-# By default torchrun keeps one store for all starts of the ranks, and says where it is
-# at the first: a machine that comes back later asks for it for a minute, and fails (torch
-# 2.13, RendezvousStoreInfo). With this, each start has a store of its own.
+# By default torchrun keeps one store for all starts of the ranks, and says only at the
+# first where it is: a machine that comes back later asks for that for a minute, and
+# fails (torch 2.13, RendezvousStoreInfo). With this, each start has a store of its own.
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 

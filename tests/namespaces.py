@@ -103,8 +103,8 @@ def two_machines() -> Iterator[list[Machine]]:
 
 
 def _start(prefix: Sequence[str], name: str, address: str) -> Machine:
-    # Ignoring SIGCHLD, which cat inherits, it has no zombies to bury.
-    script = 'trap "" CHLD; hostname "$0" && echo ready && exec cat'
+    # Whoever ignores SIGCHLD has no dead to bury, as the first process else has to.
+    script = 'hostname "$0" && echo ready && exec env --ignore-signal=CHLD cat'
     holder = subprocess.Popen(
         [*prefix, *_OWN, "--mount-proc", "--kill-child", "sh", "-c", script, name],
         stdin=subprocess.PIPE,

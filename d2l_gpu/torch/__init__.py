@@ -11,6 +11,7 @@ from .batches import Batches
 from .bench import bench
 from .book import require_book
 from .checkpoints import Checkpoints
+from .cluster import slurm_script, torchrun_command
 from .curves import plot, roofline
 from .data_parallel import History, train
 from .datasets import load_data_digits, load_data_fashion_mnist
@@ -40,6 +41,7 @@ from .parallel import allreduce, replicate, shard_gradients, split_batch
 from .plot import Animator, ProgressBoard
 from .progress import Progress
 from .results import report
+from .sagemaker import sagemaker_job
 from .scaling import simulate_step
 from .schedule import linear_schedule_with_warmup
 from .timing import Timer
@@ -83,14 +85,17 @@ __all__ = [
     "require_gpus",
     "resnet18",
     "roofline",
+    "sagemaker_job",
     "save_parameters",
     "sgd",
     "shard_gradients",
     "simulate_step",
     "simulation",
     "simulator",
+    "slurm_script",
     "split_batch",
     "to",
+    "torchrun_command",
     "train",
     "transfers",
     "try_all_gpus",

@@ -490,7 +490,8 @@ def test_a_run_whose_ranks_are_killed_ends_with_the_same_bits(
         if i < len(kills):
             kills[i] = kills[i].replace("?", str(first + rng.randrange(3)))
     number = len(kills)
-    got = d2l.launch(SCRIPT, 2, [folder, device, 0, *kills], restarts=number)
+    arguments = [folder, device, 0, *kills]
+    got = d2l.launch(SCRIPT, 2, arguments, restarts=number, timeout=300)
     assert got == expected
     lines = capfd.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("step")] == [

@@ -448,7 +448,7 @@ def test_ranks_start_again_and_a_line_says_why(script, capfd, failing, end, how)
         """,
         prefix=TWO_RANKS,
     )
-    assert d2l.launch(path, 2, restarts=2) == []
+    assert d2l.launch(path, 2, restarts=2, timeout=240) == []
     again = "all ranks begin again, from the last checkpoint if there is one"
     assert capfd.readouterr() == (
         "attempt 0\n"
@@ -539,7 +539,7 @@ def test_restarted_ranks_find_each_other_by_the_same_port(script):
         """,
         prefix=TWO_RANKS,
     )
-    got = d2l.launch(path, 2, port=port, restarts=2)
+    got = d2l.launch(path, 2, port=port, restarts=2, timeout=240)
     assert got == [{"port": str(port), "sum": 2}] * 2
 
 

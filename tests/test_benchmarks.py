@@ -122,6 +122,38 @@ def test_recovery_sees_half_a_file_and_a_process_that_is_left(tmp_path):
         process.wait()
 
 
+def test_train_cpu_prints_a_ladder_and_json():
+    (first, features, _, *lines), result = run_benchmark("train_cpu", "--quick")
+    assert first.startswith(result["hardware"])
+    assert features.startswith("features: ")
+    rungs = [line for line in lines if re.search(r"\d+\.\d +\d+\.\d{2}$", line)]
+    assert len(rungs) == 5
+    ratios = [float(line.split()[-1]) for line in rungs]
+    assert ratios[0] == 1
+    assert result["value"] == ratios[-1]
+    assert lines[-1].startswith("a trial took ")
+
+
+def test_train_gpu_climbs_the_ladder_and_says_what_it_lacks():
+    (first, second, *lines), result = run_benchmark(
+        "train_gpu", "--quick", "--device", "cpu"
+    )
+    assert result["hardware"] in first
+    assert "random images, for speed alone" in second
+    rungs = [line for line in lines if re.search(r"\d\.\d{3} +\d+\.\d{2}$", line)]
+    assert [line.split()[0] for line in rungs] == ["float32,", *["…"] * 4]
+    assert not any(line.startswith("test accuracy") for line in lines)
+
+
+def test_train_gpu_counts_the_operations_of_an_epoch():
+    import train_gpu
+
+    # ResNet-18 at 28×28: 2.73 GFLOP per image, forward and backward.
+    assert train_gpu.operations(60_000) == pytest.approx(0.164e15, rel=0.01)
+    assert train_gpu.peak("NVIDIA H100 80GB HBM3") == 989.4e12
+    assert train_gpu.peak("some GPU") is None
+
+
 def test_clock_is_near_the_published_runs():
     (first, *lines), result = run_benchmark("clock")
     assert "no GPU is used" in first

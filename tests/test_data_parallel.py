@@ -53,6 +53,18 @@ def test_two_and_three_gpus_train_as_one_does_to_twelve_digits():
         assert history.loss == pytest.approx(one.loss, abs=1e-12)
 
 
+def test_virtual_gpus_compute_in_one_form_only(capsys):
+    wanted, net = run(1)
+    history = d2l.train(
+        *(other := network(), 1, 64, 0.5, 2), load_data=load_double, fast=True
+    )
+    said = capsys.readouterr().out
+    assert said.startswith("virtual GPUs compute in one form only\n")
+    assert history.loss == wanted.loss
+    pairs = zip(net.parameters(), other.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
 def test_it_learns_and_tells():
     history, net = run(2, num_epochs=5)
     assert history.accuracy[-1] > 0.9

@@ -115,7 +115,6 @@ def try_forms(
     y: torch.Tensor,
     loss: Callable = F.cross_entropy,
     forms: Sequence[Form] = FORMS,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> Trial:
     """Measure training steps in several forms, by turns, on copies of a network.
 
@@ -125,39 +124,38 @@ def try_forms(
         y: their labels, shape (n, …).
         loss: a function of outputs and labels.
         forms: to try beside the plain one.
-        clock: tells seconds.
     Returns:
         The trial: seconds of a step in each form, and the best of them.
     """
-    replicas = {
-        form: copy.deepcopy(net).train() for form in dict.fromkeys([PLAIN, *forms])
+    steps = {
+        form: form.apply(copy.deepcopy(net).train())
+        for form in dict.fromkeys([PLAIN, *forms])
     }
-    steps = {form: form.apply(replica) for form, replica in replicas.items()}
-    times: dict[Form, list[float]] = {form: [] for form in steps}
-    device = X.device
     on = {"devices": []}
-    if device.type != "cpu":
-        on = {"devices": [device.index], "device_type": device.type}
+    if X.device.type != "cpu":
+        on = {"devices": [X.device.index], "device_type": X.device.type}
     with torch.random.fork_rng(**on):
-        deadline = clock() + SECONDS_OF_TRIAL
-        for turn in range(1 + ROUNDS):
-            if turn > 1 and clock() > deadline:
+        # The first turn finds caches cold, and libraries looking for kernels.
+        cold = {form: _seconds(step, X, y, loss) for form, step in steps.items()}
+        # Without matrix units bfloat16 can take ten times as long: once is enough.
+        warm: dict[Form, list[float]] = {
+            form: [] for form in steps if cold[form] <= HOPELESS * cold[PLAIN]
+        }
+        spent = 0.0
+        for _ in range(ROUNDS):
+            for form, taken in warm.items():
+                taken.append(_seconds(steps[form], X, y, loss))
+                spent += taken[-1]
+            if spent > SECONDS_OF_TRIAL:
                 break
-            for form, step in steps.items():
-                synchronize([device])
-                began = clock()
-                step.zero_grad()
-                loss(step(X), y).backward()
-                synchronize([device])
-                times[form].append(clock() - began)
-            if turn == 0:
-                # It found caches cold, and libraries looking for kernels. Without AMX,
-                # bfloat16 can take ten times as long: no need to see that again.
-                least = {form: taken.pop() for form, taken in times.items()}
-                steps = {
-                    form: step
-                    for form, step in steps.items()
-                    if least[form] <= HOPELESS * least[PLAIN]
-                }
-    # Of a form that was given up, the first turn is all that is known.
-    return Trial({form: median(times[form] or [least[form]]) for form in times})
+    return Trial(cold | {form: median(taken) for form, taken in warm.items()})
+
+
+def _seconds(net: nn.Module, X: torch.Tensor, y: torch.Tensor, loss: Callable) -> float:
+    """Return how long a forward and a backward pass take."""
+    synchronize([X.device])
+    began = time.perf_counter()
+    net.zero_grad()
+    loss(net(X), y).backward()
+    synchronize([X.device])
+    return time.perf_counter() - began

@@ -10,6 +10,8 @@ from broken_machines import Plant
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from d2l_gpu import course
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
 
@@ -105,6 +107,28 @@ def write_notebook(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+PUBLISHED = "published/en/pytorch"
+
+
+@pytest.fixture
+def publish(write_notebook, tmp_path, monkeypatch) -> Callable[..., Path]:
+    """A function that publishes a course of toy lessons by their names.
+
+    It returns the folder of the edition; the reader is in another one.
+    """
+
+    def publish(*names: str) -> Path:
+        for name in names:
+            write_notebook(f"{PUBLISHED}/{name}.ipynb", f"print('this is {name}')")
+        monkeypatch.setattr(course, "editions_root", lambda: tmp_path / "published")
+        reader = tmp_path / "reader"
+        reader.mkdir()
+        monkeypatch.chdir(reader)
+        return tmp_path / PUBLISHED
+
+    return publish
 
 
 @pytest.fixture

@@ -11,25 +11,19 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from conftest import PUBLISHED
 from waiting import runs, wait_until
 
 import d2l_gpu
 from d2l_gpu import cli, course
 
-EDITION = "published/en/pytorch"
 NAMES = ("01_devices", "02_tensors", "03_copying")
 
 
 @pytest.fixture
-def published(write_notebook, tmp_path, monkeypatch):
+def published(publish):
     """A published course of three toy lessons; the reader is in another folder."""
-    for name in NAMES:
-        write_notebook(f"{EDITION}/{name}.ipynb", f"print('this is {name}')")
-    monkeypatch.setattr(course, "editions_root", lambda: tmp_path / "published")
-    reader = tmp_path / "reader"
-    reader.mkdir()
-    monkeypatch.chdir(reader)
-    return tmp_path / EDITION
+    return publish(*NAMES)
 
 
 def executed(name: str):
@@ -112,7 +106,7 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
     published, write_notebook, capsys
 ):
     write_notebook(
-        f"{EDITION}/02_tensors.ipynb", "X = 1", "X +\\\n    missing", "print('later')"
+        f"{PUBLISHED}/02_tensors.ipynb", "X = 1", "X +\\\n    missing", "print('later')"
     )
     assert cli.main(["run"]) == 1
     captured = capsys.readouterr()
@@ -129,13 +123,13 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
 
 
 def test_cell_that_takes_too_long_fails(published, write_notebook, capsys):
-    write_notebook(f"{EDITION}/01_devices.ipynb", "import time\ntime.sleep(60)")
+    write_notebook(f"{PUBLISHED}/01_devices.ipynb", "import time\ntime.sleep(60)")
     assert cli.main(["run", "01", "--timeout", "1"]) == 1
     assert "ran longer than 1 s" in capsys.readouterr().err
 
 
 def test_cell_that_kills_the_kernel_fails(published, write_notebook, capsys):
-    write_notebook(f"{EDITION}/01_devices.ipynb", "import os\nos._exit(1)")
+    write_notebook(f"{PUBLISHED}/01_devices.ipynb", "import os\nos._exit(1)")
     assert cli.main(["run", "01"]) == 1
     assert "the kernel died" in capsys.readouterr().err
 
@@ -170,7 +164,7 @@ def test_kernel_is_this_interpreter_and_works_in_the_output_folder(
     published, write_notebook
 ):
     write_notebook(
-        f"{EDITION}/01_devices.ipynb",
+        f"{PUBLISHED}/01_devices.ipynb",
         "import os, sys\nprint(sys.executable)\nprint(os.getcwd())",
     )
     cli.main(["run", "01"])
@@ -181,7 +175,7 @@ def test_kernel_is_this_interpreter_and_works_in_the_output_folder(
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
 def test_ctrl_c_ends_the_kernel_and_exits_130(published, write_notebook):
     write_notebook(
-        f"{EDITION}/01_devices.ipynb",
+        f"{PUBLISHED}/01_devices.ipynb",
         "import os, pathlib, time\n"
         "pathlib.Path('begun').write_text(str(os.getpid()))\n"
         "time.sleep(60)",
@@ -273,7 +267,7 @@ def test_unknown_edition_is_one_sentence_that_lists_the_known(editions, capsys):
 
 
 def test_appendix_is_run_only_when_named(published, write_notebook, capsys):
-    write_notebook(f"{EDITION}/A1_more.ipynb", "print('more')")
+    write_notebook(f"{PUBLISHED}/A1_more.ipynb", "print('more')")
     assert cli.main(["run"]) == 0
     assert "A1_more" not in capsys.readouterr().out
     assert cli.main(["run", "A1"]) == 0

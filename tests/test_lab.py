@@ -17,24 +17,18 @@ from lab_server import PATH, Lab, jupyter_settings, running_lab
 from nbformat.sign import NotebookNotary
 from waiting import runs, wait_until
 
-from d2l_gpu import cli, course
+from d2l_gpu import cli
 
-EDITION = "published/en/pytorch"
 NAMES = ("01_devices", "02_tensors", "A1_more")
 
 
 @pytest.fixture
-def published(write_notebook, tmp_path, monkeypatch):
+def published(publish, monkeypatch):
     """A published course of three toy lessons; the reader is in another folder."""
-    for name in NAMES:
-        write_notebook(f"{EDITION}/{name}.ipynb", f"print('this is {name}')")
-    monkeypatch.setattr(course, "editions_root", lambda: tmp_path / "published")
-    reader = tmp_path / "reader"
-    reader.mkdir()
-    monkeypatch.chdir(reader)
-    for name, value in jupyter_settings(reader / "jupyter").items():
+    edition = publish(*NAMES)
+    for name, value in jupyter_settings(Path.cwd() / "jupyter").items():
         monkeypatch.setenv(name, value)
-    return tmp_path / "published"
+    return edition.parents[1]
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from d2l_gpu.settings import VIRTUAL
 from d2l_gpu.worker import AGENT, FOLDER, PORT, STACKS_WANTED, folder_of, write_file
 
-from .checks import check_integer
+from .checks import check_arguments, check_integer, check_script
 from .devices import virtual_count
 from .failures import AGENT_LOG, failure, how_ended, records, where_ranks_were
 from .progress import Progress
@@ -300,19 +300,10 @@ def _check(
             "launch needs torch.distributed, which this build of PyTorch lacks: "
             "install one from https://pytorch.org/get-started."
         )
-    path = Path(script)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"There is no script {str(script)!r} in {Path.cwd()}: check its name, or "
-            "write it first."
-        )
+    path = check_script(script)
     check_integer("The number of processes", nproc, least=1, example=2)
     check_integer("The number of restarts", restarts, least=0, example=2)
-    if isinstance(args, str | bytes) or not isinstance(args, Iterable):
-        raise TypeError(
-            "The arguments of a script are a list such as ['--epochs', 3], not "
-            f"{args!r}."
-        )
+    check_arguments(args)
     if timeout is not None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float):
             raise TypeError(

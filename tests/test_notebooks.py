@@ -117,6 +117,8 @@ def with_summary_last(notebook):
         (with_a_path("'/tmp/x/model.pt'"), "an absolute path"),
         (with_a_path(r"C:\Users\ann"), "an absolute path"),
         (with_a_path("file:///srv/a"), "an absolute path"),
+        (with_a_path("/opt/mlx/a"), "an absolute path"),
+        (with_a_path("/usr/bin/environ"), "an absolute path"),
         (without_title, "does not begin with a title"),
         (without_aims, "does not state the aims"),
         (without_duration, "does not state the aims"),
@@ -131,7 +133,14 @@ def test_planted_notebook_is_rejected(good_notebook, plant, problem):
 
 @pytest.mark.parametrize(
     "text",
-    ["8 GB/s and images/s/GPU", "https://pytorch.org/docs/stable", "1/2/3", "/dev/shm"],
+    [
+        "8 GB/s and images/s/GPU",
+        "https://pytorch.org/docs/stable",
+        "1/2/3",
+        "/dev/shm",
+        "#!/usr/bin/env bash\n",
+        "'/opt/ml/checkpoints'",
+    ],
 )
 def test_what_is_no_absolute_path_is_not_taken_for_one(good_notebook, text):
     good_notebook.cells[3].outputs = [stream(text)]

@@ -9,10 +9,11 @@ from nbformat import NotebookNode
 from PIL import Image
 
 # Absolute paths of at least two parts, POSIX or Windows, that stand alone: not
-# the end of a URL, of a unit like images/s or of an HTML tag. What the kernel
-# itself serves is the same on every machine.
+# the end of a URL, of a unit like images/s or of an HTML tag. What is the same on
+# every machine may stand there: what the kernel itself serves, how a script names its
+# interpreter, and the folders of SageMaker's containers.
 _ABSOLUTE_PATH = re.compile(
-    r"(?<![\w.:/<~\\-])/(?!(?:dev|proc|sys)/)[\w.-]+/[\w./-]+"
+    r"(?<![\w.:/<~\\-])/(?!(?:dev|proc|sys|opt/ml)/|usr/bin/env\s)[\w.-]+/[\w./-]+"
     r"|\bfile://\S+"
     r"|(?<![\w])[A-Za-z]:\\{1,2}\w[^\s'\"]*"
 )

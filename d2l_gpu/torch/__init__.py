@@ -44,6 +44,7 @@ from .results import report
 from .sagemaker import sagemaker_job
 from .scaling import simulate_step
 from .schedule import linear_schedule_with_warmup
+from .speed import Form, try_forms
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
 from .transfers import transfers
@@ -54,6 +55,7 @@ __all__ = [
     "Batches",
     "Checkpoints",
     "DataModule",
+    "Form",
     "History",
     "HyperParameters",
     "Module",
@@ -99,6 +101,7 @@ __all__ = [
     "train",
     "transfers",
     "try_all_gpus",
+    "try_forms",
     "try_gpu",
     "use_virtual_gpus",
 ]

@@ -172,9 +172,10 @@ def run_all(page) -> None:
     choose(page, "Edit", "Clear Outputs of All Cells")
     page.wait_for_selector(".jp-OutputArea-output", state="detached")
     choose(page, "Run", "Run All Cells")
+    # A cell that is folded shows no number; it comes before others, which do.
     page.wait_for_function(
         """() => Array.from(
-          document.querySelectorAll('.jp-CodeCell .jp-InputPrompt'),
+          document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt'),
           prompt => /^\\[\\d+\\]:$/.test(prompt.innerText)
         ).every(Boolean)"""
     )

@@ -91,13 +91,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few images, one round")
     quick = parser.parse_args().quick
     warnings.filterwarnings("ignore", message=".*worker processes in total")
-    n, batch_size, rounds = (32, 16, 1) if quick else (1024, 128, 5)
+    n, batch_size, rounds = (32, 16, 1) if quick else (512, 128, 3)
     workers = min(2, os.cpu_count() or 1) if quick else (os.cpu_count() or 1)
     torch.manual_seed(0)
     images = torch.randint(256, (n, 1, 28, 28), dtype=torch.uint8)
     labels = torch.randint(10, (n,))
+    # Kept from epoch to epoch: to start them would weigh too much in these short ones.
     classical = DataLoader(
-        Pictures(images, labels), batch_size, shuffle=True, num_workers=workers
+        Pictures(images, labels),
+        batch_size,
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=True,
     )
     indexed = d2l.Batches(images, labels, batch_size, shuffle=True)
     test = d2l.Batches(images[:32], labels[:32], batch_size)

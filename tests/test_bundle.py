@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
 from pathlib import Path
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from urllib.parse import quote
 import pytest
 from conftest import REPOSITORY
 from file_server import md5, serving
+from waiting import wait_until
 
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
@@ -328,7 +328,7 @@ def test_ctrl_c_ends_pip_and_leaves_nothing(workshop):
             stderr=subprocess.PIPE,
             text=True,
         )
-        wait_until(lambda: server.requests)
+        wait_until(lambda: server.requests, seconds=30)
         (pip,) = children(process.pid)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
@@ -343,13 +343,6 @@ def children(process: int) -> list[int]:
     if not listed.exists():
         pytest.skip("this system does not list a process's children in /proc")
     return [int(number) for number in listed.read_text().split()]
-
-
-def wait_until(condition, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def test_cpu_build_is_looked_for_in_the_index_of_pytorch(workshop, monkeypatch):
@@ -613,7 +606,7 @@ def test_ctrl_c_leaves_nothing_installed(unpacked, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(begun.exists)
+    wait_until(begun.exists, seconds=30)
     assert (tmp_path / "course" / ".venv").exists()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)

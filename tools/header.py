@@ -7,6 +7,7 @@ notebook belongs to, so that they always fit each other; the version changes onl
 the commit that makes a release.
 """
 
+import functools
 import re
 import string
 import tomllib
@@ -62,6 +63,7 @@ def platform_links(path: PurePath) -> dict[str, str]:
     return {name: prefix + file for name, (_, prefix) in PLATFORMS.items()}
 
 
+@functools.cache
 def repository() -> str:
     """Return ``owner/name`` on GitHub, as the metadata of the project have it."""
     project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]

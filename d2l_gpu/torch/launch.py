@@ -24,6 +24,7 @@ from d2l_gpu.settings import VIRTUAL
 from d2l_gpu.worker import AGENT, FOLDER, PORT, STACKS_WANTED, folder_of, write_file
 
 from .checks import check_arguments, check_integer, check_script
+from .cluster import OWN_STORE
 from .devices import virtual_count
 from .failures import AGENT_LOG, failure, how_ended, records, where_ranks_were
 from .progress import Progress
@@ -123,7 +124,7 @@ def _start_agent(
         # their next start, with the addresses of those that are gone: many of these
         # starts fail (torch 2.10 to 2.13; pytorch issue 135712, and PR 135957, which
         # meant to make a new store for each). With this, rank 0 hosts one each time.
-        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        environment[OWN_STORE] = "1"
         if port is not None:
             environment[PORT] = str(port)
     elif port is not None:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from d2l_gpu.torch.inventory import cpu_name
+from d2l_gpu.host import cpu_name
 
 
 def hardware() -> str:

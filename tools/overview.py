@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.live import _matplotlib
+from d2l_gpu.live import _matplotlib
 from d2l_gpu.vgpu.report import time_text
 
 TARGET = Path(__file__).parents[1] / "lessons" / "figures" / "overview.png"

@@ -5,6 +5,9 @@ Names and signatures are those of the book's package d2l 1.0.3 where it has them
 
 # `devices`, `launch` and `transfers` name a submodule and a function each. The
 # function, imported after the submodule, is what `d2l.devices` finds: keep the order.
+from d2l_gpu.oop import HyperParameters, add_to_class
+from d2l_gpu.plot import Animator, ProgressBoard
+from d2l_gpu.progress import Progress
 from d2l_gpu.vgpu import simulation, simulator
 
 from .batches import Batches
@@ -36,10 +39,7 @@ from .files import load_parameters, save_parameters
 from .inventory import devices
 from .launch import launch
 from .nets import Residual, resnet18
-from .oop import HyperParameters, add_to_class
 from .parallel import allreduce, replicate, shard_gradients, split_batch
-from .plot import Animator, ProgressBoard
-from .progress import Progress
 from .results import report
 from .sagemaker import sagemaker_job
 from .scaling import simulate_step

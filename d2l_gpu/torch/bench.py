@@ -6,10 +6,10 @@ from statistics import median, quantiles
 
 import torch
 
+from d2l_gpu.checks import check_integer
 from d2l_gpu.vgpu.report import time_text
 
 from .arrivals import check_arrivals
-from .checks import check_integer
 from .timing import Timer
 
 Device = torch.device | str

@@ -26,7 +26,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .checks import check_integer
+from d2l_gpu.checks import check_integer
+
 from .files import PART, fits, loaded, saved, write_whole
 from .results import reported, take_back
 

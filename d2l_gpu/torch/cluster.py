@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.tables import Table
-
-from .checks import (
+from d2l_gpu.checks import (
     check_arguments,
     check_host,
     check_integer,
     check_name,
     check_script,
 )
+from d2l_gpu.tables import Table
 
 PORT = 29400  # torchrun's own default for a rendezvous
 

@@ -4,10 +4,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from d2l_gpu.live import LiveFigure
+from d2l_gpu.plot import MARKERS
 from d2l_gpu.vgpu.report import DeviceUse
-
-from .live import LiveFigure
-from .plot import MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,16 +7,17 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from d2l_gpu.checks import check_integer
+from d2l_gpu.live import in_jupyter
+from d2l_gpu.plot import Animator
+from d2l_gpu.progress import Progress
+
 from .batches import Batches, choose_epoch, first_batch
-from .checks import check_integer
 from .datasets import load_data_digits
 from .devices import cpu, gpu
 from .devices import num_gpus as available_gpus
 from .evaluation import Accumulator, evaluate_accuracy_gpus, evaluation_mode
-from .live import in_jupyter
 from .parallel import average_buffers, device_of, replicate, shard_gradients
-from .plot import Animator
-from .progress import Progress
 from .schedule import linear_schedule_with_warmup
 from .speed import PLAIN, Form, try_forms
 from .timing import Timer

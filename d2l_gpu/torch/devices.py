@@ -6,83 +6,114 @@ decide, once per process, what ``gpu(i)`` means from then on.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
-from d2l_gpu.settings import VIRTUAL, virtual_limit
-
-from .checks import check_integer
+from d2l_gpu.gpus import Gpus, check_number, enumerated
+from d2l_gpu.settings import virtual_limit
 
 # What the simulated clock takes virtual GPUs, and what connects them, for.
 DEFAULTS = ("V100", "NVLink2")
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What this process uses: ``count`` devices of one type, real or virtual."""
+class TorchGpus(Gpus[torch.device]):
+    """PyTorch's: any accelerator, or devices of `d2l_gpu.vgpu`."""
 
-    type: str
-    count: int
-    line: str
-    settings: tuple = ()
+    def cpu(self) -> torch.device:
+        """Return the CPU: all of its cores and all of the host's memory."""
+        return torch.device("cpu")
 
+    def real(self) -> list[torch.device]:
+        """Return the accelerators that the machine has, all of one type."""
+        kind, count = _real()
+        return [torch.device(kind, i) for i in range(count)]
 
-_decision: Decision | None = None
-
-
-# ------------------------------------------------------------------ names of devices
-
-
-def cpu() -> torch.device:
-    """Return the CPU: all of its cores and all of the host's memory."""
-    return torch.device("cpu")
-
-
-def gpu(i: int = 0) -> torch.device:
-    """Return the name of the i-th GPU, counted from 0.
-
-    Before ``require_gpus`` this is a name only and promises nothing; afterwards it
-    is one of the devices in use.
-
-    Args:
-        i: index of the GPU.
-    Raises:
-        TypeError: i is not an integer.
-        ValueError: i is negative, or there is no such GPU among those in use.
-    """
-    _check_index(i)
-    if _decision is None:
+    def named(self, i: int) -> torch.device:
         return torch.device(_real()[0] or "cuda", i)
-    if i >= _decision.count:
-        raise ValueError(
-            f"gpu({i}) does not exist: {_count(_decision.count)} in use, "
-            f"{_names(_decision.type, _decision.count)}."
+
+    def model(self, device: torch.device) -> str:
+        from .inventory import device_model
+
+        return device_model(device)
+
+    def introduced(self, devices: Sequence[torch.device]) -> str:
+        names = enumerated([f"vgpu:{device.index}" for device in devices])
+        if devices[0].type == "vgpu":
+            return names
+        return f"{names}, which answer to the names {self._names(devices)}"
+
+    def make_virtual(
+        self,
+        n: int,
+        memory: int | str | None = None,
+        host: str | torch.device | None = None,
+        as_cuda: bool = False,
+        model: str | Sequence[str] = DEFAULTS[0],
+        link: str = DEFAULTS[1],
+    ) -> tuple[list[torch.device], str]:
+        if host is None:
+            one_cuda = torch.cuda.is_available() and torch.cuda.device_count() == 1
+            host = "cuda:0" if one_cuda else "cpu"
+        from d2l_gpu import vgpu
+
+        vgpu.enable(
+            n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link
         )
-    return torch.device(_decision.type, i)
+        kind = torch.device(host).type
+        where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
+            kind, f"computed on {host}"
+        )
+        time = ""
+        if (model, link) != DEFAULTS:
+            models = model if isinstance(model, str) else ", ".join(model)
+            time = f", time simulated ({models}, {link})"
+        devices = [torch.device("cuda" if as_cuda else "vgpu", i) for i in range(n)]
+        return devices, f"{where}, memory simulated{time}"
+
+    def use_virtual_gpus(
+        self,
+        n: int = 2,
+        *,
+        memory: int | str | None = None,
+        host: str | torch.device | None = None,
+        as_cuda: bool = False,
+        model: str | Sequence[str] = DEFAULTS[0],
+        link: str = DEFAULTS[1],
+    ) -> None:
+        """Use n virtual GPUs in this process, whatever the machine has.
+
+        Args:
+            n: number of virtual GPUs, at least 1.
+            memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
+                4 GiB, less where the host has less to give.
+            host: the device that computes for them; default the CPU, or the machine's
+                one CUDA GPU where it has exactly one; ``'meta'`` computes no values.
+            as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
+                programs written for CUDA run unmodified; not where CUDA is real.
+            model: what GPU the simulated clock takes them for, by its name in the
+                catalogue (``d2l_gpu.vgpu.MODELS``), or a list with one for each.
+            link: what it takes to connect them, by its name (``d2l_gpu.vgpu.LINKS``).
+        Raises:
+            TypeError, ValueError: an argument makes no sense.
+            RuntimeError: other devices are in use in this process already, or virtual
+                GPUs are forbidden or cannot work here.
+        """
+        model = model if isinstance(model, str) else tuple(model)
+        settings = {
+            "memory": memory,
+            "host": host,
+            "as_cuda": as_cuda,
+            "model": model,
+            "link": link,
+        }
+        self._use_virtual(n, (n, *settings.values()), **settings)
 
 
-def num_gpus() -> int:
-    """Return the number of GPUs: those in use, else those that the machine has."""
-    if _decision is not None:
-        return _decision.count
-    return _real()[1]
-
-
-def try_gpu(i: int = 0) -> torch.device:
-    """Return gpu(i) if it exists, otherwise the CPU (d2l section 6.7).
-
-    Raises:
-        TypeError: i is not an integer.
-        ValueError: i is negative.
-    """
-    _check_index(i)
-    return gpu(i) if i < num_gpus() else cpu()
-
-
-def try_all_gpus() -> list[torch.device]:
-    """Return all GPUs, or ``[cpu()]`` if there is none: the list is never empty."""
-    return [gpu(i) for i in range(num_gpus())] or [cpu()]
+_gpus = TorchGpus()
+cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
+try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
+require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
+virtual_count = _gpus.virtual_count
 
 
 def real_gpus(n: int = 1) -> list[torch.device]:
@@ -94,160 +125,16 @@ def real_gpus(n: int = 1) -> list[torch.device]:
     Raises:
         TypeError, ValueError: n is not a positive integer.
     """
-    _check_number(n)
-    kind, count = _real()
-    if virtual_count() or virtual_limit() or count < n:
+    check_number(n)
+    devices = _gpus.real()
+    if virtual_count() or virtual_limit() or len(devices) < n:
         return []
-    return [torch.device(kind, i) for i in range(n)]
+    return devices[:n]
 
 
 def to(x, *args, **kwargs):
     """Return ``x.to(*args, **kwargs)``: the function form that d2l uses."""
     return x.to(*args, **kwargs)
-
-
-# ------------------------------------------------------------------ the decision
-
-
-def require_gpus(n: int) -> None:
-    """Make sure of n GPUs: real ones if the machine has n, else n virtual ones.
-
-    Decides once per process and prints one line that says what was decided. From
-    then on exactly those devices are visible. Repeating the call, or asking for
-    fewer, prints the same line again. The environment variable ``D2L_GPU_VIRTUAL``
-    forces virtual GPUs (``=4``: at most four) or forbids them (``=0``).
-
-    Args:
-        n: number of GPUs, at least 1.
-    Raises:
-        TypeError, ValueError: n is not a positive integer, or the environment
-            variable is not a number.
-        RuntimeError: n GPUs cannot be had: virtual ones are forbidden, or fewer
-            were decided on earlier in this process.
-    """
-    _check_number(n)
-    if _decision is None:
-        limit = virtual_limit()
-        _, real = _real()
-        if limit is None and real >= n:
-            _decide_real(n)
-        elif limit == 0:
-            if real < n:
-                raise RuntimeError(
-                    f"This lesson needs {_count(n)}, the machine has {real}, and "
-                    f"{VIRTUAL}=0 forbids virtual ones: unset it to use them."
-                )
-            _decide_real(n)
-        elif limit is not None and limit < n:
-            raise RuntimeError(
-                f"This lesson needs {_count(n)}, but {VIRTUAL}={limit} allows "
-                f"{limit}: set it to at least {n}, or unset it."
-            )
-        else:
-            _decide_virtual(n)
-    if _decision.count < n:
-        raise RuntimeError(
-            f"{_count(_decision.count)} in use since the first call, so {n} cannot be "
-            f"had now: restart Python (the notebook's kernel) to ask for {n}."
-        )
-    print(_decision.line)
-
-
-def use_virtual_gpus(
-    n: int = 2,
-    *,
-    memory: int | str | None = None,
-    host: str | torch.device = None,
-    as_cuda: bool = False,
-    model: str | Sequence[str] = DEFAULTS[0],
-    link: str = DEFAULTS[1],
-) -> None:
-    """Use n virtual GPUs in this process, whatever the machine has.
-
-    Args:
-        n: number of virtual GPUs, at least 1.
-        memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
-            4 GiB, less where the host has less to give.
-        host: the device that computes for them; default the CPU, or the machine's
-            one CUDA GPU where it has exactly one; ``'meta'`` computes no values.
-        as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
-            programs written for CUDA run unmodified; not where CUDA is real.
-        model: what GPU the simulated clock takes them for, by its name in the
-            catalogue (``d2l_gpu.vgpu.MODELS``), or a list with one for each.
-        link: what it takes to connect them, by its name (``d2l_gpu.vgpu.LINKS``).
-    Raises:
-        TypeError, ValueError: an argument makes no sense.
-        RuntimeError: other devices are in use in this process already, or virtual
-            GPUs are forbidden or cannot work here.
-    """
-    _check_number(n)
-    if virtual_limit() == 0:
-        raise RuntimeError(f"{VIRTUAL}=0 forbids virtual GPUs: unset it to use them.")
-    model = model if isinstance(model, str) else tuple(model)
-    settings = (n, memory, host, as_cuda, model, link)
-    if _decision is None:
-        _decide_virtual(*settings, settings=settings)
-    elif _decision.settings != settings:
-        raise RuntimeError(
-            f"{_decision.line} This cannot be changed any more: restart Python (the "
-            "notebook's kernel) first."
-        )
-    print(_decision.line)
-
-
-def virtual_count() -> int:
-    """Return how many virtual GPUs this process has decided on, 0 for none."""
-    if _decision is None or not (_decision.type == "vgpu" or _decision.settings):
-        return 0
-    return _decision.count
-
-
-def _decide_real(n: int) -> None:
-    global _decision
-    from .inventory import device_model
-
-    kind, _ = _real()
-    model = device_model(torch.device(kind, 0))
-    _decision = Decision(kind, n, f"Using {_count(n)}, {_names(kind, n)}: {model}.")
-
-
-def _decide_virtual(
-    n: int,
-    memory=None,
-    host=None,
-    as_cuda: bool = False,
-    model=DEFAULTS[0],
-    link=DEFAULTS[1],
-    settings: tuple = (),
-) -> None:
-    global _decision
-    if host is None:
-        one_cuda = torch.cuda.is_available() and torch.cuda.device_count() == 1
-        host = "cuda:0" if one_cuda else "cpu"
-    from d2l_gpu import vgpu
-
-    vgpu.enable(n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link)
-    kind = torch.device(host).type
-    where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
-        kind, f"computed on {host}"
-    )
-    time = ""
-    if (model, link) != DEFAULTS:
-        models = model if isinstance(model, str) else ", ".join(model)
-        time = f", time simulated ({models}, {link})"
-    names = _names("vgpu", n)
-    if as_cuda:
-        names += f", which answer to the names {_names('cuda', n)}"
-    _decision = Decision(
-        "cuda" if as_cuda else "vgpu",
-        n,
-        f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: {where}, memory simulated"
-        f"{time}.",
-        settings,
-    )
-
-
-# ------------------------------------------------------------------ checks
 
 
 def _real() -> tuple[str | None, int]:
@@ -266,27 +153,3 @@ def _real() -> tuple[str | None, int]:
         if module.is_available():
             return kind, module.device_count()
     return None, 0
-
-
-def _check_index(i: int) -> None:
-    if isinstance(i, bool) or not isinstance(i, int):
-        raise TypeError(
-            f"A GPU is named by an integer such as 0, not {i!r} ({type(i).__name__})."
-        )
-    if i < 0:
-        raise ValueError(f"GPUs are counted from 0, so there is no GPU {i}.")
-
-
-def _check_number(n: int) -> None:
-    check_integer("The number of GPUs", n, least=1, example=2)
-
-
-def _count(n: int) -> str:
-    return f"{n} GPU" if n == 1 else f"{n} GPUs"
-
-
-def _names(kind: str, n: int) -> str:
-    names = [f"{kind}:{i}" for i in range(n)]
-    if n > 4:
-        return f"{names[0]} to {names[-1]}"
-    return " and ".join([", ".join(names[:-1])] * (n > 1) + names[-1:])

@@ -13,10 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
+from d2l_gpu.progress import Progress
 from d2l_gpu.settings import DATA, import_pooch
 from d2l_gpu.sources import abandoned, cached, checksum
-
-from .progress import Progress
 
 TIMEOUT = 15  # seconds in which a server has to answer, and to go on when it pauses
 CHUNK = 2**16  # bytes that are written at a time

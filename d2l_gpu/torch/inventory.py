@@ -1,11 +1,8 @@
 """The inventory of a machine: its CPU, its GPUs, and the virtual ones in use."""
 
-import os
-import platform
-from pathlib import Path
-
 import torch
 
+from d2l_gpu.host import cpu_model, host_memory, size_text
 from d2l_gpu.tables import Table
 from d2l_gpu.vgpu.devices import Devices
 
@@ -20,8 +17,7 @@ def devices() -> Table:
         A table with one row per device: its name in PyTorch, whether it is real, its
         model, and its memory, which for a virtual GPU is simulated.
     """
-    memory = _host_memory()
-    rows = [["cpu", "real", _cpu_model(), _size(memory) if memory else "unknown"]]
+    rows = [["cpu", "real", cpu_model(), size_text(host_memory())]]
     for kind in REAL:
         for i in range(_count(kind)):
             device = torch.device(kind, i)
@@ -58,33 +54,7 @@ def _virtual_count() -> int:
 def _memory(device: torch.device) -> str:
     module = torch.get_device_module(device)
     if device.type == "mps":
-        return _size(module.recommended_max_memory())
+        return size_text(module.recommended_max_memory())
     if device.type == "vgpu":
-        return _size(module.mem_get_info(device)[1])
-    return _size(module.get_device_properties(device).total_memory)
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 2**30:.1f} GiB"
-
-
-def _cpu_model() -> str:
-    cores = os.cpu_count()
-    return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
-
-
-def cpu_name() -> str:
-    """Return the model name of the processor, as far as the system tells it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _host_memory() -> int | None:
-    """Return the host's memory in bytes, None where Python cannot tell (Windows)."""
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
-        return None
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return size_text(module.mem_get_info(device)[1])
+    return size_text(module.get_device_properties(device).total_memory)

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from d2l_gpu.checks import check_arguments, check_integer, check_script
+from d2l_gpu.progress import Progress
 from d2l_gpu.settings import VIRTUAL
 from d2l_gpu.worker import AGENT, FOLDER, PORT, STACKS_WANTED, folder_of, write_file
 
-from .checks import check_arguments, check_integer, check_script
 from .cluster import OWN_STORE
 from .devices import virtual_count
 from .failures import AGENT_LOG, failure, how_ended, records, where_ranks_were
-from .progress import Progress
 from .results import PROGRESS, Lines, log_of, results_of
 
 SECONDS_BETWEEN_LOOKS = 0.05

@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from d2l_gpu.progress import checked_fraction
 from d2l_gpu.worker import FOLDER, attempt_folder, number_of, write_file
-
-from .progress import checked_fraction
 
 RESULTS, PROGRESS = "results.jsonl", "progress"
 """Files in the folder of an attempt to which rank 0 appends lines."""

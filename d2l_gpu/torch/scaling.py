@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from .checks import check_integer
+from d2l_gpu.checks import check_integer
 
 # DistributedDataParallel's default, bucket_cap_mb=25.
 BUCKET = 25 * 2**20

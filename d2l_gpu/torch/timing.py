@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from d2l_gpu.host import cpu_name
 from d2l_gpu.vgpu.clock import PICO
 
-from .inventory import cpu_name, device_model
+from .inventory import device_model
 
 
 class Timer:

@@ -16,14 +16,15 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from d2l_gpu.checks import check_integer
+from d2l_gpu.live import in_jupyter
+from d2l_gpu.oop import HyperParameters
+from d2l_gpu.plot import ProgressBoard
+
 from .batches import choose_epoch, first_batch
-from .checks import check_integer
 from .devices import cpu, gpu, num_gpus
 from .evaluation import move
-from .live import in_jupyter
-from .oop import HyperParameters
 from .parallel import is_lazy
-from .plot import ProgressBoard
 
 
 class Module(nn.Module, HyperParameters):

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from .live import in_jupyter
+from d2l_gpu.live import in_jupyter
 
 SECONDS_BETWEEN_REDRAWS = 0.2
 _EMPTY = "<div></div>"

@@ -5,11 +5,10 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
-from .lines import Lines
-from .live import LiveFigure, in_jupyter
-from .oop import HyperParameters
+from d2l_gpu.lines import Lines
+from d2l_gpu.live import LiveFigure, in_jupyter
+from d2l_gpu.oop import HyperParameters
+from d2l_gpu.values import Value, listed, mean, single, to_host
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,8 +65,8 @@ class ProgressBoard(LiveFigure, HyperParameters):
 
     def draw(
         self,
-        x: float | torch.Tensor,
-        y: float | torch.Tensor,
+        x: Value,
+        y: Value,
         label: str,
         every_n: int = 1,
     ) -> None:
@@ -90,12 +89,12 @@ class ProgressBoard(LiveFigure, HyperParameters):
                 f"every_n says how many values make a point, at least 1, not {every_n}."
             )
         waiting = self._waiting.setdefault(label, [])
-        waiting.append((_single(x), _single(y)))
+        waiting.append((single(x), single(y)))
         if len(waiting) < every_n:
             return
         xs, ys = zip(*waiting, strict=True)
         waiting.clear()
-        self.data.setdefault(label, []).append(Point(_mean(xs), _mean(ys)))
+        self.data.setdefault(label, []).append(Point(mean(xs), mean(ys)))
         self._changed()
 
     def clear(self) -> None:
@@ -178,8 +177,8 @@ class Animator(LiveFigure):
 
     def add(
         self,
-        x: float | torch.Tensor | Sequence[float | torch.Tensor | None],
-        y: float | torch.Tensor | Sequence[float | torch.Tensor | None],
+        x: Value | Sequence[Value | None],
+        y: Value | Sequence[Value | None],
     ) -> None:
         """Add a point to each curve.
 
@@ -193,8 +192,8 @@ class Animator(LiveFigure):
             ValueError: x and y differ in length, or a value is not single.
         Source: d2l 1.0.3 ``Animator.add``.
         """
-        ys = _listed(y)
-        xs = _listed(x)
+        ys = listed(y)
+        xs = listed(x)
         if len(xs) == 1:
             xs = xs * len(ys)
         if len(xs) != len(ys):
@@ -207,8 +206,8 @@ class Animator(LiveFigure):
             for i, (a, b) in enumerate(zip(xs, ys, strict=True))
             if a is not None and b is not None
         ]
-        values = _to_host(
-            [_single(xs[i]) for i in curves] + [_single(ys[i]) for i in curves]
+        values = to_host(
+            [single(xs[i]) for i in curves] + [single(ys[i]) for i in curves]
         )
         self.data += [[] for _ in range(len(ys) - len(self.data))]
         for i, a, b in zip(
@@ -257,44 +256,6 @@ class Animator(LiveFigure):
             # Handles by hand: fewer names than curves, or more, is no error.
             axes.legend(axes.lines, self.legend[: len(axes.lines)])
         _configure(axes, self)
-
-
-def _single(value: float | torch.Tensor) -> float | torch.Tensor:
-    """A number, or a tensor of shape () without its graph."""
-    if not isinstance(value, torch.Tensor):
-        return float(value)
-    if value.numel() != 1:
-        raise ValueError(
-            "A point is drawn from single values, and was given a tensor of shape "
-            f"{tuple(value.shape)}: reduce it first, for example with mean()."
-        )
-    return value.detach().reshape(())
-
-
-def _mean(values: Sequence[float | torch.Tensor]) -> float:
-    """The mean, with one copy to the host for all tensors of a device."""
-    return sum(_to_host(values)) / len(values)
-
-
-def _to_host(values: Sequence[float | torch.Tensor]) -> list[float]:
-    """The values as numbers, with one copy for all tensors of a device."""
-    numbers = list(values)
-    by_device: dict[torch.device, list[int]] = {}
-    for i, value in enumerate(values):
-        if isinstance(value, torch.Tensor):
-            by_device.setdefault(value.device, []).append(i)
-    for places in by_device.values():
-        copied = torch.stack([values[i] for i in places]).cpu().tolist()
-        for i, number in zip(places, copied, strict=True):
-            numbers[i] = float(number)
-    return numbers
-
-
-def _listed(value) -> list:
-    """A sequence, a 1-D tensor or array as a list of its values."""
-    if isinstance(value, torch.Tensor):
-        return [value] if value.dim() == 0 else list(value)
-    return list(value) if hasattr(value, "__len__") else [value]
 
 
 def _markers(marker: str, points: int) -> dict:

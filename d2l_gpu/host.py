@@ -1,0 +1,33 @@
+"""The machine's processor and memory, known without any framework."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def cpu_model() -> str:
+    """Return the model name of the processor and how many cores it has."""
+    cores = os.cpu_count()
+    return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
+
+
+def cpu_name() -> str:
+    """Return the model name of the processor, as far as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def host_memory() -> int | None:
+    """Return the host's memory in bytes, None where Python cannot tell (Windows)."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def size_text(nbytes: int | None) -> str:
+    """Return a size in bytes as GiB, for reading; None is unknown."""
+    return "unknown" if nbytes is None else f"{nbytes / 2**30:.1f} GiB"

@@ -1,0 +1,67 @@
+"""Single values, as programs have them: numbers, tensors of one element, arrays.
+
+PyTorch's tensors stay on their device until several can be fetched together, since
+each copy to the host waits for all work that is queued there.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+# A number, or a tensor or an array of one element, of any framework.
+Value: TypeAlias = Any
+
+
+def single(value: Value) -> "float | torch.Tensor":
+    """Return a number, or a tensor of PyTorch of shape () without its graph.
+
+    Args:
+        value: a number, or a tensor or an array of one element, of any framework.
+    Raises:
+        ValueError: it has more elements than one, or none.
+    """
+    shape = tuple(getattr(value, "shape", ()))
+    if math.prod(shape) != 1:
+        raise ValueError(
+            "A point is drawn from single values, and was given a tensor of shape "
+            f"{shape}: reduce it first, for example with mean()."
+        )
+    if _is_tensor(value):
+        return value.detach().reshape(())
+    return float(value.item() if hasattr(value, "item") else value)
+
+
+def mean(values: "Sequence[float | torch.Tensor]") -> float:
+    """Return the mean, with one copy to the host for all tensors of a device."""
+    return sum(to_host(values)) / len(values)
+
+
+def to_host(values: "Sequence[float | torch.Tensor]") -> list[float]:
+    """Return the values as numbers, with one copy for all tensors of a device."""
+    numbers = list(values)
+    by_device: dict[Any, list[int]] = {}
+    for i, value in enumerate(values):
+        if _is_tensor(value):
+            by_device.setdefault(value.device, []).append(i)
+    for places in by_device.values():
+        stack = sys.modules["torch"].stack
+        copied = stack([values[i] for i in places]).cpu().tolist()
+        for i, number in zip(places, copied, strict=True):
+            numbers[i] = float(number)
+    return numbers
+
+
+def listed(value: "Value | Sequence[Value]") -> list[Value]:
+    """Return a sequence, a 1-D tensor or array as a list of its values."""
+    if hasattr(value, "shape"):
+        return [value] if len(value.shape) == 0 else list(value)
+    return list(value) if hasattr(value, "__len__") else [value]
+
+
+def _is_tensor(value: Value) -> bool:
+    torch = sys.modules.get("torch")  # whoever has a tensor has imported it
+    return torch is not None and isinstance(value, torch.Tensor)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator
 
@@ -35,10 +36,10 @@ __all__ = [
 ]
 
 FRAMEWORK = {
+    "order": 2,
     "tag": "tensorflow",
     "title": "TensorFlow",
     "module": "tensorflow",
-    "order": 2,
 }
 
 # MiB that each part of a divided GPU may take: two parts fit on any GPU of today.
@@ -94,14 +95,8 @@ try:
     tf = _import()
     import keras
     from keras import layers
-except ModuleNotFoundError as error:
-    if error.name != "tensorflow":
-        raise
-    raise ImportError(
-        "d2l_gpu.tensorflow needs TensorFlow, which is not installed: "
-        "pip install 'd2l-gpu[tensorflow]'.",
-        name="tensorflow",
-    ) from None
+except ImportError as error:
+    raise not_installed("tensorflow", error) from error
 
 # ------------------------------------------------------------------ devices
 

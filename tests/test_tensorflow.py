@@ -144,8 +144,7 @@ def test_without_tensorflow_one_sentence_says_what_to_install():
         print(error)
     """
     assert run_fresh(code) == (
-        "d2l_gpu.tensorflow needs TensorFlow, which is not installed: pip install "
-        "'d2l-gpu[tensorflow]'.\n"
+        "TensorFlow is not installed: pip install 'd2l-gpu[jupyter,tensorflow]'\n"
     )
 
 

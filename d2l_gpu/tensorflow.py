@@ -9,7 +9,7 @@ time nor their memory is simulated.
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from d2l_gpu.frameworks import not_installed
@@ -125,6 +125,14 @@ class TensorFlowGpus(Gpus[str]):
         # An operation without a device goes to a real GPU where TensorFlow sees one.
         tf.config.set_visible_devices([], "GPU")
         return _numbered("CPU", range(1, n + 1)), "computed on the CPU"
+
+    def _decide_real(self, devices: Sequence[str]) -> None:
+        # The other GPUs are hidden, unless TensorFlow has been used already and it is
+        # too late: then `gpu` alone does not know them.
+        with suppress(RuntimeError):
+            visible = tf.config.get_visible_devices("GPU")[: len(devices)]
+            tf.config.set_visible_devices(visible, "GPU")
+        super()._decide_real(devices)
 
     def name(self, device: str) -> str:
         """Return a device's name in short: ``CPU:1`` for ``x.device``, in full

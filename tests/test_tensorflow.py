@@ -43,7 +43,8 @@ def machine(count):
     config = Named(
         get_visible_devices=lambda kind: names,
         list_physical_devices=lambda kind: names if kind == "GPU" else ["the CPU"],
-        set_visible_devices=lambda devices, kind: told.append(["visible", devices]),
+        set_visible_devices=lambda devices, kind: told.append(
+            ["visible", [device.name for device in devices]]),
         set_logical_device_configuration=lambda device, parts: told.append(
             [getattr(device, "name", device), [part.memory_limit for part in parts]]),
         LogicalDeviceConfiguration=tf.config.LogicalDeviceConfiguration,
@@ -193,7 +194,7 @@ def test_real_gpus_are_used_where_there_are_enough(answers):
     assert (count, name, devices) == (16, "/GPU:9", ["/GPU:0", "/GPU:1"])
     assert line == "Using 2 GPUs, GPU:0 and GPU:1: T4."
     assert beyond.startswith("ValueError: gpu(2) does not exist")
-    assert told == []
+    assert told == [["visible", [f"/physical_device:GPU:{i}" for i in (0, 1)]]]
 
 
 @needs_tensorflow

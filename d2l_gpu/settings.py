@@ -1,8 +1,10 @@
-"""The environment variables of the course, known without PyTorch."""
+"""The name of the package and the environment variables, known without PyTorch."""
 
 import os
 from pathlib import Path
 from types import ModuleType
+
+OURS = "d2l-gpu"  # the name of this package, for pip
 
 DATA = "D2L_GPU_DATA"
 VIRTUAL = "D2L_GPU_VIRTUAL"

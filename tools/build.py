@@ -5,7 +5,8 @@
     python -m tools.build --check          execute nothing, say what is stale
 
 A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; its source is
-``lessons/<lesson>.md``. Nothing is written unless every lesson asked for builds.
+``lessons/<lesson>.md``. Nothing is written unless every lesson asked for builds. A
+framework that is not installed is left out, unless it is named with a lesson.
 """
 
 import argparse
@@ -21,9 +22,11 @@ from nbformat.reader import NotJSONError
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
+from d2l_gpu.frameworks import Framework, frameworks
+from tools import environments
 from tools.companion import missing
 from tools.header import header_cells
-from tools.lesson import FRAMEWORKS, Cell, Lesson, LessonError, read_lesson
+from tools.lesson import Cell, Lesson, LessonError, read_lesson
 from tools.notebook import (
     assemble,
     canonical,
@@ -51,11 +54,11 @@ class Edition:
     root: Path
     lesson: Lesson
     language: str
-    framework: str
+    framework: Framework
 
     @property
     def path(self) -> Path:
-        folder = self.root / "notebooks" / self.language / self.framework
+        folder = self.root / "notebooks" / self.language / self.framework.tag
         return folder / f"{self.lesson.name}.ipynb"
 
     @property
@@ -68,9 +71,14 @@ class Edition:
         Raises:
             LessonError: a key of the header that the lesson has as well.
         """
-        title, *others = self.lesson.cells_for(self.framework)
+        title, *others = self.lesson.cells_for(self.framework.tag)
         path = self.path.relative_to(self.root)
-        header = header_cells(self.lesson.path.parent, path, self.framework)
+        having = [
+            each
+            for each in frameworks_of(self.root)
+            if each != self.framework and each.tag in self.lesson.frameworks()
+        ]
+        header = header_cells(self.lesson.path.parent, path, self.framework, having)
         taken = {cell.key for cell in header} & {cell.key for cell in (title, *others)}
         if taken:
             raise LessonError(
@@ -145,12 +153,13 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
                 Path(folder),
                 timeout=CELL_TIMEOUT,
                 after_cell=bar.update,
+                kernel=environments.kernel(edition.framework),
             )
         except CellFailure as failure:
             key = notebook.cells[failure.index].id
             raise LessonError(
                 f"{edition.lesson.path.name}: cell {key} failed for "
-                f"{edition.framework}:\n{failure.details}"
+                f"{edition.framework.title}:\n{failure.details}"
             ) from None
 
 
@@ -166,7 +175,7 @@ def editions(
         root: the folder that holds ``lessons`` and ``notebooks``.
         lessons: names as `d2l_gpu.course.select_lessons` takes them; none for all.
         language: one of `LANGUAGES`; None for all that there are.
-        framework: one of `tools.lesson.FRAMEWORKS`; None for all that there are.
+        framework: the tag of one; None for all that there are.
 
     Raises:
         LessonError: everything wrong with the sources, or nothing to build.
@@ -175,15 +184,23 @@ def editions(
     sources = root / "lessons"
     if language not in (None, "en"):
         raise LessonError(f"lessons/locale/{language}.po: there is no translation yet")
+    there = frameworks_of(root)
+    known = [each.tag for each in there]
+    if framework is not None and framework not in known:
+        raise ValueError(
+            f"there is no framework {framework!r}; the frameworks are: "
+            + ", ".join(known)
+        )
     found, problems = [], []
     for name in select_lessons(lessons, lesson_names(sources, ".md")):
         try:
-            lesson = read_lesson(sources / f"{name}.md")
+            lesson = read_lesson(sources / f"{name}.md", known)
         except LessonError as error:
             problems.append(str(error))
             continue
-        for each in lesson.frameworks():
-            if framework in (None, each):
+        having = lesson.frameworks()
+        for each in there:
+            if each.tag in having and framework in (None, each.tag):
                 found.append(Edition(root, lesson, "en", each))
     if problems:
         raise LessonError("\n".join(problems))
@@ -191,6 +208,12 @@ def editions(
         wanted = f"{framework} cells" if framework else "lessons with code"
         raise LessonError(f"there are no {wanted} in {sources}")
     return found
+
+
+def frameworks_of(root: Path) -> tuple[Framework, ...]:
+    """Return the frameworks of a project: those of its helpers, or of this package."""
+    helpers = root / "d2l_gpu"
+    return frameworks(helpers) if helpers.is_dir() else frameworks()
 
 
 def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
@@ -211,7 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _check(wanted, options)
         readme = _new_readme(options.root)
-        wanted = _executable(wanted, named=bool(options.lessons))
+        named = bool(options.lessons and options.framework)
+        wanted = _executable(wanted, named)
         texts = [build(edition) for edition in wanted]
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -237,7 +261,10 @@ def _new_readme(root: Path) -> str | None:
     if not readme.is_file():
         return None
     text = readme.read_text(encoding="utf-8")
-    every = [edition.path.relative_to(root) for edition in editions(root)]
+    every = [
+        (edition.framework, edition.path.relative_to(root))
+        for edition in editions(root)
+    ]
     new = readme_with(text, every)
     return new if new != text else None
 
@@ -248,8 +275,11 @@ def _executable(wanted: list[Edition], named: bool) -> list[Edition]:
     Raises:
         LessonError: a lesson that was named cannot be executed here.
     """
-    reasons = [missing(edition.lesson.name) for edition in wanted]
-    for reason in filter(None, reasons):
+    reasons = [
+        missing(edition.lesson.name) or environments.missing(edition.framework)
+        for edition in wanted
+    ]
+    for reason in dict.fromkeys(filter(None, reasons)):
         if named:
             raise LessonError(reason)
         print(f"left out: {reason}", file=sys.stderr)
@@ -289,7 +319,7 @@ def _parser() -> argparse.ArgumentParser:
         help="number or name, as 03, copying or 03_copying; all if none is given",
     )
     parser.add_argument("--language", choices=LANGUAGES)
-    parser.add_argument("--framework", choices=FRAMEWORKS)
+    parser.add_argument("--framework", metavar="TAG", help="as pytorch or jax")
     parser.add_argument(
         "--check",
         action="store_true",

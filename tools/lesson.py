@@ -6,7 +6,7 @@ the file and the line, so that nobody has to look for it.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,14 +15,15 @@ from IPython.core.inputtransformer2 import TransformerManager
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook
 from nbval.plugin import find_comment_markers
 
-FRAMEWORKS = ("pytorch", "tensorflow", "jax", "mxnet")
-
 # Why the output of a cell cannot be compared. The build adds the only tag that
 # nbval knows for this.
 REASONS = ("machine", "timing", "figure", "random")
 
 # Of a cell that readers need not read: JupyterLab and Colab show it folded.
 HIDDEN = "hide-input"
+
+# Every other tag is a framework's.
+_NO_FRAMEWORKS = (*REASONS, HIDDEN)
 
 MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
 
@@ -75,16 +76,27 @@ class Cell:
 
     def is_for(self, framework: str) -> bool:
         """Return whether the cell belongs into the notebook for ``framework``."""
-        frameworks = [tag for tag in self.tags if tag in FRAMEWORKS]
-        return not frameworks or framework in frameworks
+        return not self.frameworks or framework in self.frameworks
+
+    @property
+    def frameworks(self) -> list[str]:
+        """The frameworks that the cell is for; empty if for all."""
+        return [tag for tag in self.tags if tag not in _NO_FRAMEWORKS]
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson's source: the cells of all frameworks side by side."""
+    """A lesson's source: the cells of all frameworks side by side.
+
+    Attributes:
+        path: of the source.
+        cells: in order.
+        known: the frameworks that there are, in the order in which they are listed.
+    """
 
     path: Path
     cells: list[Cell] = field(default_factory=list)
+    known: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -92,29 +104,35 @@ class Lesson:
 
     def frameworks(self) -> list[str]:
         """Return the frameworks that have code of their own in this lesson."""
-        tags = {tag for cell in self.cells if cell.kind == "code" for tag in cell.tags}
-        return [framework for framework in FRAMEWORKS if framework in tags]
+        code = [cell for cell in self.cells if cell.kind == "code"]
+        used = {framework for cell in code for framework in cell.frameworks}
+        return [framework for framework in self.known if framework in used]
 
     def cells_for(self, framework: str) -> list[Cell]:
         """Return the cells of the notebook for ``framework``, in order."""
         return [cell for cell in self.cells if cell.is_for(framework)]
 
 
-def read_lesson(path: Path) -> Lesson:
+def read_lesson(path: Path, known: Sequence[str]) -> Lesson:
     """Read the lesson at ``path`` and check everything that needs no execution.
+
+    Args:
+        path: of the source.
+        known: the frameworks that there are, by their tags.
 
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
-    return parse_lesson(path.read_text(encoding="utf-8"), path)
+    return parse_lesson(path.read_text(encoding="utf-8"), path, known)
 
 
-def parse_lesson(text: str, path: Path) -> Lesson:
+def parse_lesson(text: str, path: Path, known: Sequence[str] | None) -> Lesson:
     """Return the lesson that ``text`` is, as `read_lesson` does.
 
     Args:
         text: what is in the file, or was made of it without moving lines.
         path: of the file.
+        known: the frameworks that there are, by their tags; None if any will do.
 
     Raises:
         LessonError: all that is wrong with the source, with file and line.
@@ -130,10 +148,10 @@ def parse_lesson(text: str, path: Path) -> Lesson:
     lines = notebook.metadata.source_map
     for node, line in zip(notebook.cells, lines, strict=True):
         where = f"{path.name}:{line}"
-        problems += [f"{where}: {text}" for text in _metadata_problems(node)]
+        problems += [f"{where}: {text}" for text in _metadata_problems(node, known)]
         key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
         cells.append(Cell(node.cell_type, node.source, str(key), tuple(tags), line))
-    lesson = Lesson(path, cells)
+    lesson = Lesson(path, cells, known or ())
     for cell in cells:
         where = f"{path.name}:{cell.line}: cell {cell.key}"
         problems += [f"{where}: {text}" for text in _source_problems(cell)]
@@ -143,7 +161,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
     return lesson
 
 
-def _metadata_problems(node) -> Iterator[str]:
+def _metadata_problems(node, frameworks: Sequence[str] | None) -> Iterator[str]:
     if node.cell_type not in ("code", "markdown"):
         yield f"a {node.cell_type} cell; lessons have prose and code cells only"
     key = node.metadata.get("key")
@@ -158,11 +176,11 @@ def _metadata_problems(node) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     tags = node.metadata.get("tags", [])
-    known = FRAMEWORKS + ((*REASONS, HIDDEN) if _is_code(node) else ())
+    known = (*(frameworks or ()), *(_NO_FRAMEWORKS if _is_code(node) else ()))
     for tag in tags:
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"
-        elif tag not in known:
+        elif tag not in known and (frameworks is not None or tag in _NO_FRAMEWORKS):
             yield f"the tag {tag!r} is not one of {', '.join(known)}"
 
 
@@ -224,7 +242,7 @@ def is_figure(target: str) -> bool:
 def _framework_problems(lesson: Lesson) -> Iterator[str]:
     """Yield what is wrong with the cells as one notebook, each problem once."""
     seen = set()
-    for framework in lesson.frameworks() or FRAMEWORKS[:1]:
+    for framework in lesson.frameworks() or lesson.known[:1]:
         cells = lesson.cells_for(framework)
         for problem in [
             *_duplicate_problems(cells),

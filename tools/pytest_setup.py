@@ -1,18 +1,23 @@
 """How pytest runs the notebooks, and how its processes share the cores.
 
 nbval runs every notebook twice in one kernel here, as readers do who choose Run All
-again, and compares every cell both times. A notebook that needs more than is installed
-is skipped; with --forbid-skips, whatever is skipped fails.
+again, and compares every cell both times, in the environment of its framework if that
+has one of its own. A notebook that needs more than is installed is skipped; with
+--forbid-skips, whatever is skipped fails.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from d2l_gpu.frameworks import Framework, frameworks
+from tools import environments
 from tools.companion import missing
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
@@ -27,9 +32,11 @@ class NotebookTwice(IPyNbFile):
     """A notebook of which nbval runs and compares all cells, and then again."""
 
     def setup(self) -> None:
-        if reason := missing(self.path.stem):
+        framework = framework_of(self.path)
+        if reason := missing(self.path.stem) or environments.missing(framework):
             pytest.skip(reason)
-        super().setup()
+        with kernel_for(framework, self.config):
+            super().setup()
         kernel = self.kernel
 
         def execute(source: str, allow_stdin: bool | None = None) -> str:
@@ -55,6 +62,26 @@ class NotebookTwice(IPyNbFile):
                 cell=deepcopy(cell.cell),  # nbval joins streams in place
                 options=cell.options,
             )
+
+
+def framework_of(path: Path) -> Framework:
+    """Return the framework that a notebook is for, by its folder, or PyTorch."""
+    by_tag = {each.tag: each for each in frameworks()}
+    return by_tag.get(path.parent.name, by_tag["pytorch"])
+
+
+@contextlib.contextmanager
+def kernel_for(framework: Framework, config: pytest.Config) -> Iterator[None]:
+    """Let nbval take the kernel of a framework's environment, if it has one."""
+    name = environments.kernel_name(framework)
+    if name is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(environments.jupyter_path(framework)))
+        patch.setattr(config.option, "nbval_current_env", False)
+        patch.setattr(config.option, "nbval_kernel_name", name)
+        yield
 
 
 def why_not_here(sources: Sequence[str], platform: str) -> str | None:

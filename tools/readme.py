@@ -3,29 +3,46 @@
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from d2l_gpu.frameworks import Framework
 from tools.header import PLATFORMS, platform_links
 from tools.marks import replace_between
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 
 
-def readme_with(text: str, notebooks: Iterable[PurePath]) -> str:
-    """Return the README with the table of these notebooks between its marks.
+def readme_with(text: str, notebooks: Iterable[tuple[Framework, PurePath]]) -> str:
+    """Return the README with a table for each framework between its marks.
+
+    The table of the first framework is shown, those of the others unfold.
 
     Args:
         text: of the README.
-        notebooks: paths relative to the repository.
+        notebooks: frameworks, and paths relative to the repository.
 
     Raises:
         ValueError: the marks are not there.
     """
-    head = ["Notebook", *(name for name, _ in PLATFORMS.values())]
-    rows = [head, ["---"] * len(head), *map(_row, notebooks)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return replace_between(text, BEGIN, END, table, "README.md")
+    by_framework: dict[Framework, list[PurePath]] = {}
+    for framework, path in notebooks:
+        by_framework.setdefault(framework, []).append(path)
+    shown, *folded = (
+        _table(framework, by_framework[framework]) for framework in sorted(by_framework)
+    )
+    titles = [framework.title for framework in sorted(by_framework)][1:]
+    tables = [shown] + [
+        f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
+        for title, table in zip(titles, folded, strict=True)
+    ]
+    return replace_between(text, BEGIN, END, "\n\n".join(tables), "README.md")
 
 
-def _row(path: PurePath) -> list[str]:
-    links = platform_links(path)
-    opens = [f"[{name}]({links[key]})" for key, (name, _) in PLATFORMS.items()]
-    return [f"[{path.stem}]({path.as_posix()})", *opens]
+def _table(framework: Framework, paths: Iterable[PurePath]) -> str:
+    head = [f"With {framework.title}"]
+    if framework.hosted:
+        head += [name for name, _ in PLATFORMS.values()]
+    rows = [head, ["---"] * len(head)]
+    for path in paths:
+        links = platform_links(path) if framework.hosted else {}
+        opens = [f"[{PLATFORMS[key][0]}]({link})" for key, link in links.items()]
+        rows.append([f"[{path.stem}]({path.as_posix()})", *opens])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

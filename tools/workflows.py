@@ -89,7 +89,8 @@ def matrix_problems(job: Mapping, project: Mapping) -> Iterator[str]:
         yield f"the Pythons are {matrix['python']}, the classifiers say {promised}"
     if project["requires-python"] != f">={promised[0]}":
         yield f"requires-python is {project['requires-python']}, not >={promised[0]}"
-    (bound,) = (text for text in project["dependencies"] if text.startswith("torch"))
+    requirements = project["optional-dependencies"]["torch"]
+    (bound,) = (text for text in requirements if text.startswith("torch"))
     oldest = bound.replace(">=", "==") + ".*"
     if matrix["torch"] != ["torch"]:
         yield f"PyTorch is {matrix['torch']}, not the newest on every system and Python"

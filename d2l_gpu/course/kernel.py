@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import (
@@ -42,6 +43,7 @@ def run_cells(
     timeout: int | None = None,
     passes: int = 1,
     after_cell: Callable[[], object] | None = None,
+    kernel: KernelSpecManager | None = None,
 ) -> None:
     """Execute the code cells of ``notebook`` in order and store their outputs in it.
 
@@ -52,6 +54,7 @@ def run_cells(
         passes: how often all cells are run, one time after the other in the same
             kernel; the outputs of the last time are kept.
         after_cell: called whenever a code cell has run, for a progress bar.
+        kernel: knows the kernel to run them in; default this interpreter's.
 
     Raises:
         CellFailure: the first cell that fails; the outputs up to and including
@@ -59,7 +62,7 @@ def run_cells(
     """
     client = NotebookClient(
         notebook,
-        km=AsyncKernelManager(kernel_spec_manager=ThisInterpreter()),
+        km=AsyncKernelManager(kernel_spec_manager=kernel or ThisInterpreter()),
         timeout=timeout,
         record_timing=False,
         shutdown_kernel="immediate",

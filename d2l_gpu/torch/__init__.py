@@ -3,6 +3,13 @@
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 """
 
+try:
+    import torch as _torch  # noqa: F401  only to say in a sentence that it is missing
+except ImportError as error:
+    from d2l_gpu.frameworks import not_installed
+
+    raise not_installed("pytorch", error) from error
+
 # `devices`, `launch` and `transfers` name a submodule and a function each. The
 # function, imported after the submodule, is what `d2l.devices` finds: keep the order.
 from d2l_gpu.oop import HyperParameters, add_to_class
@@ -48,6 +55,8 @@ from .speed import Form, try_forms
 from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
 from .transfers import transfers
+
+FRAMEWORK = {"order": 1, "tag": "pytorch", "title": "PyTorch", "module": "torch"}
 
 __all__ = [
     "Accumulator",

@@ -1,0 +1,102 @@
+"""The frameworks that the course has editions for, as their helpers tell.
+
+A helper, ``d2l_gpu/<name>.py`` or ``d2l_gpu/<name>/__init__.py``, that assigns a
+literal to ``FRAMEWORK`` makes a framework known: to the build, to the checks and to
+the command ``d2l-gpu``. It is read without importing it, since hardly anybody has all
+frameworks installed.
+"""
+
+import ast
+import functools
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from d2l_gpu.settings import OURS
+
+
+@dataclass(frozen=True, order=True)
+class Framework:
+    """A framework, sorted as they are listed.
+
+    Attributes:
+        order: its place among the others.
+        tag: what cells of lessons carry, and the name of the notebooks' folder.
+        title: its name.
+        module: what programs import.
+        hosted: whether the hosted platforms' Python can have it.
+    """
+
+    order: int
+    tag: str
+    title: str
+    module: str
+    hosted: bool = True
+
+    @property
+    def extra(self) -> str:
+        """The extra of this package that installs it."""
+        return self.module
+
+    @property
+    def install(self) -> str:
+        """The command that installs it, and what its notebooks need."""
+        if self.hosted:
+            return f"pip install '{OURS}[jupyter,{self.extra}]'"
+        return f"pip install -r environments/{self.tag}.txt"
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this Python can import it."""
+        return find_spec(self.module) is not None
+
+
+@functools.cache
+def frameworks(package: Path = Path(__file__).parent) -> tuple[Framework, ...]:
+    """Return the frameworks that the helpers in a folder are for, in order.
+
+    Raises:
+        ValueError: a helper's ``FRAMEWORK`` is not what it has to be.
+    """
+    helpers = sorted([*package.glob("*.py"), *package.glob("*/__init__.py")])
+    found = (_told_by(path) for path in helpers)
+    return tuple(sorted(each for each in found if each is not None))
+
+
+def framework(tag: str) -> Framework:
+    """Return the framework with a tag; raise ValueError if there is none."""
+    for each in frameworks():
+        if each.tag == tag:
+            return each
+    known = ", ".join(each.tag for each in frameworks())
+    raise ValueError(f"there is no framework {tag!r}; the frameworks are: {known}")
+
+
+def not_installed(tag: str, error: ImportError) -> ImportError:
+    """Return what a helper raises where its framework cannot be imported.
+
+    Args:
+        tag: of the framework.
+        error: what importing it raised.
+    """
+    it = framework(tag)
+    if it.is_installed:
+        return ImportError(f"{it.title} cannot be imported: {error}", name=error.name)
+    return ImportError(f"{it.title} is not installed: {it.install}", name=it.module)
+
+
+def _told_by(path: Path) -> Framework | None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "FRAMEWORK"
+            for target in node.targets
+        ):
+            try:
+                return Framework(**ast.literal_eval(node.value))
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"FRAMEWORK in {path} is a literal dict with order, tag, title and "
+                    f"module: {error}"
+                ) from None
+    return None

@@ -1,0 +1,169 @@
+"""Environments of their own, for frameworks that cannot live beside the others.
+
+    python -m tools.environments            make those that are missing
+    python -m tools.environments mxnet      make this one anew
+
+A framework has one if there is ``environments/<tag>.txt``, the requirements that its
+readers install too; the comment ``# Python 3.11`` there says what interpreter it
+needs. Environments are made in ``.environments``, or in the folder that the variable
+``D2L_GPU_ENVIRONMENTS`` names. Each has a kernelspec, and the project as it stands in
+this clone.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jupyter_client.kernelspec import KernelSpecManager
+
+from d2l_gpu.frameworks import Framework, frameworks
+
+ROOT = Path(__file__).resolve().parents[1]
+VARIABLE = "D2L_GPU_ENVIRONMENTS"
+
+
+def requirements(tag: str) -> Path:
+    """Return the path of the requirements that a framework's environment has."""
+    return ROOT / "environments" / f"{tag}.txt"
+
+
+def has_its_own(framework: Framework) -> bool:
+    """Return whether a framework needs an environment of its own."""
+    return requirements(framework.tag).is_file()
+
+
+def folder(tag: str) -> Path:
+    """Return where the environment of a framework is, or is to be."""
+    return Path(os.environ.get(VARIABLE) or ROOT / ".environments").absolute() / tag
+
+
+def interpreter(tag: str) -> Path:
+    """Return the Python of a framework's environment, which may not be there yet."""
+    scripts = "Scripts/python.exe" if sys.platform == "win32" else "bin/python"
+    return folder(tag) / scripts
+
+
+def kernel_name(framework: Framework) -> str | None:
+    """Return the name of the kernel of a framework's environment; None: the usual."""
+    return f"d2l-gpu-{framework.tag}" if has_its_own(framework) else None
+
+
+def jupyter_path(framework: Framework) -> Path:
+    """Return the folder in which Jupyter finds the kernel of an environment."""
+    return folder(framework.tag) / "share" / "jupyter"
+
+
+def kernel(framework: Framework) -> KernelSpecManager | None:
+    """Return what knows the kernel for a framework's notebooks; None for the usual."""
+    if not has_its_own(framework):
+        return None
+    return _Renamed(kernel_name(framework), jupyter_path(framework) / "kernels")
+
+
+class _Renamed(KernelSpecManager):
+    """Every kernel name means the one kernel of an environment.
+
+    Notebooks say ``python3``, since that is what it is called where they are read.
+    """
+
+    def __init__(self, name: str, kernels: Path):
+        super().__init__(kernel_dirs=[str(kernels)])
+        self._name = name
+
+    def get_kernel_spec(self, kernel_name: str):
+        return super().get_kernel_spec(self._name)
+
+
+def missing(framework: Framework) -> str | None:
+    """Say why notebooks for a framework cannot be executed here; None if they can."""
+    if has_its_own(framework):
+        if (jupyter_path(framework) / "kernels").is_dir():
+            return None
+        command = f"python -m tools.environments {framework.tag}"
+        return f"{framework.title} needs an environment of its own; make it: {command}"
+    if framework.is_installed:
+        return None
+    return f"{framework.title} is not installed: {framework.install}"
+
+
+def make(framework: Framework) -> None:
+    """Make the environment of a framework, in place of one that is there.
+
+    Raises:
+        FileNotFoundError: its Python is not on this machine.
+        subprocess.CalledProcessError: something cannot be installed.
+    """
+    python = _python_for(framework)
+    place = folder(framework.tag)
+    shutil.rmtree(place, ignore_errors=True)
+    own = interpreter(framework.tag)
+    pip = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        _run([python, "-m", "venv", place])
+        _run([*pip, "--requirement", requirements(framework.tag)])
+        # In place of the copy that the requirements made.
+        _run([*pip, "--no-deps", "--editable", ROOT])
+        names = ["--name", kernel_name(framework), "--display-name", framework.title]
+        _run([own, "-m", "ipykernel", "install", "--prefix", place, *names])
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)  # half of one would pass for whole
+        raise
+
+
+def _python_for(framework: Framework) -> str:
+    """Return the interpreter that a framework's environment is made with."""
+    text = requirements(framework.tag).read_text(encoding="utf-8")
+    wanted = re.search(r"^# Python (\d+\.\d+)\b", text, re.MULTILINE)[1]
+    if wanted == "{}.{}".format(*sys.version_info):
+        return sys.executable
+    found = shutil.which(f"python{wanted}")
+    if found is None:
+        raise FileNotFoundError(
+            f"{framework.title} needs Python {wanted}, and there is no python{wanted} "
+            "here: install it, or run this with it"
+        )
+    return found
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make environments; return 0, or 1 if one cannot be had."""
+    own = [each for each in frameworks() if has_its_own(each)]
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.environments", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "frameworks",
+        nargs="*",
+        metavar="framework",
+        help="whose environment is made anew: " + ", ".join(each.tag for each in own),
+    )
+    named = parser.parse_args(arguments).frameworks
+    if unknown := set(named) - {each.tag for each in own}:
+        parser.error(f"no environment of its own has: {', '.join(sorted(unknown))}")
+    wanted = [
+        each for each in own if each.tag in named or (not named and missing(each))
+    ]
+    for each in wanted:
+        try:
+            make(each)
+        except FileNotFoundError as error:
+            print(error, file=sys.stderr)
+            return 1
+        except subprocess.CalledProcessError as error:
+            print(f"failed: {' '.join(error.cmd)}", file=sys.stderr)
+            return 1
+        print(f"{each.title}: {interpreter(each.tag)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

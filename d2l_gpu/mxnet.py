@@ -14,10 +14,17 @@ from pathlib import Path
 
 import numpy
 
+from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
 
-FRAMEWORK = {"tag": "mxnet", "title": "MXNet", "module": "mxnet", "order": 4}
+FRAMEWORK = {
+    "order": 4,
+    "tag": "mxnet",
+    "title": "MXNet",
+    "module": "mxnet",
+    "hosted": False,
+}
 
 __all__ = [
     "Animator",
@@ -45,11 +52,12 @@ try:
     from mxnet import gluon, npx
     from mxnet import np as mxnp
     from mxnet.gluon import nn
-except (ImportError, AttributeError) as error:  # numpy.bool, gone since NumPy 1.24
+except ImportError as error:
+    raise not_installed("mxnet", error) from None
+except AttributeError as error:
     raise ImportError(
-        f"MXNet cannot be imported here ({error}): it is retired, and needs an "
-        "environment of its own with Python 3.11 or older, 'pip install -r "
-        "environments/mxnet.txt'.",
+        f"MXNet 1.9.1 needs NumPy 1.23, not {numpy.__version__}, and so an environment "
+        "of its own: pip install -r environments/mxnet.txt",
         name="mxnet",
     ) from error
 

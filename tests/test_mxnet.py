@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import REPOSITORY
+from test_notebooks import sanitised_by_nbval
 
 from d2l_gpu.frameworks import framework
 from tools import environments
@@ -382,14 +383,11 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
         """
     )
     assert lines[:2] == ["[cpu(2)]", "True"]
-    assert (
-        lines[2:6]
-        == [
-            "ValueError: cut.params does not hold parameters, or not all of them: it was "
-            "perhaps cut off; save it anew."
-        ]
-        * 4
+    cut_off = (
+        "ValueError: cut.params does not hold parameters, or not all of them: it was "
+        "perhaps cut off; save it anew."
     )
+    assert lines[2:6] == [cut_off] * 4
     assert lines[6:] == [
         "FileNotFoundError: There is no file none.params.",
         "ValueError: good.params holds the parameters of another network: '1.weight' "
@@ -410,3 +408,35 @@ def test_an_error_of_mxnet_without_its_own_lines(ask):
         """
     )
     assert lines == ["GPU is not enabled"]
+
+
+# ------------------------------------------------------------------ comparison
+
+
+@pytest.mark.parametrize(
+    ("virtual", "real"),
+    [
+        ("(cpu(0), cpu(1), cpu(2))", "(cpu(0), gpu(0), gpu(1))"),
+        (
+            "Using 2 virtual GPUs, cpu(1) and cpu(2): computed on the CPU.",
+            "Using 2 GPUs, gpu(0) and gpu(1): an NVIDIA GPU with 16 GiB.",
+        ),
+        ("array([[1.],\n       [1.]])", "array([[1.],\n       [1.]], ctx=gpu(0))"),
+    ],
+)
+def test_notebooks_are_compared_on_real_gpus_too(virtual, real):
+    assert sanitised_by_nbval(virtual) == sanitised_by_nbval(real)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("cpu(0)", "gpu(0)"),
+        ("cpu(1)", "gpu(1)"),
+        ("cpu(12)", "gpu(02)"),
+        ("Using 2 GPUs, gpu(0) and gpu(1): a.", "Using 1 GPU, gpu(0): a."),
+        ("array([1.])", "array([2.], ctx=gpu(0))"),
+    ],
+)
+def test_contexts_that_differ_stay_different(one, other):
+    assert sanitised_by_nbval(one) != sanitised_by_nbval(other)

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 from conftest import REPOSITORY
+from waiting import PATIENCE
 
 PATH = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")])}
 # Real GPUs are hidden, so that the tests say the same on every machine.
@@ -25,7 +26,7 @@ def run_fresh(code: str, **environment: str) -> str:
         env=inherited | PATH | NO_GPUS | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -9,6 +9,7 @@ from itertools import count
 import pytest
 import torch
 from conftest import REPOSITORY
+from waiting import wait_until
 
 from d2l_gpu import torch as d2l
 
@@ -116,6 +117,8 @@ def test_recovery_sees_half_a_file_and_a_process_that_is_left(tmp_path):
     code = "import time; time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     try:
+        # Its command line can be read a moment after it has started.
+        wait_until(lambda: recovery.processes_of(tmp_path))
         assert recovery.processes_of(tmp_path) == [(process.pid, "launch")]
     finally:
         process.kill()

@@ -37,7 +37,8 @@ def _become_fresh(request: dict) -> None:
         opened = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin = open(0, closefd=False)  # what was read ahead is not for this process
+    # What was read ahead is not for this process.
+    sys.stdin = os.fdopen(0, closefd=False)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -14,12 +14,16 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from fresh_process import NO_GPUS, PATH, run_fresh
+from waiting import PATIENCE, processes_with, sleeps, wait_until
 
 from d2l_gpu import torch as d2l
 
@@ -75,7 +79,7 @@ def script(tmp_path):
 def failure_of(path: Path, nproc: int = 2) -> str:
     """Launch a script that fails; return the error's text."""
     with pytest.raises(RuntimeError) as caught:
-        d2l.launch(path, nproc, timeout=120)
+        d2l.launch(path, nproc, timeout=PATIENCE)
     assert caught.value.__cause__ is caught.value.__context__ is None
     return str(caught.value)
 
@@ -117,7 +121,8 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        assert d2l.launch(path.name, 1, ["-m", 0.5, "--rdzv-id"], timeout=60) == []
+        arguments = ["-m", 0.5, "--rdzv-id"]
+        assert d2l.launch(path.name, 1, arguments, timeout=PATIENCE) == []
     command = [*("-m", "torch.distributed.run", "--standalone"), path.name]
     plain = subprocess.run(
         [sys.executable, *command, "-m", "0.5", "--rdzv-id"],
@@ -125,7 +130,7 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert plain.returncode == 0, plain.stderr
     assert shown.getvalue() == plain.stdout
@@ -144,7 +149,7 @@ def test_a_run_that_went_well_does_not_fail_while_python_is_taken_down(script):
         thread = Thread()
         """
     )
-    assert d2l.launch(path, 1, timeout=60) == []
+    assert d2l.launch(path, 1, timeout=PATIENCE) == []
 
 
 def test_report_without_launch_prints_a_line_of_json(script):
@@ -248,7 +253,7 @@ def test_lines_of_rank_0_are_shown_while_it_runs(script, tmp_path):
 
     screen = Screen()
     with contextlib.redirect_stdout(screen):
-        d2l.launch(path, 2, timeout=60)
+        d2l.launch(path, 2, timeout=PATIENCE)
     assert screen.getvalue() == "rank 0 ä\nthe end"
 
 
@@ -448,7 +453,7 @@ def test_ranks_start_again_and_a_line_says_why(script, capfd, failing, end, how)
         """,
         prefix=TWO_RANKS,
     )
-    assert d2l.launch(path, 2, restarts=2, timeout=240) == []
+    assert d2l.launch(path, 2, restarts=2, timeout=PATIENCE) == []
     again = "all ranks begin again, from the last checkpoint if there is one"
     assert capfd.readouterr() == (
         "attempt 0\n"
@@ -539,7 +544,7 @@ def test_restarted_ranks_find_each_other_by_the_same_port(script):
         """,
         prefix=TWO_RANKS,
     )
-    got = d2l.launch(path, 2, port=port, restarts=2, timeout=240)
+    got = d2l.launch(path, 2, port=port, restarts=2, timeout=PATIENCE)
     assert got == [{"port": str(port), "sum": 2}] * 2
 
 
@@ -558,7 +563,7 @@ def test_what_a_killed_rank_had_started_is_ended(script):
         prefix=ATTEMPT,
     )
     d2l.launch(path, 1, restarts=1)
-    assert processes_with(name) == []
+    see_all_ended(path)
 
 
 def test_a_rank_that_fails_and_does_not_end_starts_again(script, monkeypatch):
@@ -587,21 +592,9 @@ HANG = """
 
     # A process of the script's own, as those of a DataLoader
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", __file__])
-    pathlib.Path(__file__).with_suffix(f".{rank}").touch()
+    pathlib.Path(__file__).with_suffix(f".{rank}").write_text(str(os.getpid()))
     wait_for_ever()
 """
-
-
-def processes_with(text: str) -> list[str]:
-    """The command lines of running processes that contain a text."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        if path.name != str(os.getpid()):
-            with contextlib.suppress(OSError):  # ended meanwhile
-                line = (path / "cmdline").read_text().replace("\0", " ")
-                if text in line:
-                    found.append(line)
-    return found
 
 
 @pytest.fixture
@@ -612,56 +605,90 @@ def hanging(script, request):
 
 
 def both_hang(path: Path) -> bool:
-    return all(path.with_suffix(f".{rank}").exists() for rank in (0, 1))
+    """Whether both ranks, having said who they are, have come to where they wait."""
+    said = [path.with_suffix(f".{rank}") for rank in (0, 1)]
+    numbers = [file.read_text() for file in said if file.exists()]
+    return len(numbers) == 2 and all(n and sleeps(int(n)) for n in numbers)
 
 
-def timed_out(path: Path, restarts: int = 0) -> str:
-    """Launch a script that hangs until both ranks do; return the error's text."""
-    for seconds in (2, 4, 8, 16, 32, 64):  # ranks may take long to start
-        with pytest.raises(TimeoutError) as caught:
-            d2l.launch(path, 2, timeout=seconds, restarts=restarts)
-        if both_hang(path):
-            return str(caught.value)
-    pytest.fail("The ranks have not started.")
+@contextlib.contextmanager
+def once_both_hang(path: Path, act: Callable[[], object]):
+    """Do something from another thread when both ranks of a launch hang."""
+    over = threading.Event()
+
+    def wait() -> None:
+        wait_until(lambda: over.is_set() or all_run(path, 5))
+        if not over.is_set():
+            act()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
-def start_launch(path: Path, restarts: int = 0) -> subprocess.Popen:
-    """A process that calls launch; returns when both ranks run."""
-    code = f"""if True:
-        from d2l_gpu import torch as d2l
-        d2l.launch({str(path)!r}, 2, restarts={restarts})
+def all_run(path: Path, number: int) -> bool:
+    """Whether both ranks hang, and all processes of the script can be seen.
+
+    There are five, and the one that called launch if its command line says so:
+    torchrun, the ranks, and what each has started.
     """
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
-    for _ in range(6000):
-        if both_hang(path):
-            return process
-        time.sleep(0.01)
-    process.kill()
-    pytest.fail("The ranks have not started.")
+    return both_hang(path) and len(processes_with(path.name)) == number
+
+
+def timed_out(path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int = 0) -> str:
+    """Launch a script whose time is up once both ranks hang; return the error."""
+    hung = False
+
+    def monotonic() -> float:
+        nonlocal hung
+        hung = hung or both_hang(path)
+        return time.monotonic() + hung * PATIENCE
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MODULE, "time", SimpleNamespace(monotonic=monotonic))
+        with pytest.raises(TimeoutError) as caught:
+            d2l.launch(path, 2, timeout=PATIENCE, restarts=restarts)
+    assert hung
+    return str(caught.value)
+
+
+def see_all_ended(path: Path) -> None:
+    """Wait until no process of a script is left.
+
+    Those that were killed take a moment to end where others want the cores.
+    """
+    wait_until(lambda: not processes_with(path.name))
 
 
 @needs_proc
 @pytest.mark.parametrize("restarts", [0, 9999])
 def test_ctrl_c_leaves_no_process(hanging, restarts):
-    process = start_launch(hanging, restarts)
-    assert len(processes_with(hanging.name)) == 6  # its own, torchrun, two of each rank
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert processes_with(hanging.name) == []
-    assert err.splitlines()[-1] == b"KeyboardInterrupt"
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with once_both_hang(hanging, interrupt), pytest.raises(KeyboardInterrupt):
+        d2l.launch(hanging, 2, timeout=PATIENCE, restarts=restarts)
+    see_all_ended(hanging)
 
 
 @needs_proc
 @pytest.mark.parametrize("restarts", [0, 9999])
 def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
-    process = start_launch(hanging, restarts)
-    process.kill()
-    process.communicate()
-    for _ in range(3000):
-        if not processes_with(hanging.name):
-            break
-        time.sleep(0.01)
-    assert processes_with(hanging.name) == []
+    code = f"""if True:
+        from d2l_gpu import torch as d2l
+        d2l.launch({str(hanging)!r}, 2, restarts={restarts})
+    """
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        wait_until(lambda: all_run(hanging, 6))
+    finally:
+        process.kill()
+        process.wait()
+    see_all_ended(hanging)
     # Nobody was left who could have removed the folder.
     [folder] = (tmp_path / "temporary").iterdir()
     assert folder.name.startswith("d2l-launch-")
@@ -670,10 +697,12 @@ def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
 
 @needs_proc
 @pytest.mark.parametrize("restarts", [0, 9999])
-def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging, restarts):
-    text = timed_out(hanging, restarts)
-    assert processes_with(hanging.name) == []
-    assert re.match(rf"{hanging.name} had not ended after \d+ s, so all", text)
+def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
+    hanging, restarts, monkeypatch
+):
+    text = timed_out(hanging, monkeypatch, restarts)
+    see_all_ended(hanging)
+    assert text.startswith(f"{hanging.name} had not ended after {PATIENCE} s, so all")
     for rank in (0, 1):
         _, _, stack = text.partition(f"\n\nRank {rank} was here:\n")
         assert re.match(
@@ -688,14 +717,16 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(hanging, rest
 @needs_proc
 @pytest.mark.parametrize("restarts", [0, 9999])
 def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
-    process = start_launch(hanging, restarts)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    [torchrun] = map(int, children.split())
-    os.kill(torchrun, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
-    assert processes_with(hanging.name) == []
-    assert err.decode().splitlines()[-1] == (
-        f"RuntimeError: torchrun, which runs {hanging.name}, was ended by SIGKILL."
+    def kill_torchrun() -> None:
+        ours = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+        [torchrun] = {*map(int, ours.split())} & {*processes_with(hanging.name)}
+        os.kill(torchrun, signal.SIGKILL)
+
+    with once_both_hang(hanging, kill_torchrun), pytest.raises(RuntimeError) as caught:
+        d2l.launch(hanging, 2, timeout=PATIENCE, restarts=restarts)
+    see_all_ended(hanging)
+    assert str(caught.value) == (
+        f"torchrun, which runs {hanging.name}, was ended by SIGKILL."
     )
 
 
@@ -707,8 +738,9 @@ def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
     code = "\n    import ctypes, signal; signal.signal(15, signal.SIG_IGN)" + HANG
     if busy:  # PyDLL does not let go of the interpreter's lock
         code = code.replace("time.sleep(600)\n\n", "ctypes.PyDLL(None).sleep(600)\n\n")
-    timed_out(script(code, name))
-    assert processes_with(name) == []
+    path = script(code, name)
+    timed_out(path, monkeypatch)
+    see_all_ended(path)
 
 
 # ---------------------------------------------------------------- bad input

@@ -185,7 +185,7 @@ def test_check_that_fails_itself_does_not_silence_the_others(monkeypatch, capsys
 
 
 def test_bounds_are_those_of_the_project():
-    dependencies = PROJECT["dependencies"]
+    dependencies = PROJECT["optional-dependencies"]["torch"]
     assert f"torch>={'.'.join(map(str, pytorch.OLDEST_TORCH))}" in dependencies
     assert f"numpy>={'.'.join(map(str, pytorch.OLDEST_NUMPY))}" in dependencies
     assert PROJECT["requires-python"] == f">={'.'.join(map(str, python.OLDEST))}"

@@ -144,7 +144,7 @@ def test_without_pooch_the_error_says_what_to_install(folder, monkeypatch, missi
     monkeypatch.setitem(sys.modules, missing, None)
     message = error_of(lambda: get(folder, no_server()), ImportError)
     assert message.startswith(f"Downloading needs {missing}")
-    assert 'pip install "d2l-gpu[course]"' in message
+    assert 'pip install "d2l-gpu[lessons]"' in message
 
 
 def test_importing_the_helper_does_not_import_what_downloads():

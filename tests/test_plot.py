@@ -250,7 +250,7 @@ def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
     )
     points, error = out.splitlines()
     assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
-    assert 'pip install "d2l-gpu[course]"' in error
+    assert 'pip install "d2l-gpu[lessons]"' in error
 
 
 def test_outside_jupyter_an_animator_prints_a_line_per_epoch(capsys):

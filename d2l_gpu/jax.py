@@ -164,7 +164,8 @@ def resnet18(
 
     It is the network of the book with group normalization in place of batch
     normalization, so that the loss of an example does not depend on the others:
-    11,175,818 parameters for 10 classes and one channel.
+    11,175,818 parameters for 10 classes and one channel. Each block begins as the path
+    around it: the last normalization in it has a scale of zero.
 
     Args:
         num_classes: number of logits.
@@ -175,7 +176,8 @@ def resnet18(
         be compiled. And ``net(params, X)``, which maps images (n, height, width,
         in_channels) to logits (n, num_classes).
     Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6;
-        Wu and He 2018 (arXiv:1803.08494) for group normalization.
+        Wu and He 2018 (arXiv:1803.08494) for group normalization; Goyal et al. 2017
+        (arXiv:1706.02677), section 5.1, for the scale of zero.
     """
 
     def init(seed: int) -> Params:
@@ -190,9 +192,9 @@ def resnet18(
         def layer(*shape: int) -> Params:
             return {"W": weights(*shape), "b": np.zeros(shape[-1], np.float32)}
 
-        def norm(channels: int) -> Params:
+        def norm(channels: int, scale: float = 1.0) -> Params:
             return {
-                "scale": np.ones(channels, np.float32),
+                "scale": np.full(channels, scale, np.float32),
                 "shift": np.zeros(channels, np.float32),
             }
 
@@ -203,7 +205,7 @@ def resnet18(
                     "conv1": layer(3, 3, inputs, channels),
                     "norm1": norm(channels),
                     "conv2": layer(3, 3, channels, channels),
-                    "norm2": norm(channels),
+                    "norm2": norm(channels, 0.0),
                 }
                 if inputs != channels:
                     block["around"] = layer(1, 1, inputs, channels)

@@ -186,7 +186,9 @@ def test_source_distribution_holds_the_files_of_the_project(sdist):
     assert names == kept | {"PKG-INFO"}
 
 
-@pytest.mark.parametrize(("built", "limit"), [("wheel", 2**20), ("sdist", 3 * 2**19)])
+@pytest.mark.parametrize(
+    ("built", "limit"), [("wheel", 2 * 2**20), ("sdist", 3 * 2**20)]
+)
 def test_distributions_are_small(built, limit, request):
     assert request.getfixturevalue(built).stat().st_size < limit
 

@@ -1,4 +1,39 @@
-"""The helper of the lessons with TensorFlow: to be written."""
+"""The helper of the lessons for TensorFlow: ``from d2l_gpu import tensorflow as d2l``.
+
+A device is a string such as ``'/GPU:0'``, which ``with tf.device(...)`` takes. Virtual
+GPUs are *logical devices*, TensorFlow's own: the CPU is divided into several, or the
+machine's one GPU is. They compute as fast as what they are parts of, and neither their
+time nor their memory is simulated.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from d2l_gpu.frameworks import not_installed
+from d2l_gpu.gpus import Gpus
+from d2l_gpu.plot import Animator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Animator",
+    "cpu",
+    "devices",
+    "gpu",
+    "load_data_digits",
+    "name",
+    "num_gpus",
+    "require_gpus",
+    "residual",
+    "resnet18",
+    "try_all_gpus",
+    "try_gpu",
+    "use_virtual_gpus",
+]
 
 FRAMEWORK = {
     "order": 2,
@@ -6,3 +41,234 @@ FRAMEWORK = {
     "title": "TensorFlow",
     "module": "tensorflow",
 }
+
+# MiB that each part of a divided GPU may take: two parts fit on any GPU of today.
+PART_OF_A_GPU = 1024
+
+# ------------------------------------------------------------------ a quiet import
+
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+SILENT = "3"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what compiled code writes to stderr back, unless an error follows.
+
+    While it is imported, TensorFlow 2.21 writes some lines whatever the level of its
+    log is, since they come before the log is set up.
+    """
+    try:
+        stderr = os.dup(2)
+    except OSError:  # a program without stderr
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(stderr, log.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+def _import():
+    """Return TensorFlow, whose log is silent unless the user has chosen its level.
+
+    TensorFlow imports Keras, which is to compute with TensorFlow and nothing else.
+    """
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if os.environ.setdefault(LOG_LEVEL, SILENT) != SILENT:
+        import tensorflow
+    else:
+        with _quiet():
+            import tensorflow
+        tensorflow.get_logger().setLevel("ERROR")
+    return tensorflow
+
+
+try:
+    tf = _import()
+    import keras
+    from keras import layers
+except ImportError as error:
+    raise not_installed("tensorflow", error) from error
+
+# ------------------------------------------------------------------ devices
+
+
+class TensorFlowGpus(Gpus[str]):
+    """GPUs by their names in TensorFlow; virtual ones are logical devices."""
+
+    def cpu(self) -> str:
+        return "/CPU:0"
+
+    def real(self) -> Sequence[str]:
+        return _numbered("GPU", range(len(tf.config.get_visible_devices("GPU"))))
+
+    def named(self, i: int) -> str:
+        return f"/GPU:{i}"
+
+    def make_virtual(self, n: int) -> tuple[Sequence[str], str]:
+        gpus = tf.config.get_visible_devices("GPU")
+        if len(gpus) == 1 and tf.test.is_built_with_gpu_support():
+            _divide(gpus[0], n, n, memory_limit=PART_OF_A_GPU)
+            return _numbered("GPU", range(n)), (
+                f"parts of {self.model('/GPU:0')}, {PART_OF_A_GPU} MiB of its memory "
+                "each"
+            )
+        _divide(tf.config.list_physical_devices("CPU")[0], n + 1, n)
+        # An operation without a device goes to a real GPU where TensorFlow sees one.
+        tf.config.set_visible_devices([], "GPU")
+        return _numbered("CPU", range(1, n + 1)), "computed on the CPU"
+
+    def _decide_real(self, devices: Sequence[str]) -> None:
+        # The other GPUs are hidden, unless TensorFlow has been used already and it is
+        # too late: then `gpu` alone does not know them.
+        with suppress(RuntimeError):
+            visible = tf.config.get_visible_devices("GPU")[: len(devices)]
+            tf.config.set_visible_devices(visible, "GPU")
+        super()._decide_real(devices)
+
+    def name(self, device: str) -> str:
+        """Return a device's name in short: ``CPU:1`` for ``x.device``, in full
+        ``/job:localhost/replica:0/task:0/device:CPU:1``."""
+        return device.rpartition("device:")[2].lstrip("/")
+
+    def model(self, device: str) -> str:
+        index = int(device.rpartition(":")[2])
+        physical = tf.config.list_physical_devices("GPU")[index]
+        details = tf.config.experimental.get_device_details(physical)
+        return details.get("device_name", "GPU")
+
+
+def _numbered(kind: str, numbers: Sequence[int]) -> list[str]:
+    return [f"/{kind}:{i}" for i in numbers]
+
+
+def _divide(device, parts: int, n: int, memory_limit: int | None = None) -> None:
+    """Make several logical devices of a physical one.
+
+    Raises:
+        RuntimeError: TensorFlow has been used already, and its devices are fixed.
+    """
+    part = tf.config.LogicalDeviceConfiguration(memory_limit=memory_limit)
+    try:
+        tf.config.set_logical_device_configuration(device, [part] * parts)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"TensorFlow has been used already and its devices are fixed, so {n} "
+            "virtual GPUs cannot be had now: restart Python (the notebook's kernel) "
+            "and ask for them before the first tensor."
+        ) from error
+
+
+_gpus = TensorFlowGpus()
+cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
+try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
+require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
+devices, name = _gpus.devices, _gpus.name
+
+# ------------------------------------------------------------------ data
+
+
+def load_data_digits(
+    resize: int | None = None,
+) -> tuple[tuple["np.ndarray", "np.ndarray"], tuple["np.ndarray", "np.ndarray"]]:
+    """Return scikit-learn's handwritten digits, as ``keras.datasets`` return data.
+
+    Args:
+        resize: height and width of the images, by bilinear interpolation; default 8,
+            as they are.
+    Returns:
+        ``(images, labels), (images, labels)``: 1,437 for training and 360 for testing.
+        Images are float32 arrays (n, height, width, 1) of values from 0 to 1, labels
+        int64 arrays (n,). They are mixed, in the same way each time.
+    """
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    images = (digits.images[order, ..., np.newaxis] / 16).astype(np.float32)
+    if resize is not None:
+        with tf.device(cpu()):
+            images = tf.image.resize(images, (resize, resize)).numpy()
+    labels = digits.target[order].astype(np.int64)
+    return (images[:-360], labels[:-360]), (images[-360:], labels[-360:])
+
+
+# ------------------------------------------------------------------ a network
+
+
+def residual(
+    input_channels: int,
+    num_channels: int,
+    strides: int = 1,
+    norm: Callable[[], layers.Layer] | None = None,
+) -> keras.Model:
+    """Return the residual block: two 3×3 convolutions, and a path around them.
+
+    It computes relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes.
+
+    Args:
+        input_channels: channels of the input, images (n, height, width, channels).
+        num_channels: channels of the output.
+        strides: stride of the first convolution, and of the 1×1 convolution.
+        norm: returns a new normalization layer; default as in `resnet18`.
+    Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
+    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
+    """
+    norm = norm or _batch_normalization
+    X = keras.Input((None, None, input_channels))
+    Y = layers.Conv2D(num_channels, 3, strides, padding="same")(X)
+    Y = layers.ReLU()(norm()(Y))
+    Y = norm()(layers.Conv2D(num_channels, 3, padding="same")(Y))
+    around = X
+    if strides != 1 or input_channels != num_channels:
+        around = layers.Conv2D(num_channels, 1, strides)(X)
+    return keras.Model(X, layers.ReLU()(layers.Add()([Y, around])))
+
+
+def resnet18(
+    num_classes: int,
+    in_channels: int = 1,
+    norm: Callable[[], layers.Layer] | None = None,
+) -> keras.Sequential:
+    """Return ResNet-18 for small images: no reduction before the residual blocks.
+
+    Images (n, height, width, in_channels) become logits (n, num_classes). All of its
+    variables exist from the start, on the device, or under the strategy, in whose scope
+    it was made. It is the network of the book and of PyTorch's edition: 11,175,818
+    parameters that are trained, for 10 classes and one channel.
+
+    Args:
+        num_classes: number of logits.
+        in_channels: channels of the images.
+        norm: returns a new normalization layer; default batch normalization in which a
+            tenth of the running statistics is new at each step, as in the book. Keras
+            takes a hundredth, and needs hundreds of steps before it can be tested.
+    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6.
+    """
+    norm = norm or _batch_normalization
+    net = keras.Sequential([keras.Input((None, None, in_channels))])
+    net.add(layers.Conv2D(64, 3, padding="same"))
+    net.add(norm())
+    net.add(layers.ReLU())
+    channels = 64
+    for num_channels in (64, 128, 256, 512):
+        strides = 1 if num_channels == channels else 2
+        net.add(residual(channels, num_channels, strides, norm))
+        net.add(residual(num_channels, num_channels, 1, norm))
+        channels = num_channels
+    net.add(layers.GlobalAveragePooling2D())
+    net.add(layers.Dense(num_classes))
+    return net
+
+
+def _batch_normalization() -> layers.Layer:
+    return layers.BatchNormalization(momentum=0.9, epsilon=1e-5)

@@ -36,6 +36,9 @@ def test_every_lesson_has_its_notebook():
     assert lessons
     folder = REPOSITORY / "notebooks" / "en" / "pytorch"
     assert lessons == {path.stem for path in folder.glob("*.ipynb")}
+    for other in ("tensorflow", "jax", "mxnet"):
+        built = {path.stem[:2] for path in (folder.with_name(other)).glob("*.ipynb")}
+        assert {"01", "02", "03", "04", "07"} <= built
 
 
 @pytest.mark.parametrize("edition", EDITIONS, ids=label)

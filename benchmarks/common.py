@@ -21,7 +21,7 @@ def hardware() -> str:
 
 
 def in_turns(
-    measures: Sequence[Callable[[], float]], rounds: int
+    measures: Sequence[Callable[[], float]], rounds: int, *, cold: bool = False
 ) -> list[tuple[float, ...]]:
     """Return the figures of each measure, taken in turns.
 
@@ -31,19 +31,25 @@ def in_turns(
     Args:
         measures: each measures once and returns a figure.
         rounds: how many figures of each are returned, at least 1.
+        cold: keep the first round, too: for a try, whose figures do not matter.
 
     Raises:
         ValueError: fewer than one round.
     """
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}; at least 1 is needed")
-    figures = [[measure() for measure in measures] for _ in range(rounds + 1)]
-    return list(zip(*figures[1:], strict=True))
+    if not cold:
+        for measure in measures:
+            measure()
+    figures = [[measure() for measure in measures] for _ in range(rounds)]
+    return list(zip(*figures, strict=True))
 
 
-def alternated(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
+def alternated(
+    measures: Sequence[Callable[[], float]], rounds: int, *, cold: bool = False
+) -> list[float]:
     """Return the median of each measure, taken ``in_turns``."""
-    return [median(figures) for figures in in_turns(measures, rounds)]
+    return [median(figures) for figures in in_turns(measures, rounds, cold=cold)]
 
 
 def print_result(name: str, value: float, unit: str, baseline: str) -> None:

@@ -54,7 +54,7 @@ def main() -> None:
         for kind in kinds
         for ranks in (1, RANKS)
     ]
-    figures = in_turns(measures, options.rounds)
+    figures = in_turns(measures, options.rounds, cold=options.quick)
     for i, kind in enumerate(kinds):
         one, several = figures[2 * i : 2 * i + 2]
         # Of each round, whose two figures were taken one right after the other

@@ -1,6 +1,6 @@
 """`import d2l_gpu.torch` against `import torch`, in fresh processes by turns.
 
-    python benchmarks/import_time.py [--rounds 11]
+    python benchmarks/import_time.py [--rounds 11] [--quick]
 
 The promise is a ratio of at most 1.10: the helpers import what they need when
 they need it.
@@ -35,13 +35,16 @@ def seconds_to_import(module: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=11)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--quick", action="store_true", help="a try, not a result")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
     ours, theirs = alternated(
         [
             lambda: seconds_to_import("d2l_gpu.torch"),
             lambda: seconds_to_import("torch"),
         ],
         rounds,
+        cold=options.quick,
     )
     ratio = ours / theirs
     print(

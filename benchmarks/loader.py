@@ -94,7 +94,7 @@ def main() -> None:
     # Turns of about the same length: a short one shows little of what disturbs.
     measures = [epochs(ours, 1 if quick else 50)]
     measures += [epochs(data, 1) for data in baselines.values()]
-    figures = in_turns(measures, rounds)
+    figures = in_turns(measures, rounds, cold=quick)
     names = [
         "one tensor, indexed",
         *(f"PIL and DataLoader, {workers} workers" for workers in WORKERS),

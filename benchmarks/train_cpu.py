@@ -120,7 +120,7 @@ def main() -> None:
     print(
         f"ResNet-18, {n:,} images of 28×28, batches of {batch_size}, {rounds} rounds\n"
     )
-    figures = in_turns(list(rungs.values()), rounds)
+    figures = in_turns(list(rungs.values()), rounds, cold=quick)
     medians = [median(values) for values in figures]
     print(f"{'images per second':<52}{'median':>9}{'least':>9}{'most':>9}{'ratio':>7}")
     for name, values, middle in zip(rungs, figures, medians, strict=True):

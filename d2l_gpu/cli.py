@@ -8,8 +8,10 @@ from pathlib import Path
 
 from d2l_gpu import __version__
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.frameworks import framework, frameworks
 
-# What the notebooks import, and what the commands do; all of it is in the extra.
+# What the notebooks import beside a framework, and what the commands do; all of it is
+# in the extra `jupyter`.
 _NOTEBOOK_MODULES = ("ipykernel", "matplotlib", "pooch", "sklearn", "tqdm")
 _RUN_MODULES = ("nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("jupyterlab",)
@@ -110,11 +112,13 @@ def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
 
 def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
     """Say which modules that a command needs are not installed, if any are not."""
-    missing = [name for name in modules if not importlib.util.find_spec(name)]
+    its = framework(options.framework)
+    needed = (*modules, its.module)
+    missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         print(
             f"d2l-gpu {options.name}: {', '.join(missing)} not installed; "
-            "get what the course needs with: pip install 'd2l-gpu[course]'",
+            f"get what the course needs with: {its.install}",
             file=sys.stderr,
         )
     return bool(missing)
@@ -297,7 +301,12 @@ def _add_edition(parser: argparse.ArgumentParser) -> None:
         "--language",
         help="of the notebooks, as en (default: yours, if there is an edition)",
     )
-    parser.add_argument("--framework", help="that the notebooks use (default: pytorch)")
+    parser.add_argument(
+        "--framework",
+        metavar="{" + ",".join(each.tag for each in frameworks()) + "}",
+        default="pytorch",
+        help="that the notebooks use (default: %(default)s)",
+    )
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

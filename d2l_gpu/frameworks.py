@@ -25,6 +25,9 @@ class Framework:
         title: its name.
         module: what programs import.
         hosted: whether the hosted platforms' Python can have it.
+        extras: of this package, that install it and what the course needs; where it
+            is not given, ``jupyter`` and the one with the name of the module. One
+            that is not hosted has an environment of its own instead.
     """
 
     order: int
@@ -32,17 +35,18 @@ class Framework:
     title: str
     module: str
     hosted: bool = True
+    extras: str = ""
 
     @property
-    def extra(self) -> str:
-        """The extra of this package that installs it."""
-        return self.module
+    def all_extras(self) -> str:
+        """The extras of this package that its readers install."""
+        return self.extras or f"jupyter,{self.module}"
 
     @property
     def install(self) -> str:
         """The command that installs it, and what its notebooks need."""
         if self.hosted:
-            return f"pip install '{OURS}[jupyter,{self.extra}]'"
+            return f"pip install '{OURS}[{self.all_extras}]'"
         return f"pip install -r environments/{self.tag}.txt"
 
     @property

@@ -1,4 +1,40 @@
-"""The helper of the lessons with JAX: to be written."""
+"""The helper of the lessons for JAX: ``from d2l_gpu import jax as d2l``.
+
+A device is a ``jax.Device``. Virtual GPUs are CPU devices of JAX's beside the first,
+which stays the host. How many there are is settled when JAX is first used: merely
+asking for its devices is a use. Neither their time nor their memory is simulated.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from d2l_gpu.frameworks import not_installed
+from d2l_gpu.gpus import Gpus
+from d2l_gpu.plot import Animator
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:
+    raise not_installed("jax", error) from error
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Animator",
+    "cpu",
+    "devices",
+    "gpu",
+    "load_data_digits",
+    "num_gpus",
+    "require_gpus",
+    "resnet18",
+    "try_all_gpus",
+    "try_gpu",
+    "use_virtual_gpus",
+]
 
 FRAMEWORK = {
     "order": 3,
@@ -6,3 +42,233 @@ FRAMEWORK = {
     "title": "JAX",
     "module": "jax",
 }
+
+# ------------------------------------------------------------------ devices
+
+
+class JaxGpus(Gpus[jax.Device]):
+    """Accelerators as JAX lists them; virtual ones are further CPU devices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = False
+
+    def cpu(self) -> jax.Device:
+        """Return the CPU: all of its cores and all of the host's memory."""
+        return jax.local_devices(backend="cpu")[0]
+
+    def real(self) -> list[jax.Device]:
+        """Return the accelerators that the machine has, all of one kind."""
+        self._asked = True
+        return [device for device in jax.local_devices() if device.platform != "cpu"]
+
+    def named(self, i: int) -> jax.Device:
+        # To look for it would use JAX, and a decision would then come too late.
+        if not self._asked:
+            raise RuntimeError(
+                f"gpu({i}) is not known yet, since JAX has no names for devices that "
+                f"may not be there: call require_gpus({i + 1}) first."
+            )
+        real = self.real()
+        if i >= len(real):
+            raise ValueError(
+                f"gpu({i}) does not exist: the machine has {len(real)}, and JAX has no "
+                "names for devices that are not there."
+            )
+        return real[i]
+
+    def prepare(self, n: int) -> None:
+        wanted = max(n + 1, jax.config.jax_num_cpu_devices)
+        # Where JAX is in use there may be enough; make_virtual says if there are not.
+        with suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", wanted)
+
+    def make_virtual(self, n: int) -> tuple[list[jax.Device], str]:
+        self.prepare(n)
+        host, *others = jax.local_devices(backend="cpu")
+        if len(others) < n:
+            raise RuntimeError(
+                f"JAX has been used already, with {len(others) + 1} CPU "
+                f"device{'s' * bool(others)}, so {n} virtual GPUs cannot be had now: "
+                "restart Python (the notebook's kernel), and ask for them before the "
+                "first use of JAX."
+            )
+        # Arrays without a device go to a real GPU where JAX sees one.
+        jax.config.update("jax_default_device", host)
+        return others[:n], "computed on the CPU"
+
+    def name(self, device: jax.Device) -> str:
+        """Return the name of a device, as JAX prints it: ``cpu:1``, ``cuda:0``."""
+        return str(device)
+
+    def model(self, device: jax.Device) -> str:
+        return device.device_kind
+
+
+_gpus = JaxGpus()
+cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
+try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
+require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
+devices = _gpus.devices
+
+# ------------------------------------------------------------------ data
+
+NUM_TEST_DIGITS = 360  # of 1,797
+
+
+def load_data_digits() -> tuple[
+    tuple["np.ndarray", "np.ndarray"], tuple["np.ndarray", "np.ndarray"]
+]:
+    """Return scikit-learn's handwritten digits: images and labels, twice.
+
+    They are mixed once and for all, since those of one writer follow each other.
+
+    Returns:
+        ``(images, labels), (images, labels)``: 1,437 for training and 360 for testing,
+        as NumPy's arrays on the host. Images are float32 (n, 8, 8, 1), from 0 to 1;
+        labels are int32 (n,).
+    Raises:
+        ImportError: scikit-learn is not installed.
+    """
+    import numpy as np
+
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The digits come with scikit-learn, which is not installed: "
+            "pip install 'd2l-gpu[jupyter,jax]'.",
+            name=error.name,
+        ) from error
+    digits = load_digits()
+    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
+    mixed = np.random.RandomState(0).permutation(len(digits.target))
+    images = (digits.images[mixed, ..., np.newaxis] / 16).astype(np.float32)
+    labels = digits.target[mixed].astype(np.int32)
+    train, test = slice(None, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
+    return (images[train], labels[train]), (images[test], labels[test])
+
+
+# ------------------------------------------------------------------ a network
+
+GROUPS = 8  # of group normalization
+STAGES = (64, 128, 256, 512)  # channels; two blocks each
+
+Params = dict[str, Any]
+
+
+def resnet18(
+    num_classes: int, in_channels: int = 1
+) -> tuple[Callable[[int], Params], Callable[[Params, jax.Array], jax.Array]]:
+    """Return ResNet-18 for small images, as two functions.
+
+    It is the network of the book with group normalization in place of batch
+    normalization, so that the loss of an example does not depend on the others:
+    11,175,818 parameters for 10 classes and one channel. Each block begins as the path
+    around it: the last normalization in it has a scale of zero.
+
+    Args:
+        num_classes: number of logits.
+        in_channels: channels of the images.
+    Returns:
+        ``init(seed)``, which makes the parameters: a pytree of float32 arrays on the
+        host, drawn by NumPy, so that no device has a say in them and nothing has to
+        be compiled. And ``net(params, X)``, which maps images (n, height, width,
+        in_channels) to logits (n, num_classes).
+    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6;
+        Wu and He 2018 (arXiv:1803.08494) for group normalization; Goyal et al. 2017
+        (arXiv:1706.02677), section 5.1, for the scale of zero.
+    """
+
+    def init(seed: int) -> Params:
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+
+        def weights(*shape: int) -> "np.ndarray":
+            deviation = np.sqrt(2 / np.prod(shape[:-1]))  # He et al., arXiv:1502.01852
+            return (rng.standard_normal(shape) * deviation).astype(np.float32)
+
+        def layer(*shape: int) -> Params:
+            return {"W": weights(*shape), "b": np.zeros(shape[-1], np.float32)}
+
+        def norm(channels: int, scale: float = 1.0) -> Params:
+            return {
+                "scale": np.full(channels, scale, np.float32),
+                "shift": np.zeros(channels, np.float32),
+            }
+
+        blocks = []
+        for before, channels in zip((64, *STAGES), STAGES, strict=False):
+            for inputs in (before, channels):
+                block = {
+                    "conv1": layer(3, 3, inputs, channels),
+                    "norm1": norm(channels),
+                    "conv2": layer(3, 3, channels, channels),
+                    "norm2": norm(channels, 0.0),
+                }
+                if inputs != channels:
+                    block["around"] = layer(1, 1, inputs, channels)
+                blocks.append(block)
+        return {
+            "conv": layer(3, 3, in_channels, 64),
+            "norm": norm(64),
+            "blocks": blocks,
+            "dense": layer(512, num_classes),
+        }
+
+    def net(params: Params, X: jax.Array) -> jax.Array:
+        X = jax.nn.relu(_normalized(params["norm"], _convolved(params["conv"], X)))
+        for block in params["blocks"]:
+            X = _residual(block, X)
+        dense = params["dense"]
+        return X.mean(axis=(1, 2)) @ dense["W"] + dense["b"]
+
+    return init, net
+
+
+def _residual(block: Params, X: jax.Array) -> jax.Array:
+    """relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes."""
+    strides = 2 if "around" in block else 1
+    Y = _normalized(block["norm1"], _convolved(block["conv1"], X, strides))
+    Y = _normalized(block["norm2"], _convolved(block["conv2"], jax.nn.relu(Y)))
+    if "around" in block:
+        X = _convolved(block["around"], X, strides)
+    return jax.nn.relu(Y + X)
+
+
+def _convolved(layer: Params, X: jax.Array, strides: int = 1) -> jax.Array:
+    """The convolution of images (n, height, width, channels), padded by zeros."""
+    W = layer["W"]
+    size, pad = W.shape[0], W.shape[0] // 2
+    outputs = [-(-side // strides) for side in X.shape[1:3]]
+    if min(outputs) >= size:
+        Y = jax.lax.conv_general_dilated(
+            X,
+            W,
+            (strides, strides),
+            ((pad, pad), (pad, pad)),
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+    else:
+        # Where the kernel is larger than the image, XLA exchanges the two, and its CPU
+        # compiler has no fast form of what results: 512 channels of 2×2 pixels take
+        # a hundred times as long as 128 of 8×8 (jax 0.10). A matrix product is fast.
+        X = jnp.pad(X, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        height, width = outputs
+        parts = [
+            X[:, i : i + height * strides : strides, j : j + width * strides : strides]
+            for i in range(size)
+            for j in range(size)
+        ]
+        Y = jnp.concatenate(parts, axis=-1) @ W.reshape(-1, W.shape[-1])
+    return Y + layer["b"]
+
+
+def _normalized(norm: Params, X: jax.Array) -> jax.Array:
+    """Group normalization, which looks at one example at a time."""
+    groups = X.reshape(*X.shape[:3], GROUPS, -1)
+    mean = groups.mean(axis=(1, 2, 4), keepdims=True)
+    variance = groups.var(axis=(1, 2, 4), keepdims=True)
+    groups = (groups - mean) * jax.lax.rsqrt(variance + 1e-5)
+    return groups.reshape(X.shape) * norm["scale"] + norm["shift"]

@@ -228,7 +228,7 @@ def _matplotlib() -> Iterator[None]:
     except ImportError as error:
         raise ImportError(
             "Drawing needs matplotlib, which is not installed: "
-            'pip install "d2l-gpu[course]".'
+            'pip install "d2l-gpu[lessons]".'
         ) from error
     finally:
         logger.setLevel(level)

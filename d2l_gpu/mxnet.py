@@ -1,4 +1,22 @@
-"""The helper of the lessons with MXNet: to be written."""
+"""What the lessons import in MXNet's edition, ``from d2l_gpu import mxnet as d2l``.
+
+MXNet was retired in 2023 and runs with old versions of Python and NumPy only, so this
+module has an environment of its own: ``environments/mxnet.txt``. It needs neither
+PyTorch nor anything else of the package that does.
+
+Virtual GPUs are MXNet's own: its contexts ``cpu(1)``, ``cpu(2)`` … are different
+devices by name, and one memory in truth.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy
+
+from d2l_gpu.frameworks import not_installed
+from d2l_gpu.gpus import Gpus
+from d2l_gpu.plot import Animator, ProgressBoard
 
 FRAMEWORK = {
     "order": 4,
@@ -7,3 +25,342 @@ FRAMEWORK = {
     "module": "mxnet",
     "hosted": False,
 }
+
+__all__ = [
+    "Animator",
+    "ProgressBoard",
+    "Residual",
+    "cpu",
+    "devices",
+    "evaluate_accuracy_gpus",
+    "gpu",
+    "load_data_digits",
+    "load_parameters",
+    "message",
+    "num_gpus",
+    "require_gpus",
+    "resnet18",
+    "split_batch",
+    "try_all_gpus",
+    "try_gpu",
+    "use_virtual_gpus",
+    "virtual_count",
+]
+
+try:
+    import mxnet as mx
+    from mxnet import gluon, npx
+    from mxnet import np as mxnp
+    from mxnet.gluon import nn
+except ImportError as error:
+    raise not_installed("mxnet", error) from None
+except AttributeError as error:
+    raise ImportError(
+        f"MXNet 1.9.1 needs NumPy 1.23, not {numpy.__version__}, and so an environment "
+        "of its own: pip install -r environments/mxnet.txt",
+        name="mxnet",
+    ) from error
+
+NUM_TEST_DIGITS = 360  # of 1,797
+
+
+# ------------------------------------------------------------------ devices
+
+
+class MxnetGpus(Gpus[mx.Context]):
+    """MXNet's: contexts of the type gpu, or of the type cpu with another index."""
+
+    title = "MXNet"
+
+    def cpu(self) -> mx.Context:
+        """Return the CPU, cpu(0): all of its cores and all of the host's memory."""
+        return mx.cpu()
+
+    def real(self) -> list[mx.Context]:
+        """Return the NVIDIA GPUs that the machine has and this MXNet was built for."""
+        return [mx.gpu(i) for i in range(mx.context.num_gpus())]
+
+    def named(self, i: int) -> mx.Context:
+        return mx.gpu(i)
+
+    def make_virtual(self, n: int) -> tuple[list[mx.Context], str]:
+        """Return n contexts of the CPU beside cpu(0), which stays the host."""
+        return [mx.cpu(i + 1) for i in range(n)], "computed on the CPU"
+
+    def model(self, device: mx.Context) -> str:
+        """Return the size of a GPU: MXNet does not know its name."""
+        _, total = mx.context.gpu_memory_info(device.device_id)
+        return f"an NVIDIA GPU with {total / 2**30:.0f} GiB"
+
+
+_gpus = MxnetGpus()
+cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
+try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
+require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
+virtual_count, devices = _gpus.virtual_count, _gpus.devices
+
+
+# ------------------------------------------------------------------ data
+
+
+def load_data_digits(
+    batch_size: int, resize: int | None = None
+) -> tuple[gluon.data.DataLoader, gluon.data.DataLoader]:
+    """Return batches of handwritten digits, which come with scikit-learn: no network.
+
+    1,797 real grey images of 8×8 pixels, 1,437 for training and 360 for testing, mixed
+    once and for all. A batch is a pair of arrays on the CPU: images of shape
+    (n, 1, height, width) in float32, from 0 to 1, and labels of shape (n,) in int32.
+
+    Args:
+        batch_size: number of examples of a batch.
+        resize: height and width of the images; default 28, that of Fashion-MNIST.
+    Returns:
+        Batches for training, in an order that NumPy's own generator mixes anew in
+        each epoch (``numpy.random.seed``), and batches for testing, in order.
+    Raises:
+        ImportError: scikit-learn is not installed.
+    Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
+        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
+    mixed = numpy.random.RandomState(0).permutation(len(digits.target))
+    size = 28 if resize is None else resize
+    with _numpy_semantics():
+        images = mxnp.array(digits.images[mixed, ..., None] / 16, dtype="float32")
+        images = npx.image.resize(images, (size, size)).asnumpy()
+    images = images.transpose(0, 3, 1, 2)
+    labels = digits.target[mixed].astype(numpy.int32)
+    parts = slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
+    train, test = (gluon.data.ArrayDataset(images[p], labels[p]) for p in parts)
+    return (
+        gluon.data.DataLoader(train, batch_size, shuffle=True),
+        gluon.data.DataLoader(test, batch_size),
+    )
+
+
+def split_batch(
+    X: mxnp.ndarray, y: mxnp.ndarray, devices: Sequence[mx.Context]
+) -> tuple[list[mxnp.ndarray], list[mxnp.ndarray]]:
+    """Return a batch in shards, one on each device, whose sizes differ by one at most.
+
+    Args:
+        X: examples, shape (n, …).
+        y: labels, shape (n, …).
+        devices: where to.
+    Returns:
+        The shards of X and those of y.
+    Raises:
+        ValueError: X and y are not of one length, or there are fewer examples than
+            devices.
+    Source: d2l 0.17 ``split_batch``, section 12.5 (MXNet).
+    """
+    if len(X) != len(y):
+        raise ValueError(
+            f"A batch has as many labels as examples, not {len(y)} for {len(X)}."
+        )
+    if len(X) < len(devices):
+        raise ValueError(
+            f"A batch of {len(X)} cannot be split over {len(devices)} devices: give "
+            "at least one example to each, or use fewer devices."
+        )
+    return tuple(
+        gluon.utils.split_and_load(part, list(devices), even_split=False)
+        for part in (X, y)
+    )
+
+
+# ------------------------------------------------------------------ networks
+
+
+class Residual(nn.HybridBlock):
+    """The residual block: two 3×3 convolutions, and a path around them.
+
+    Returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes. All
+    shapes are given, so that parameters exist as soon as they are initialized.
+
+    Args:
+        num_channels: channels of the output.
+        input_channels: channels of the input; default ``num_channels``. If they
+            differ, a 1×1 convolution on the path around makes X follow.
+        strides: stride of the first convolution, and of the 1×1 convolution.
+        norm: the normalization after each 3×3 convolution, called with the number of
+            channels.
+    Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
+    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
+    """
+
+    def __init__(self, num_channels, input_channels=None, strides=1, norm=None):
+        super().__init__()
+        norm = _batch_norm if norm is None else norm
+        input_channels = num_channels if input_channels is None else input_channels
+        self.conv1 = nn.Conv2D(
+            num_channels, 3, strides, padding=1, in_channels=input_channels
+        )
+        self.norm1 = norm(num_channels)
+        self.conv2 = nn.Conv2D(num_channels, 3, padding=1, in_channels=num_channels)
+        self.norm2 = norm(num_channels)
+        self.conv3 = None
+        if strides != 1 or input_channels != num_channels:
+            self.conv3 = nn.Conv2D(num_channels, 1, strides, in_channels=input_channels)
+
+    def hybrid_forward(self, F, X):
+        """Map (n, input_channels, h, w) to (n, num_channels, ⌈h/strides⌉, …)."""
+        Y = F.npx.relu(self.norm1(self.conv1(X)))
+        Y = self.norm2(self.conv2(Y))
+        return F.npx.relu(Y + (X if self.conv3 is None else self.conv3(X)))
+
+
+def resnet18(num_classes: int, in_channels: int = 1, norm=None) -> nn.HybridSequential:
+    """Return ResNet-18 for small images: no reduction before the residual blocks.
+
+    Images (n, in_channels, h, w) become logits (n, num_classes). It begins with a 3×3
+    convolution of stride 1 instead of 7×7, stride 2 and max-pooling. All convolutions
+    have biases and the path around a block no batch normalization, as in the book:
+    11,175,818 parameters for 10 classes and one channel.
+
+    Args:
+        num_classes: number of logits.
+        in_channels: channels of the images.
+        norm: the normalization, called with the number of channels; default
+            batch normalization.
+    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6.
+    """
+    norm = _batch_norm if norm is None else norm
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(64, 3, padding=1, in_channels=in_channels),
+        norm(64),
+        nn.Activation("relu"),
+    )
+    channels = 64
+    for num_channels in (64, 128, 256, 512):
+        strides = 1 if num_channels == channels else 2
+        net.add(
+            Residual(num_channels, channels, strides, norm),
+            Residual(num_channels, norm=norm),
+        )
+        channels = num_channels
+    net.add(nn.GlobalAvgPool2D(), nn.Flatten(), nn.Dense(num_classes, in_units=512))
+    return net
+
+
+def _batch_norm(channels: int) -> nn.BatchNorm:
+    return nn.BatchNorm(in_channels=channels)
+
+
+# ------------------------------------------------------------------ evaluation
+
+
+def evaluate_accuracy_gpus(
+    net: gluon.Block,
+    data_iter: Iterable,
+    devices: Sequence[mx.Context] | None = None,
+) -> float:
+    """Return the fraction of right predictions, each batch shared out over devices.
+
+    Each device counts what is right of its shards, and Python waits for the counts
+    once, at the end.
+
+    Args:
+        net: a block that is initialized on all of the devices.
+        data_iter: batches (X, y) of arrays, y of shape (n,).
+        devices: where to evaluate; default: wherever net is initialized.
+    Returns:
+        The accuracy, from 0 to 1.
+    Raises:
+        ValueError: data_iter holds no examples.
+    Source: d2l 1.0.3 ``evaluate_accuracy_gpus``, section 13.6 (MXNet), which fetches a
+        number from each device after every batch.
+    """
+    if devices is None:
+        devices = next(iter(net.collect_params().values())).list_ctx()
+    examples = 0
+    with _numpy_semantics():
+        right = [mxnp.zeros((), dtype="int64", ctx=device) for device in devices]
+        for X, y in data_iter:
+            # A last batch may be smaller than the number of devices.
+            shards = split_batch(X, y, list(devices)[: len(y)])
+            for i, (X_shard, y_shard) in enumerate(zip(*shards, strict=True)):
+                predicted = net(X_shard).argmax(axis=1).astype(y_shard.dtype)
+                right[i] += (predicted == y_shard).sum().astype("int64")
+            examples += len(y)
+        if examples == 0:
+            raise ValueError(
+                "There is nothing to evaluate: data_iter gave no examples. (An "
+                "iterator can be used once; give the DataLoader itself.)"
+            )
+        return sum(count.item() for count in right) / examples
+
+
+# ------------------------------------------------------------------ files and errors
+
+
+def load_parameters(
+    net: gluon.Block,
+    path: str | Path,
+    devices: mx.Context | Sequence[mx.Context] | None = None,
+) -> None:
+    """Read parameters that ``net.save_parameters`` wrote; on an error net is as before.
+
+    Args:
+        net: the block; its parameters may be initialized already, or not.
+        path: the file.
+        devices: where to; default: where the parameters are, cpu() if they are nowhere.
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not whole, or holds other parameters than those of net.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    with _numpy_semantics():
+        try:
+            saved = npx.load(str(path))
+        except mx.MXNetError as error:
+            raise ValueError(
+                f"{path} does not hold parameters, or not all of them: it was perhaps "
+                "cut off; save it anew."
+            ) from error
+        # Gluon finds out about a wrong parameter when it has changed those before it.
+        _check_shapes(net, saved, path)
+        net.load_parameters(str(path), ctx=devices)
+
+
+def _check_shapes(net: gluon.Block, saved: dict, path: Path) -> None:
+    wanted = net._collect_params_with_prefix()
+    if wanted.keys() != saved.keys():
+        odd = sorted(wanted.keys() ^ saved.keys())[0]
+        where = "the network has" if odd in wanted else "the file has"
+        raise ValueError(
+            f"{path} holds the parameters of another network: only {where} {odd!r}."
+        )
+    for name, parameter in wanted.items():
+        shape = parameter.shape
+        if shape is not None and not _fits(saved[name].shape, shape):
+            raise ValueError(
+                f"{path} holds the parameters of another network: {name!r} has the "
+                f"shape {saved[name].shape} there and {shape} here."
+            )
+
+
+def _fits(shape: Sequence[int], pattern: Sequence[int]) -> bool:
+    """Whether a shape is that of a parameter, of which -1 is not yet known."""
+    return len(shape) == len(pattern) and all(
+        wanted in (-1, size) for size, wanted in zip(shape, pattern, strict=True)
+    )
+
+
+def message(error: Exception) -> str:
+    """Return what an error of MXNet says, without its own files and lines above it."""
+    return str(error).strip().splitlines()[-1].removeprefix("MXNetError: ")
+
+
+@contextmanager
+def _numpy_semantics() -> Iterator[None]:
+    """Let arrays be those of ``mxnet.np``, as after the lessons' ``npx.set_np()``."""
+    with mx.util.np_shape(True), mx.util.np_array(True):
+        yield

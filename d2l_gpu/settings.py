@@ -38,7 +38,7 @@ def import_pooch() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             f"Downloading needs {error.name}, which is not installed: "
-            'pip install "d2l-gpu[course]".',
+            'pip install "d2l-gpu[lessons]".',
             name=error.name,
         ) from error
     return pooch

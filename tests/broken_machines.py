@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from d2l_gpu import doctor
 from d2l_gpu.doctor import Finding
 
-TIMEOUT = 60  # seconds; never waited for, but where something hangs
 
-
-def look(name: str, timeout: float = TIMEOUT) -> list[Finding]:
+def look(name: str, timeout: float = PATIENCE) -> list[Finding]:
     """Return what a check finds, having seen that it keeps the form of all of them."""
     findings = list(doctor.examine([name], timeout))
     assert findings
@@ -29,7 +28,7 @@ def look(name: str, timeout: float = TIMEOUT) -> list[Finding]:
     return findings
 
 
-def look_once(name: str, timeout: float = TIMEOUT) -> Finding:
+def look_once(name: str, timeout: float = PATIENCE) -> Finding:
     """Return the only thing that a check finds."""
     (finding,) = look(name, timeout)
     return finding
@@ -40,7 +39,7 @@ def until_begun(file: Path, attempt: Callable[[float], Any]) -> Any:
 
     A machine that is busy with other tests may not come to that in a short time.
     """
-    for limit in (4.0, 16.0, 64.0):
+    for limit in (2.0, 8.0, 32.0, 128.0):
         result = attempt(limit)
         if file.exists() and file.read_text():
             return result

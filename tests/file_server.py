@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from waiting import PATIENCE
+
 
 class FileServer:
     """What is served by ``serving``.
@@ -28,7 +30,7 @@ class FileServer:
 
     def hang(self, handler: BaseHTTPRequestHandler) -> None:
         """Take the request, and say nothing."""
-        self.ending.wait(60)
+        self.ending.wait(PATIENCE)
 
     def stop_after(self, content: bytes) -> Callable:
         """Send the beginning of a longer file, then nothing more."""
@@ -36,7 +38,7 @@ class FileServer:
         def answer(handler):
             begin(handler, 2 * len(content))
             handler.wfile.write(content)
-            self.ending.wait(60)
+            self.ending.wait(PATIENCE)
 
         return answer
 

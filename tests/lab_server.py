@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 PATH = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 
@@ -88,7 +88,7 @@ def running_lab(
             # Its address stands in the log when it listens.
             return info.exists() and "To access the server" in log.read_text()
 
-        wait_until(started, seconds=180)
+        wait_until(started)
         server = json.loads(info.read_text())
         yield Lab(
             process,
@@ -101,7 +101,7 @@ def running_lab(
     finally:
         process.stdin.close()
         try:
-            process.wait(30)
+            process.wait(PATIENCE)
         finally:
             process.kill()
             process.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fresh_process import NO_GPUS, PATH, run_fresh
+from waiting import PATIENCE
 
 TUTORIAL = Path(__file__).parent / "scripts" / "tutorial_2020.py"
 
@@ -581,7 +582,7 @@ def run(*arguments, env=(), **options):
         env=os.environ | PATH | NO_GPUS | dict(env),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         **options,
     )
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import GOOD_LESSON, REPOSITORY, write_lesson
-from fresh_process import PATH, run_fresh
+from fresh_process import PATH, run_without_torch
 
 from d2l_gpu.torch import book
 from tools import build, companion
@@ -44,7 +44,7 @@ X, y = torch.rand(40, 1, 8, 8), torch.randint(10, (40,))
 def run_book(code: str, virtual: bool = True) -> str:
     """Run the book's code in a fresh process; return what it printed."""
     code = (VIRTUAL if virtual else "") + START + code
-    return run_fresh(code, MPLBACKEND="agg", OMP_NUM_THREADS="1")
+    return run_without_torch(code, MPLBACKEND="agg", OMP_NUM_THREADS="1")
 
 
 def values(path) -> list[torch.Tensor]:
@@ -295,7 +295,7 @@ def test_what_fits_is_accepted_without_a_word(monkeypatch, capsys):
 @needs_book
 def test_asking_for_the_book_does_not_import_it():
     # It looks for GPUs when it is imported.
-    run_fresh("""
+    run_without_torch("""
         import sys
         from d2l_gpu.torch import require_book
         require_book()
@@ -348,7 +348,7 @@ def test_a_command_that_fails_is_said(monkeypatch, capsys):
 
 def test_asking_what_is_missing_does_not_load_pytorch():
     # pytest asks before it says how many threads PyTorch is to have.
-    run_fresh("""
+    run_without_torch("""
         import sys
         from tools import companion
         assert companion.missing('01_devices') is None and 'torch' not in sys.modules

@@ -21,7 +21,7 @@ from conftest import REPOSITORY, SANITIZE
 from lab_server import Lab, running_lab
 from nbformat import NotebookNode
 from nbval.plugin import get_sanitize_patterns
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 from tools.compare import is_compared
 
@@ -36,7 +36,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE = 120_000  # milliseconds: of a busy machine; nothing waits for so long
 SETTINGS = {
     # All cells are in the page, also those out of sight, whose outputs are compared.
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -142,7 +141,7 @@ def opened(browser, marker, tmp_path):
                 )
             )
             page = stack.enter_context(browser.new_context()).new_page()
-            page.set_default_timeout(PATIENCE)
+            page.set_default_timeout(1000 * PATIENCE)
             page.goto(address(lab))
             # What the page shows in the end, for those who look into a failure.
             stack.callback(page.screenshot, path=tmp_path / "page.png")

@@ -3,21 +3,26 @@
 import base64
 import io
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import GOOD_LESSON, draw_figure, write_lesson
+from conftest import GOOD_LESSON, REPOSITORY, draw_figure, write_lesson
 from nbformat.v4 import new_output
 from PIL import Image
 
 from d2l_gpu.course.files import write_atomically
+from d2l_gpu.frameworks import frameworks
+from tools import readme
 from tools.build import editions, main
+from tools.check import edition_problems
 from tools.lesson import LessonError, asserts, read_lesson
 from tools.notebook import canonical, cells_by_id
 from tools.outputs import keep_equal_pictures, normalised
 
+KNOWN = [each.tag for each in frameworks()]
 BUILT = Path("notebooks/en/pytorch/01_toy.ipynb")
 
 
@@ -147,7 +152,7 @@ def test_bad_source_is_refused(project, source, complaint, capsys):
     assert source != GOOD_LESSON
     path = write_lesson(project, source)
     with pytest.raises(LessonError, match=complaint):
-        read_lesson(path)
+        read_lesson(path, KNOWN)
     assert build(project) == 1
     assert re.search(complaint, capsys.readouterr().err)
     assert not (project / BUILT).exists()
@@ -165,20 +170,20 @@ def test_assertion_about_an_ignored_output_is_in_the_next_code_cell(project):
             )
         path = write_lesson(project, source)
         if accepted:
-            read_lesson(path)
+            read_lesson(path, KNOWN)
         else:
             with pytest.raises(LessonError, match="cell extra-0: its output is not"):
-                read_lesson(path)
+                read_lesson(path, KNOWN)
 
 
 def test_code_in_prose_is_not_taken_for_links_or_markup(project):
     text = "`f(**kwargs)`, `x[i](y)`\n\n```python\nx[0](local) # [**a]\n```"
-    read_lesson(write_lesson(project, prose(text)))
+    read_lesson(write_lesson(project, prose(text)), KNOWN)
 
 
 def test_links_that_work_anywhere_are_accepted(project):
     text = "[a](https://pytorch.org) and [b](#Summary) and (**kwargs)"
-    read_lesson(write_lesson(project, prose(text)))
+    read_lesson(write_lesson(project, prose(text)), KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +229,91 @@ def test_every_framework_has_its_own_cells_under_the_same_keys(project):
         "```{code-cell} ipython3\n:key: multiply",
     )
     write_lesson(project, source)
-    labels = {edition.framework: edition for edition in editions(project)}
+    labels = {edition.framework.tag: edition for edition in editions(project)}
     assert list(labels) == ["pytorch", "jax"]
     assert labels["jax"].path == project / "notebooks/en/jax/01_toy.ipynb"
     keys = [cell.key for cell in labels["jax"].lesson.cells_for("jax")]
     assert keys == ["title", "add", "summary", "exercises"]
     assert labels["jax"].lesson.cells_for("jax")[1].source == "jnp.ones(2)"
+
+
+TOY_HELPER = """\
+FRAMEWORK = {"order": 5, "tag": "toy", "title": "Toy", "module": "fractions"}
+
+def gpu(i=0):
+    return f"toy:{i}"
+"""
+TOY_CELL = """\
+```{code-cell} ipython3
+:key: add
+:tags: [toy]
+
+from toy import gpu
+
+print(gpu(1))
+```
+
+"""
+HEADER = """\
++++ {"key": "header-frameworks"}
+
+Also with ${others}.
+
++++ {"key": "header-alone"}
+
+With ${title} only.
+"""
+
+
+def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
+    project, monkeypatch, capsys
+):
+    """From the helper and the cell alone: notebook, links both ways, README, checks."""
+    first = "```{code-cell} ipython3\n:key: add"
+    write_lesson(project, GOOD_LESSON.replace(first, TOY_CELL + first))
+    front = GOOD_LESSON.partition('+++ {"key": "title"}')[0]
+    (project / "lessons" / "header.md").write_text(front + HEADER, encoding="utf-8")
+    (project / "README.md").write_text(f"{readme.BEGIN}\n{readme.END}\n")
+    assert build(project) == 1
+    assert "the tag 'toy' is not one of pytorch" in capsys.readouterr().err
+
+    helpers = project / "d2l_gpu"
+    shutil.copytree(REPOSITORY / "d2l_gpu" / "torch", helpers / "torch")
+    (helpers / "toy.py").write_text(TOY_HELPER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(helpers))
+    assert build(project) == 0
+    built = project / "notebooks/en/toy/01_toy.ipynb"
+    cells = cells_by_id(nbformat.read(built, as_version=4))
+    assert cells["add"].outputs[0].text == "toy:1\n"
+    assert "multiply" not in cells
+    assert "Also with [PyTorch](https://" in cells["header-frameworks"].source
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert "/notebooks/en/toy/01_toy.ipynb)" in cells["header-frameworks"].source
+    table = (project / "README.md").read_text("utf-8")
+    assert "<summary>Toy</summary>" in table
+    assert "](notebooks/en/toy/01_toy.ipynb)" in table
+    assert build(project, "--check") == 0
+    assert build(project, "--check", "--framework", "toy") == 0
+    assert list(edition_problems([built])) == []
+
+    (helpers / "toy.py").write_text(TOY_HELPER.replace("fractions", "not_there"))
+    frameworks.cache_clear()
+    assert build(project) == 0
+    assert "left out: Toy is not installed" in capsys.readouterr().err
+    assert build(project, "01", "--framework", "toy") == 1
+    assert "Toy is not installed: pip install" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("told", ['{"order": 5}', "dict(order=5)", "7"])
+def test_helper_that_does_not_say_what_it_is_for_is_one_sentence(tmp_path, told):
+    (tmp_path / "toy.py").write_text(f"FRAMEWORK = {told}\n")
+    with pytest.raises(ValueError, match=r"toy\.py is a literal dict with order, tag"):
+        frameworks(tmp_path)
+
+
+def test_unknown_framework_is_an_error_that_lists_the_known(project, capsys):
+    assert build(project, "--framework", "theano") == 1
+    assert "'theano'; the frameworks are: pytorch, " in capsys.readouterr().err
 
 
 def test_framework_without_content_is_an_error(project, capsys):

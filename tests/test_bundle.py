@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from conftest import REPOSITORY
 from file_server import md5, serving
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
@@ -36,7 +36,7 @@ import toy
 def data_folder():
     if "TOY_HANGS" in os.environ:
         pathlib.Path(os.environ["TOY_HANGS"]).touch()
-        time.sleep(60)
+        time.sleep(600)
     if "TOY_FAILS" in os.environ:
         raise OSError("a library of the system is missing")
     return pathlib.Path(os.environ["D2L_GPU_DATA"])
@@ -328,10 +328,10 @@ def test_ctrl_c_ends_pip_and_leaves_nothing(workshop):
             stderr=subprocess.PIPE,
             text=True,
         )
-        wait_until(lambda: server.requests, seconds=30)
+        wait_until(lambda: server.requests)
         (pip,) = children(process.pid)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors == "\ninterrupted\n"
     assert list(Path().iterdir()) == []
@@ -464,7 +464,7 @@ def run_installer(
         env={**kept, "D2L_GPU_DATA": str(folder.parent / "class data"), **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 
@@ -606,10 +606,10 @@ def test_ctrl_c_leaves_nothing_installed(unpacked, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(begun.exists, seconds=30)
+    wait_until(begun.exists)
     assert (tmp_path / "course" / ".venv").exists()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert errors == "\ninterrupted\n"
     assert not (tmp_path / "course").exists()
@@ -686,7 +686,7 @@ def test_bundle_of_this_environment_runs_a_lesson_without_a_network(
             env=student,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=3 * PATIENCE,  # pip installs PyTorch
         )
         assert result.returncode == 0, result.stderr
         first, _, rest = result.stdout.partition("\n")

@@ -15,6 +15,7 @@ import torch
 from fresh_process import NO_GPUS, PATH, run_fresh
 from torch import nn
 from torch.nn import functional as F
+from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
@@ -466,7 +467,7 @@ def undisturbed() -> list[dict]:
 
 @needs_ranks
 def test_ranks_agree(launched, folder):
-    results = d2l.launch(SCRIPTS / "agreeing.py", 2, [folder], timeout=300)
+    results = d2l.launch(SCRIPTS / "agreeing.py", 2, [folder], timeout=PATIENCE)
     assert results == [{"done": True}]
 
 
@@ -491,7 +492,7 @@ def test_a_run_whose_ranks_are_killed_ends_with_the_same_bits(
             kills[i] = kills[i].replace("?", str(first + rng.randrange(3)))
     number = len(kills)
     arguments = [folder, device, 0, *kills]
-    got = d2l.launch(SCRIPT, 2, arguments, restarts=number, timeout=300)
+    got = d2l.launch(SCRIPT, 2, arguments, restarts=number, timeout=PATIENCE)
     assert got == expected
     lines = capfd.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("step")] == [

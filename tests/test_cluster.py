@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 from fresh_process import NO_GPUS, PATH
 from namespaces import two_machines, why_not
-from test_launch import processes_with
+from waiting import PATIENCE, processes_with, wait_until
 
 from d2l_gpu import torch as d2l
 
@@ -177,7 +176,7 @@ def test_a_slurm_job_runs_torchrun_on_each_machine(slurm, script):
     text = d2l.slurm_script(
         script, 4, NASTY, nnodes=2, time="04:00:00", cpus=16, restarts=3
     )
-    assert slurm(text).wait(60) == 0
+    assert slurm(text).wait(PATIENCE) == 0
     words = Path("called").read_text().split("\0")[:-1]
     assert words == [
         *("--kill-on-bad-exit", "--cpus-per-task=16", "torchrun", "--nnodes=2"),
@@ -193,7 +192,7 @@ def test_a_slurm_job_runs_torchrun_on_each_machine(slurm, script):
 def test_a_slurm_job_fails_as_its_training_does(slurm, script, requeue, monkeypatch):
     monkeypatch.setenv("CODE", "3")
     text = d2l.slurm_script(script, 1, nnodes=2, time="04:00:00", requeue=requeue)
-    assert slurm(text).wait(60) != 0
+    assert slurm(text).wait(PATIENCE) != 0
     assert not Path("said").exists()
 
 
@@ -201,11 +200,10 @@ def test_a_slurm_job_fails_as_its_training_does(slurm, script, requeue, monkeypa
 def test_a_slurm_job_is_queued_again_before_time_is_up(slurm, script):
     Path("wait").touch()
     job = slurm(d2l.slurm_script(script, 1, nnodes=2, time="04:00:00"))
-    while not Path("threads").exists():
-        assert job.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: Path("threads").exists() or job.poll() is not None)
+    assert job.poll() is None
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(60) == 0
+    assert job.wait(PATIENCE) == 0
     assert Path("said").read_text() == "requeue 123456\n"
 
 
@@ -290,7 +288,7 @@ def on_one_machine(tmp_path_factory, environment):
         env=environment,
         stdin=subprocess.DEVNULL,
         check=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     return torch.load(folder / "result.pt")["net"]
 
@@ -319,7 +317,7 @@ def wait_for(agents: list[subprocess.Popen]) -> None:
     """Wait until all agents have ended well."""
     try:
         for agent in agents:
-            said, _ = agent.communicate(timeout=300)
+            said, _ = agent.communicate(timeout=PATIENCE)
             assert agent.returncode == 0, said
     finally:
         for agent in agents:
@@ -358,16 +356,20 @@ def test_a_machine_that_crashes_comes_back(tmp_path, environment, on_one_machine
     command = replace(command, parts=[beats, *command.parts])
     with two_machines() as (head, other):
         agents = [start(command, environment, machine) for machine in (head, other)]
-        while not (tmp_path / "stopped").exists():
-            assert agents[0].poll() is agents[1].poll() is None
-            time.sleep(0.05)
+        wait_until(
+            lambda: (
+                (tmp_path / "stopped").exists()
+                or any(agent.poll() is not None for agent in agents)
+            )
+        )
+        assert agents[0].poll() is agents[1].poll() is None
         other.crash()
-        assert agents.pop().wait(60) != 0
+        assert agents.pop().wait(PATIENCE) != 0
         agents.append(start(command, environment, other))
         wait_for(agents)
     result = check_result(tmp_path, on_one_machine)
     assert result["first"] == 4
-    assert processes_with(str(tmp_path)) == []
+    wait_until(lambda: not processes_with(str(tmp_path)))
 
 
 # ---------------------------------------------------------------- the two machines
@@ -386,11 +388,10 @@ def test_machines_have_names_and_addresses_and_reach_each_other():
             f"import socket; s = socket.create_connection(({machines[0].address!r}, 9))"
         )
         hearing = subprocess.Popen(machines[0].command(sys.executable, "-c", hear))
-        while "LISTEN" not in machines[0].run(*_sockets()):
-            time.sleep(0.01)
+        wait_until(lambda: "LISTEN" in machines[0].run(*_sockets()))
         heard = machines[1].run(sys.executable, "-c", f"{call}; print(s.recv(2))")
         assert heard == "b'hi'\n"
-        assert hearing.wait(60) == 0
+        assert hearing.wait(PATIENCE) == 0
         before = Path("/etc/hosts").read_text()
         assert "node-b" in machines[0].run("cat", "/etc/hosts")
     assert Path("/etc/hosts").read_text() == before
@@ -414,14 +415,14 @@ def test_nothing_outlives_the_machines(tmp_path):
             subprocess.Popen(machine.command(*sleep), start_new_session=True)
             for machine in (first, second)
         ]
-        while len(processes_with(tag)) < 4:  # what entered the machine waits outside
-            time.sleep(0.01)
+        # What entered the machine waits outside.
+        wait_until(lambda: len(processes_with(tag)) == 4)
         second.crash()
-        assert processes[1].wait(60) != 0
+        assert processes[1].wait(PATIENCE) != 0
         assert second.run("hostname") == "node-b\n"  # it is there again
         assert processes[0].poll() is None
-    assert processes[0].wait(60) != 0
-    assert processes_with(tag) == []
+    assert processes[0].wait(PATIENCE) != 0
+    wait_until(lambda: not processes_with(tag))
 
 
 @needs_machines
@@ -437,16 +438,9 @@ def test_nothing_outlives_a_killed_caller(tmp_path):
             time.sleep(600)
     """
     caller = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **PATH})
-    while (
-        len(processes_with(sys.executable + " -c import time; time.sleep(600) " + tag))
-        < 2
-    ):
-        assert caller.poll() is None
-        time.sleep(0.01)
+    sleeper = f"{sys.executable} -c import time; time.sleep(600) {tag}"
+    wait_until(lambda: len(processes_with(sleeper)) >= 2 or caller.poll() is not None)
+    assert caller.poll() is None
     caller.kill()
     caller.wait()
-    for _ in range(3000):
-        if not processes_with(tag):
-            break
-        time.sleep(0.01)
-    assert processes_with(tag) == []
+    wait_until(lambda: not processes_with(tag))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import REPOSITORY
 from fresh_process import NO_GPUS, PATH
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not torch.distributed.is_available(),
@@ -21,8 +22,8 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 def run(*command: str) -> subprocess.CompletedProcess:
     """Run Python with a script of tests/scripts, on two ranks.
 
-    The scripts end themselves after a minute, so no rank is left behind: torchrun
-    starts each in a session of its own, where no signal from here reaches it.
+    The scripts end themselves if they hang, so no rank is left behind: torchrun starts
+    each in a session of its own, where no signal from here reaches it.
     """
     process = subprocess.Popen(
         [sys.executable, *command],
@@ -33,7 +34,7 @@ def run(*command: str) -> subprocess.CompletedProcess:
         text=True,
     )
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=2 * PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from bad_probes import prints_and_fails, speaks_then_dies, speaks_then_hangs
 from broken_machines import look_once, until_begun
 from conftest import REPOSITORY
-from waiting import runs, wait_until
+from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu import cli, doctor
 from d2l_gpu.doctor import Finding, child, facts, python, pytorch, report
@@ -28,12 +29,12 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["pro
 def run_doctor(interpreter: str, *options: str, cwd: Path, **environment: str):
     """Run the command as readers do; return its exit code and what it printed."""
     done = subprocess.run(
-        [interpreter, *MODULE, *options],
+        [interpreter, *MODULE, "--timeout", f"{PATIENCE:.0f}", *options],
         cwd=cwd,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)} | environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.stderr == ""
     return done.returncode, done.stdout
@@ -185,7 +186,7 @@ def test_check_that_fails_itself_does_not_silence_the_others(monkeypatch, capsys
 
 
 def test_bounds_are_those_of_the_project():
-    dependencies = PROJECT["dependencies"]
+    dependencies = PROJECT["optional-dependencies"]["torch"]
     assert f"torch>={'.'.join(map(str, pytorch.OLDEST_TORCH))}" in dependencies
     assert f"numpy>={'.'.join(map(str, pytorch.OLDEST_NUMPY))}" in dependencies
     assert PROJECT["requires-python"] == f">={'.'.join(map(str, python.OLDEST))}"
@@ -234,14 +235,21 @@ def test_python_for_intel_on_a_mac(monkeypatch, translated, words):
 def test_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert look_once("names").status == "ok"
-    (tmp_path / "torch.py").touch()
-    finding = look_once("names")
-    assert finding.status == "problem"
-    assert str(tmp_path / "torch.py") in finding.what
+    for name in ("torch.py", "jax.py", "d2l_gpu.py"):
+        (tmp_path / name).touch()
+        finding = look_once("names")
+        assert finding.status == "problem"
+        assert str(tmp_path / name) in finding.what
+        (tmp_path / name).unlink()
 
 
-def test_clone_is_not_taken_for_something_that_hides_the_package(monkeypatch):
+def test_clone_is_not_taken_for_something_that_hides_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
+    assert look_once("names").status == "ok"
+    # Neither is one that the package was installed from, and so is not in use.
+    shutil.copytree(REPOSITORY / "d2l_gpu" / "doctor", tmp_path / "d2l_gpu" / "doctor")
+    (tmp_path / "d2l_gpu" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
     assert look_once("names").status == "ok"
 
 
@@ -250,7 +258,7 @@ def test_clone_is_not_taken_for_something_that_hides_the_package(monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends processes without signals")
 def test_what_was_learnt_before_a_crash_is_known():
-    answer = child.ask(speaks_then_dies, 60)
+    answer = child.ask(speaks_then_dies, PATIENCE)
     assert answer.said == {"first": 1}
     assert answer.trouble.startswith("Python was ended by SIGABRT")
 
@@ -268,7 +276,7 @@ def test_process_that_hangs_ends_with_those_it_has_started(tmp_path):
 
 
 def test_noise_is_no_part_of_an_answer():
-    answer = child.ask(prints_and_fails, 60)
+    answer = child.ask(prints_and_fails, PATIENCE)
     assert answer.said == {"first": "ä\n"}
     assert answer.trouble == "ValueError: one"
 
@@ -295,7 +303,7 @@ def test_processes_end_with_the_doctor(plant, tmp_path, sent, code):
     )
     wait_until(lambda: file.exists() and file.read_text())
     process.send_signal(signal.Signals[sent])
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     assert "Traceback" not in errors
     wait_until(lambda: not runs(int(file.read_text())))
@@ -311,6 +319,6 @@ def test_facts_are_found_out_once(plant, tmp_path, monkeypatch):
             file.write("x")
         """,
     )
-    known = facts.Facts(60)
+    known = facts.Facts(PATIENCE)
     assert known.torch.version == known.torch.version == "2.13.0"
     assert (tmp_path / "count").read_text() == "x"

@@ -2,13 +2,15 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from broken_machines import look, look_once, until_begun
 from waiting import runs, wait_until
 
 from d2l_gpu import doctor
-from d2l_gpu.doctor import build, facts, nvidia
+from d2l_gpu.doctor import build, facts, nvidia, pytorch
+from d2l_gpu.frameworks import Framework
 
 ONE, TWO = ["NVIDIA Test 9000"], ["NVIDIA Test 9000"] * 2
 NEW, OLD = {"driver": "580.65", "cuda": "13.0"}, {"driver": "470.82", "cuda": "11.4"}
@@ -52,6 +54,19 @@ def test_old_pytorch_is_too_old(plant):
     assert finding.status == "problem"
     assert finding.what == "PyTorch 2.4.1 is too old: 2.10 or newer is needed."
     assert "pip install --upgrade 'torch>=2.10'" in finding.what_to_do
+
+
+def test_other_framework_does_without_pytorch(monkeypatch):
+    facts = SimpleNamespace(torch=SimpleNamespace(installed=False))
+    here = Framework(2, "toy", "Toy", "json")
+    absent = Framework(3, "none", "None", "no_such_module")
+    monkeypatch.setattr(pytorch, "frameworks", lambda: (here, absent))
+    (finding,) = pytorch.check_torch(facts)
+    assert finding.status == "note"
+    assert finding.what == (
+        "PyTorch is not installed. Toy can be used without it: "
+        "d2l-gpu lab --framework toy"
+    )
 
 
 @pytest.mark.parametrize("version", ["2.10.0", "2.13.0+cpu", "2.14.0a0+git1234", "3.0"])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from file_server import md5, serving, truncated
 from fresh_process import PATH, run_fresh
+from waiting import wait_until
 
 from d2l_gpu.settings import data_folder
 from d2l_gpu.torch import download
@@ -144,7 +145,7 @@ def test_without_pooch_the_error_says_what_to_install(folder, monkeypatch, missi
     monkeypatch.setitem(sys.modules, missing, None)
     message = error_of(lambda: get(folder, no_server()), ImportError)
     assert message.startswith(f"Downloading needs {missing}")
-    assert 'pip install "d2l-gpu[course]"' in message
+    assert 'pip install "d2l-gpu[lessons]"' in message
 
 
 def test_importing_the_helper_does_not_import_what_downloads():
@@ -385,10 +386,13 @@ def test_a_killed_process_leaves_nothing_that_is_used(server, folder):
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=os.environ | PATH, stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 120
-    while not [path for path in folder.glob("*") if path.stat().st_size]:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(
+        lambda: (
+            [path for path in folder.glob("*") if path.stat().st_size]
+            or process.poll() is not None
+        )
+    )
+    assert process.poll() is None
     process.kill()
     process.communicate()
     (left,) = names_in(folder)

@@ -11,6 +11,7 @@ import pytest
 from conftest import REPOSITORY
 from fresh_process import NO_GPUS, PATH, run_fresh
 from lab_server import jupyter_settings
+from waiting import PATIENCE
 
 from d2l_gpu.course.report import LessonResult, report_html
 
@@ -93,7 +94,7 @@ def on_a_terminal(command: list[str], folder: Path) -> str:
                 shown += os.read(master, 4096)
             except OSError:  # the other side is closed
                 break
-        assert process.wait(60) == 0, shown.decode()
+        assert process.wait(PATIENCE) == 0, shown.decode()
     finally:
         process.kill()
         process.wait()
@@ -132,7 +133,7 @@ def ipython(folder: Path, *lines: str) -> str:
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -148,7 +149,7 @@ def test_nbconvert_executes_a_committed_lesson(tmp_path):
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "01_devices.html").read_text()

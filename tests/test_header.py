@@ -20,11 +20,14 @@ import pytest
 from conftest import GOOD_LESSON, REPOSITORY, write_lesson
 
 import d2l_gpu
+from d2l_gpu.frameworks import framework, frameworks
 from tools.build import main as build
 from tools.header import PLATFORMS, header_cells, platform_links
 from tools.lesson import LessonError
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
+RELEASE = f"d2l-gpu/d2l-gpu/blob/v{d2l_gpu.__version__}"
+PYTORCH = framework("pytorch")
 
 
 def cell_of(notebook, key: str):
@@ -32,25 +35,52 @@ def cell_of(notebook, key: str):
     return found
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def label(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
 def test_every_notebook_opens_itself_elsewhere_and_sets_up_first(path):
     notebook = nbformat.read(path, as_version=4)
-    badges = cell_of(notebook, "header-open").source
+    its = framework(path.parent.name)
+    assert [cell.id for cell in notebook.cells].count("header-open") == its.hosted
     relative = path.relative_to(REPOSITORY).as_posix()
     for prefix in (
         "https://colab.research.google.com/github/",
         "https://kaggle.com/kernels/welcome?src=https://github.com/",
         "https://studiolab.sagemaker.aws/import/github/",
     ):
-        release = f"d2l-gpu/d2l-gpu/blob/v{d2l_gpu.__version__}"
-        assert f"]({prefix}{release}/{relative})" in badges
+        if its.hosted:
+            badges = cell_of(notebook, "header-open").source
+            assert f"]({prefix}{RELEASE}/{relative})" in badges
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert first.id == "header-install"
-    assert first.source == first_cell()
-    assert first.outputs[0].text == "d2l_gpu is here: nothing to install.\n"
+    assert first.source == first_cell(its.tag)
+    assert first.outputs[0].text.endswith("here: nothing to install.\n")
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
+def test_every_notebook_leads_to_the_same_lesson_of_other_frameworks(path):
+    notebook = nbformat.read(path, as_version=4)
+    others = [
+        other
+        for other in NOTEBOOKS
+        if other.stem == path.stem
+        and other.parent.parent == path.parent.parent
+        and other != path
+    ]
+    keys = {cell.id for cell in notebook.cells}
+    shown = "header-frameworks" if others else "header-alone"
+    assert {"header-frameworks", "header-alone"} & keys == {shown}
+    line = cell_of(notebook, shown).source
+    assert line.count("](https://") == len(others)
+    for other in others:
+        relative = other.relative_to(REPOSITORY).as_posix()
+        title = framework(other.parent.name).title
+        assert f"[{title}](https://github.com/{RELEASE}/{relative})" in line
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
 def test_kernel_is_the_one_that_every_platform_has(path):
     notebook = nbformat.read(path, as_version=4)
     # Colab and Kaggle have only this kernel, SageMaker picks its default by it, and
@@ -65,6 +95,9 @@ def test_readme_links_every_notebook_on_every_platform():
     readme = (REPOSITORY / "README.md").read_text("utf-8")
     for path in NOTEBOOKS:
         relative = PurePosixPath(path.relative_to(REPOSITORY).as_posix())
+        assert f"]({relative})" in readme
+        if not framework(path.parent.name).hosted:
+            continue
         links = platform_links(relative)
         assert len(links) == len(PLATFORMS) == 3
         for link in links.values():
@@ -92,7 +125,7 @@ def test_header_stands_below_the_title_with_its_names_filled_in(project):
 def test_unknown_name_in_the_header_is_one_sentence(project):
     write_header(project, '+++ {"key": "open"}\n\n${colab} ${nothing}\n')
     with pytest.raises(LessonError, match=r"header\.md: 'nothing' is none of colab"):
-        header_cells(project / "lessons", PurePosixPath("a.ipynb"), "pytorch")
+        header_cells(project / "lessons", PurePosixPath("en/a/a.ipynb"), PYTORCH)
 
 
 def test_key_of_the_header_is_not_for_lessons(project, capsys):
@@ -150,6 +183,8 @@ def wheels(tmp_path_factory) -> Path:
         hollow_wheel(folder, name, "99.0")
     for version in ("2.4.0", "2.10.0", "2.13.0"):
         hollow_wheel(folder, "torch", version)
+    for name in ("tensorflow", "jax"):
+        hollow_wheel(folder, name, "99.0")
     return folder
 
 
@@ -177,8 +212,8 @@ class Machine:
         assert result.stderr == ""
         return result.stdout
 
-    def first_cell(self) -> str:
-        return self.run("-c", first_cell())
+    def first_cell(self, tag: str = "pytorch") -> str:
+        return self.run("-c", first_cell(tag))
 
     def versions(self) -> dict[str, str]:
         """Return the installed packages and their versions."""
@@ -186,10 +221,10 @@ class Machine:
         return dict(line.split("==") for line in listed.splitlines())
 
 
-def first_cell() -> str:
-    """Return the code that every notebook begins with."""
-    path = PurePosixPath("notebooks/en/pytorch/01_devices.ipynb")
-    cells = header_cells(REPOSITORY / "lessons", path, "pytorch")
+def first_cell(tag: str = "pytorch") -> str:
+    """Return the code that every notebook for a framework begins with."""
+    path = PurePosixPath(f"notebooks/en/{tag}/01_devices.ipynb")
+    cells = header_cells(REPOSITORY / "lessons", path, framework(tag))
     (source,) = [cell.source for cell in cells if cell.kind == "code"]
     return source
 
@@ -248,6 +283,16 @@ def test_hosted_platform_gets_a_pytorch_if_it_has_none_or_one_too_old(machine):
     assert "PyTorch is 2.13.0." in host.first_cell()
 
 
+@pytest.mark.parametrize("tag", ["tensorflow", "jax"])
+def test_hosted_platform_gets_the_framework_of_the_edition_and_no_other(machine, tag):
+    host = machine(PLATFORM_SIGNS["colab"])
+    title = framework(tag).title
+    assert host.first_cell(tag) == (
+        f"d2l_gpu {d2l_gpu.__version__} is installed, {title} is 99.0.\n"
+    )
+    assert set(host.versions()) & {"torch", "tensorflow", "jax"} == {tag}
+
+
 def test_second_run_on_a_hosted_platform_changes_nothing(machine):
     host = machine(PLATFORM_SIGNS["kaggle"], "torch==2.10.0")
     first = host.first_cell()
@@ -274,6 +319,9 @@ def test_failing_installation_says_what_pip_says(machine, tmp_path):
 def test_elsewhere_nothing_is_installed(machine):
     laptop = machine({})
     before = laptop.versions()
+    for each in frameworks():
+        said = laptop.first_cell(each.tag)
+        assert "pip install" in said if each.hosted else "README" in said
     assert laptop.first_cell() == (
         "d2l_gpu is missing: pip install 'd2l-gpu[course]'\n"
     )

@@ -15,7 +15,7 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from lab_server import PATH, Lab, jupyter_settings, running_lab
 from nbformat.sign import NotebookNotary
-from waiting import runs, wait_until
+from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu import cli
 
@@ -218,7 +218,7 @@ def request(lab: Lab, path: str, data: dict | None = None):
     body = None if data is None else json.dumps(data).encode()
     headers = {"Authorization": f"token {lab.token}"}
     wanted = urllib.request.Request(f"{lab.url}{path}", body, headers)
-    with urllib.request.urlopen(wanted, timeout=60) as answer:
+    with urllib.request.urlopen(wanted, timeout=PATIENCE) as answer:
         return json.load(answer)
 
 
@@ -231,14 +231,15 @@ def evaluated(lab: Lab, code: str) -> str:
         connection_file=str(lab.runtime / f"kernel-{kernel}.json")
     )
     client.load_connection_file()
-    client.hb_channel.time_to_dead = 60.0  # or a kernel slow to start counts as dead
+    # Or a kernel that is slow to start counts as dead.
+    client.hb_channel.time_to_dead = PATIENCE
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=PATIENCE)
         printed = []
         client.execute_interactive(
             code,
-            timeout=60,
+            timeout=PATIENCE,
             output_hook=lambda message: printed.append(
                 message["content"].get("text", "")
             ),
@@ -293,7 +294,7 @@ def test_kernels_end_with_the_command(published, tmp_path, how):
         kernel = int(evaluated(lab, IDENTITY).split()[1])
         assert runs(kernel)
         lab.process.send_signal(getattr(signal, how))
-        status = lab.process.wait(30)
+        status = lab.process.wait(PATIENCE)
         wait_until(lambda: not runs(kernel))
     assert status == (-signal.SIGKILL if how == "SIGKILL" else 0)
     assert "Traceback" not in lab.log.read_text()
@@ -322,7 +323,7 @@ def test_ctrl_c_in_a_terminal_ends_it_without_a_question(published, tmp_path):
         os.write(master, b"\x03")
         while chunk := _read(master):
             shown += chunk
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
@@ -342,7 +343,7 @@ sys.exit(cli.main(["lab", "--no-browser", "--port", "0", "--", "--allow-root"]))
 
 def _read(terminal: int) -> bytes:
     """What comes next, or nothing when there is nothing, or nobody to write it."""
-    if not select.select([terminal], [], [], 30)[0]:
+    if not select.select([terminal], [], [], PATIENCE)[0]:
         return b""
     try:
         return os.read(terminal, 4096)

@@ -20,6 +20,7 @@ from readme_renderer import markdown
 
 import d2l_gpu
 from d2l_gpu.course import lesson_names
+from d2l_gpu.frameworks import frameworks
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -30,22 +31,28 @@ def package_name(requirement: str) -> str:
     return re.match(r"[\w.-]+", requirement).group()
 
 
-def test_base_needs_torch_and_numpy_only():
-    names = {package_name(requirement) for requirement in PROJECT["dependencies"]}
-    assert names == {"torch", "numpy"}
+def test_base_needs_nothing_and_a_framework_needs_no_other():
+    assert PROJECT["dependencies"] == []
+    hosted = {each.module for each in frameworks() if each.hosted}
+    assert hosted == {"torch", "tensorflow", "jax"}
+    for module in hosted:
+        names = {package_name(requirement) for requirement in EXTRAS[module]}
+        assert names == {module, "numpy"}
 
 
 def test_requirements_have_lower_bounds_only():
     requirements = [*PROJECT["dependencies"], *EXTRA_REQUIREMENTS]
-    extras = {f"d2l-gpu[{name}]" for name in EXTRAS}
     for requirement in requirements:
-        if requirement not in extras:
+        if ours := re.fullmatch(r"d2l-gpu\[([\w,]+)\]", requirement):
+            assert set(ours[1].split(",")) <= set(EXTRAS)
+        else:
             assert re.fullmatch(r"[\w.-]+(\[\w+\])?>=[\d.]+", requirement)
 
 
 def test_each_extra_takes_in_the_one_before():
-    assert "d2l-gpu[lessons]" in EXTRAS["course"]
-    assert "d2l-gpu[course]" in EXTRAS["test"]
+    assert "d2l-gpu[lessons]" in EXTRAS["jupyter"]
+    assert EXTRAS["course"] == ["d2l-gpu[jupyter,torch]"]
+    assert "d2l-gpu[course,jax,tensorflow]" in EXTRAS["test"]
 
 
 def test_conda_environment_agrees_with_the_project():
@@ -91,8 +98,12 @@ def pip(*arguments: str) -> None:
 
 def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    carried = {Path(name).stem for name in names if name.endswith(".ipynb")}
-    lessons = set(lesson_names(REPOSITORY / "lessons", ".md"))
+    carried = {name for name in names if name.endswith(".ipynb")}
+    notebooks = (REPOSITORY / "notebooks").glob("*/*/*.ipynb")
+    lessons = {
+        f"d2l_gpu/course/{path.relative_to(REPOSITORY).as_posix()}"
+        for path in notebooks
+    }
     assert carried == lessons
     assert lessons
     inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}
@@ -175,7 +186,9 @@ def test_source_distribution_holds_the_files_of_the_project(sdist):
     assert names == kept | {"PKG-INFO"}
 
 
-@pytest.mark.parametrize(("built", "limit"), [("wheel", 2**20), ("sdist", 3 * 2**19)])
+@pytest.mark.parametrize(
+    ("built", "limit"), [("wheel", 2 * 2**20), ("sdist", 3 * 2**20)]
+)
 def test_distributions_are_small(built, limit, request):
     assert request.getfixturevalue(built).stat().st_size < limit
 

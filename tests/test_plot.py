@@ -14,6 +14,7 @@ import torch
 from fresh_process import PATH, run_fresh
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
+from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
 
@@ -250,7 +251,7 @@ def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
     )
     points, error = out.splitlines()
     assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
-    assert 'pip install "d2l-gpu[course]"' in error
+    assert 'pip install "d2l-gpu[lessons]"' in error
 
 
 def test_outside_jupyter_an_animator_prints_a_line_per_epoch(capsys):
@@ -313,7 +314,7 @@ def outputs_of(*cells: str) -> tuple[list[list], list[dict]]:
                 messages.append(message)
             return super().process_message(message, cell, cell_index)
 
-    client = Client(notebook, timeout=120, allow_errors=True)
+    client = Client(notebook, timeout=PATIENCE, allow_errors=True)
     client.execute(env=os.environ | PATH)
     nbformat.validate(notebook)
     return [cell.outputs for cell in notebook.cells], messages

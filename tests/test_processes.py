@@ -10,6 +10,7 @@ import pytest
 import torch
 from test_distributed import run
 from torch import nn
+from waiting import PATIENCE
 
 from d2l_gpu import vgpu
 
@@ -54,7 +55,7 @@ def test_two_threads_train_as_one_after_the_other_would():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=120)
+            thread.join(timeout=PATIENCE)
     finally:
         sys.setswitchinterval(interval)
     assert not any(thread.is_alive() for thread in threads)
@@ -84,7 +85,7 @@ def test_threads_on_one_device_keep_its_account():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     machine.used = list(machine.used)
     assert machine.used == [0, 0]

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import pytest
 from conftest import REPOSITORY
-from fresh_process import NO_GPUS, PATH, run_fresh
+from fresh_process import NO_GPUS, PATH, run_without_torch
 
 pytest_plugins = ["pytester"]
 
@@ -235,7 +235,7 @@ def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
 
 
 def test_loading_the_plugin_does_not_load_torch():
-    out = run_fresh(
+    out = run_without_torch(
         """
         import sys
         import d2l_gpu.vgpu.pytest_plugin

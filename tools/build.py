@@ -25,6 +25,7 @@ from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
+from tools.equivalents import with_table
 from tools.header import header_cells
 from tools.lesson import Cell, Lesson, LessonError, read_lesson
 from tools.notebook import (
@@ -71,11 +72,13 @@ class Edition:
         Raises:
             LessonError: a key of the header that the lesson has as well.
         """
-        title, *others = self.lesson.cells_for(self.framework.tag)
+        there = frameworks_of(self.root)
+        cells = self.lesson.cells_for(self.framework.tag)
+        title, *others = with_table(cells, self.lesson, there)
         path = self.path.relative_to(self.root)
         having = [
             each
-            for each in frameworks_of(self.root)
+            for each in there
             if each != self.framework and each.tag in self.lesson.frameworks()
         ]
         header = header_cells(self.lesson.path.parent, path, self.framework, having)

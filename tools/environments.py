@@ -11,6 +11,7 @@ this clone.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpecManager
 
+from d2l_gpu.course.files import write_atomically
+from d2l_gpu.course.kernelspec import kernel_argv
 from d2l_gpu.frameworks import Framework, frameworks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,11 +111,20 @@ def make(framework: Framework) -> None:
         _run([*pip, "--requirement", requirements(framework.tag)])
         # In place of the copy that the requirements made.
         _run([*pip, "--no-deps", "--editable", ROOT])
-        names = ["--name", kernel_name(framework), "--display-name", framework.title]
-        _run([own, "-m", "ipykernel", "install", "--prefix", place, *names])
+        _write_kernelspec(framework)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)  # half of one would pass for whole
         raise
+
+
+def _write_kernelspec(framework: Framework) -> None:
+    spec = {
+        "argv": kernel_argv(str(interpreter(framework.tag))),
+        "display_name": framework.title,
+        "language": "python",
+    }
+    place = jupyter_path(framework) / "kernels" / kernel_name(framework)
+    write_atomically(place / "kernel.json", json.dumps(spec, indent=1) + "\n")
 
 
 def _python_for(framework: Framework) -> str:

@@ -49,10 +49,10 @@ from d2l_gpu.course.install_bundle import (
     this_python,
     version_numbers,
 )
-from d2l_gpu.settings import data_folder
+from d2l_gpu.frameworks import framework
+from d2l_gpu.settings import OURS, data_folder
 from d2l_gpu.sources import FASHION_MNIST, cached
 
-OURS = "d2l-gpu"
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"  # and cpu, cu128 …
 
 # The same archive from the same files, whenever and wherever it is made.
@@ -164,7 +164,13 @@ def make_bundle(
     entries |= _data_entries(data)
     with _work_folder(target) as work:
         own = own_wheel(work)
-        pins = pinned(own)
+        its = framework(notebooks.name)
+        if not its.hosted:
+            raise FileNotFoundError(
+                f"{its.title} has an environment of its own, of which no bundle can be"
+                f" made: {its.install}"
+            )
+        pins = pinned(own, its.all_extras)
         size = sum(pin.size for pin in pins)
         print(
             f"{OURS} {__version__} and the {len(pins)} packages that it needs take "
@@ -176,7 +182,12 @@ def make_bundle(
         wheels = [own, *get_wheels(pins, work)]
         entries |= {f"wheels/{wheel.name}": wheel for wheel in wheels}
         least = least_version(wheels)
-        edition = {"language": notebooks.parent.name, "framework": notebooks.name}
+        edition = {
+            "language": notebooks.parent.name,
+            "framework": its.tag,
+            "extras": its.all_extras,
+            "module": f"d2l_gpu.{its.module}",
+        }
         entries |= _installer_entries(wheels, least, entries, edition)
         write_archive(target, entries)
     print(_summary(target, len(wheels), len(lessons), least))
@@ -298,8 +309,12 @@ def repack(installed: Distribution, folder: Path) -> Path:
     return wheel
 
 
-def pinned(own: Path) -> list[Pin]:
-    """Return what a wheel with the extra ``course`` needs, as it is installed; and pip.
+def pinned(own: Path, extras: str) -> list[Pin]:
+    """Return what a wheel with some extras needs, as it is installed; and pip.
+
+    Args:
+        own: the wheel.
+        extras: as ``jupyter,jax``.
 
     Raises:
         FileNotFoundError: something is not installed, or in a version too old.
@@ -310,7 +325,7 @@ def pinned(own: Path) -> list[Pin]:
     ours = PathDistribution(zipfile.Path(own, information).parent)
     found: dict[str, Distribution] = {OURS: ours}
     lacking, seen = [], set()
-    waiting = [Requirement(f"{OURS}[course]"), Requirement("pip")]
+    waiting = [Requirement(f"{OURS}[{extras}]"), Requirement("pip")]
     while waiting:
         needed = waiting.pop()
         name = canonicalize_name(needed.name)
@@ -329,7 +344,7 @@ def pinned(own: Path) -> list[Pin]:
     if lacking:
         raise FileNotFoundError(
             f"the bundle is made of what is installed, and {', '.join(sorted(lacking))}"
-            f" is not: install it with `pip install '{OURS}[course]'`"
+            f" is not: install it with `pip install '{OURS}[{extras}]'`"
         )
     del found[OURS]
     return [

@@ -88,7 +88,7 @@ def install(bundle: Path, folder: Path) -> None:
         # Beside what is in the wheels: what Python compiles of it, data, notebooks.
         check_space(folder, int(1.1 * manifest["unpacked_bytes"]))
     wheels = [name for name in files if name.startswith("wheels/")]
-    data = make_environment(bundle, wheels, folder / ENVIRONMENT)
+    data = make_environment(bundle, manifest, wheels, folder / ENVIRONMENT)
     for name in files:
         kind, _, inside = name.partition("/")
         if kind == "notebooks":
@@ -230,11 +230,14 @@ def sha256(path: Path) -> str:
 # ------------------------------------------------------------------ the environment
 
 
-def make_environment(bundle: Path, wheels: list[str], environment: Path) -> Path:
+def make_environment(
+    bundle: Path, manifest: dict, wheels: list[str], environment: Path
+) -> Path:
     """Install wheels into a virtual environment that is made unless it is there.
 
     Args:
         bundle: folder of the unpacked archive.
+        manifest: of the bundle.
         wheels: names of all wheels in it; one is pip's, which does the installing.
         environment: the folder; if it was not there, it is removed after a failure.
 
@@ -252,8 +255,8 @@ def make_environment(bundle: Path, wheels: list[str], environment: Path) -> Path
             # Not with ensurepip, which Debian and Ubuntu keep in a package of its own.
             links = os.name != "nt"
             venv.EnvBuilder(with_pip=False, symlinks=links).create(environment)
-        install_wheels(bundle, wheels, python)
-        return data_folder(python)
+        install_wheels(bundle, wheels, python, manifest["extras"])
+        return data_folder(python, manifest["module"])
     except BaseException:
         if is_new:
             shutil.rmtree(environment, ignore_errors=True)
@@ -281,14 +284,14 @@ def check_environment(environment: Path, python: Path) -> None:
         )
 
 
-def install_wheels(bundle: Path, wheels: list[str], python: Path) -> None:
+def install_wheels(bundle: Path, wheels: list[str], python: Path, extras: str) -> None:
     """Have the pip of the bundle install all wheels into an environment."""
     (pip,) = (name for name in wheels if name.startswith("wheels/pip-"))
     # Wheels by name: only those that were checked. Without --no-deps, and with the
     # extra: pip refuses a bundle in which something is missing. Compiling takes most
     # of the time, and Python does it itself for what it imports.
     (course,) = (name for name in wheels if name.startswith("wheels/d2l_gpu-"))
-    wanted = [f"{name}[course]" if name == course else name for name in wheels]
+    wanted = [f"{name}[{extras}]" if name == course else name for name in wheels]
     run_pip = [str(python), "-I", f"{pip}/pip", "--isolated", "install", "--quiet"]
     options = [
         "--no-index",
@@ -348,9 +351,9 @@ def last_error(output: bytes) -> str:
     return (errors or lines)[-1].replace("ERROR: ", "", 1).strip()
 
 
-def data_folder(python: Path) -> Path:
+def data_folder(python: Path, module: str) -> Path:
     """Return the folder for data, as told by what was installed: so it works."""
-    code = "import d2l_gpu.torch, d2l_gpu.settings as s; print(s.data_folder())"
+    code = f"import {module}, d2l_gpu.settings as s; print(s.data_folder())"
     result = subprocess.run(
         [str(python), "-I", "-X", "utf8", "-c", code],
         stdin=subprocess.DEVNULL,

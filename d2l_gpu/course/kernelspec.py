@@ -22,14 +22,19 @@ class ThisInterpreter(KernelSpecManager):
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         return KernelSpec(
-            argv=[
-                *(sys.executable, "-m", "ipykernel_launcher"),
-                *("-f", "{connection_file}"),
-                # ipykernel 7 warns each time that a local kernel is not encrypted
-                "--log-level=ERROR",
-            ],
+            argv=kernel_argv(sys.executable),
             display_name="Python 3",
             language="python",
             resource_dir=RESOURCES,
             metadata={"debugger": True},  # for JupyterLab's button
         )
+
+
+def kernel_argv(python: str) -> list[str]:
+    """Return the command that starts a kernel of an interpreter."""
+    return [
+        *(python, "-m", "ipykernel_launcher"),
+        *("-f", "{connection_file}"),
+        # ipykernel 7 warns each time that a local kernel is not encrypted
+        "--log-level=ERROR",
+    ]

@@ -28,6 +28,9 @@ from .pytorch import installed_version
 PACKAGE = "d2l-gpu"
 EXTRA = "course"
 
+# Other checks look at these.
+ELSEWHERE = ("numpy", "torch")
+
 # Where the name to import is not that of the package.
 MODULES = {"scikit-learn": "sklearn"}
 
@@ -88,7 +91,7 @@ def _requirements(extra: str) -> dict[str, tuple[int, ...]]:
         if re.search(rf"""extra == ["']{extra}["']""", marker):
             name, least = re.match(r"([\w.-]+)\D*([\d.]*)", requirement).groups()
             found[name] = release(least)
-    return dict(sorted(found.items()))
+    return {name: found[name] for name in sorted(found) if name not in ELSEWHERE}
 
 
 def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:

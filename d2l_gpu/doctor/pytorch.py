@@ -4,8 +4,10 @@ import importlib.metadata
 import os
 import sys
 
+from d2l_gpu.frameworks import Framework, frameworks
+
 from .facts import Facts
-from .findings import OK, PROBLEM, Finding, dotted, pip, release
+from .findings import NOTE, OK, PROBLEM, Finding, dotted, pip, release
 from .probes import look_at_numpy
 
 OLDEST_TORCH = (2, 10)
@@ -23,6 +25,11 @@ def check_torch(facts: Facts) -> list[Finding]:
     """Is PyTorch there, new enough, and can it be imported?"""
     torch = facts.torch
     oldest = dotted(OLDEST_TORCH)
+    if not torch.installed and (others := _other_frameworks()):
+        names = ", ".join(each.title for each in others)
+        commands = " or ".join(f"d2l-gpu lab --framework {each.tag}" for each in others)
+        what = f"PyTorch is not installed. {names} can be used without it: {commands}"
+        return [Finding("pytorch", NOTE, what)]
     if not torch.installed:
         what = "PyTorch is not installed."
         return [_problem(what, f"Install it: {install_torch(facts)}")]
@@ -32,6 +39,12 @@ def check_torch(facts: Facts) -> list[Finding]:
         what = f"PyTorch {torch.version} is too old: {oldest} or newer is needed."
         return [_problem(what, f"Upgrade it: {install_torch(facts, '--upgrade')}")]
     return [Finding("pytorch", OK, f"PyTorch {torch.version}.")]
+
+
+def _other_frameworks() -> list[Framework]:
+    return [
+        each for each in frameworks() if each.tag != "pytorch" and each.is_installed
+    ]
 
 
 def _problem(what: str, what_to_do: str) -> Finding:

@@ -56,7 +56,13 @@ from .timing import Timer
 from .training import DataModule, Module, Trainer, sgd
 from .transfers import transfers
 
-FRAMEWORK = {"order": 1, "tag": "pytorch", "title": "PyTorch", "module": "torch"}
+FRAMEWORK = {
+    "order": 1,
+    "tag": "pytorch",
+    "title": "PyTorch",
+    "module": "torch",
+    "extras": "course",
+}
 
 __all__ = [
     "Accumulator",

@@ -113,7 +113,7 @@ def _digits() -> tuple[torch.Tensor, torch.Tensor]:
     except ImportError as error:
         raise ImportError(
             "The digits come with scikit-learn, which is not installed: "
-            'pip install "d2l-gpu[course]".'
+            'pip install "d2l-gpu[lessons]".'
         ) from error
     digits = load_digits()
     # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).

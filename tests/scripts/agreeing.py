@@ -10,10 +10,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
 
-faulthandler.dump_traceback_later(120, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 folder = Path(sys.argv[1])

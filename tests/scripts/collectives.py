@@ -3,16 +3,16 @@
 import faulthandler
 import os
 import sys
-import time
 import warnings
 
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from waiting import PATIENCE, wait_until
 
 from d2l_gpu import vgpu
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="64MiB")
 rank = int(os.environ["LOCAL_RANK"])
 other = 1 - rank
@@ -215,10 +215,7 @@ if sys.argv[1] != "gloo":
 for step in steps:
     step()
     # A thread of gloo lets go of a tensor a moment after the collective.
-    for _ in range(1000):
-        if torch.vgpu.memory_allocated(gpu):
-            time.sleep(0.01)
-    assert torch.vgpu.memory_allocated(gpu) == 0, step
+    wait_until(lambda: torch.vgpu.memory_allocated(gpu) == 0)
     dist.barrier()
 dist.destroy_process_group()
 if rank == 0:

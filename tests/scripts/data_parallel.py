@@ -18,10 +18,11 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
+from waiting import PATIENCE
 
 from d2l_gpu import vgpu
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="64MiB")
 rank = int(os.environ["LOCAL_RANK"])
 gpu = torch.device("vgpu", rank)

@@ -5,10 +5,11 @@ import os
 
 import torch
 import torch.distributed as dist
+from waiting import PATIENCE
 
 from d2l_gpu import vgpu
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="1MiB")
 rank = int(os.environ["LOCAL_RANK"])
 dist.init_process_group("gloo")

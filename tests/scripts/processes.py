@@ -3,17 +3,17 @@
 import faulthandler
 import os
 import sys
-import time
 from multiprocessing.reduction import ForkingPickler
 
 import torch
 import torch.multiprocessing as mp
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from waiting import PATIENCE
 
 from d2l_gpu import vgpu
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 if "enable" in sys.argv:  # in the processes that are spawned, too
     vgpu.enable(2, memory="64MiB")
 
@@ -38,7 +38,7 @@ def batches(X, method, bad=None):
             batch_size=4,
             num_workers=2 if method == "fork" else 1,  # to spawn takes seconds
             multiprocessing_context=method,
-            timeout=30,
+            timeout=PATIENCE,
         )
     )
 
@@ -59,7 +59,6 @@ def answer(queue, *tensors):
     try:
         total = sum(tensors, torch.ones((), device="vgpu:1"))
         queue.put((total, torch.vgpu.memory_allocated(1)))
-        time.sleep(1 if tensors else 0)
     except RuntimeError as error:
         queue.put(str(error))
 
@@ -71,7 +70,7 @@ def in_child(method, *arguments):
     child = context.Process(target=answer, args=(queue, *arguments))
     child.start()
     try:
-        return queue.get(timeout=30)
+        return queue.get(timeout=PATIENCE)
     finally:
         child.join()
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from waiting import PATIENCE
 
 from d2l_gpu import vgpu
 
 
 def train(rank: int, rendezvous: str) -> None:
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
     vgpu.enable(2, memory="64MiB")
     gpu = torch.device("vgpu", rank)
     dist.init_process_group(
@@ -27,7 +28,7 @@ def train(rank: int, rendezvous: str) -> None:
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
     with tempfile.TemporaryDirectory() as folder:
         rendezvous = (Path(folder) / "rendezvous").as_uri()
         torch.multiprocessing.spawn(train, (rendezvous,), nprocs=2)

@@ -8,10 +8,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
 
-faulthandler.dump_traceback_later(60, exit=True)
+faulthandler.dump_traceback_later(PATIENCE, exit=True)
 d2l.use_virtual_gpus(2, memory="64MiB")
 rank, k = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
 dist.init_process_group()

@@ -1,0 +1,76 @@
+"""The table of what is said how in each framework, made of the cells that say it.
+
+In a lesson, ``${equivalents}`` stands for a table of the code cells that have the same
+key in several frameworks. A row is named by the heading above its cell. A field shows
+the lines of a cell up to the first empty one; what follows shows what they do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from d2l_gpu.frameworks import Framework
+from tools.lesson import Cell, Lesson
+
+PLACE = "${equivalents}"
+
+
+def with_table(
+    cells: Sequence[Cell], lesson: Lesson, frameworks: Sequence[Framework]
+) -> list[Cell]:
+    """Return the cells of a notebook with the table where it is to stand.
+
+    Args:
+        cells: of one edition; its headings name the rows.
+        lesson: with the cells of all frameworks.
+        frameworks: those that there are, in order.
+    """
+    if not any(PLACE in cell.source for cell in cells):
+        return list(cells)
+    having = [each for each in frameworks if each.tag in lesson.frameworks()]
+    table = _table(cells, lesson, having)
+    return [
+        replace(cell, source=cell.source.replace(PLACE, table))
+        if cell.kind == "markdown"
+        else cell
+        for cell in cells
+    ]
+
+
+def _table(
+    cells: Sequence[Cell], lesson: Lesson, frameworks: Sequence[Framework]
+) -> str:
+    code = {
+        each.tag: {
+            cell.key: cell
+            for cell in lesson.cells_for(each.tag)
+            if cell.kind == "code" and each.tag in cell.frameworks
+        }
+        for each in frameworks
+    }
+    rows = [["", *(each.title for each in frameworks)], ["---"] * (len(frameworks) + 1)]
+    heading, shown = "", set()
+    for cell in cells:
+        if cell.kind == "markdown":
+            for line in cell.source.splitlines():
+                if line.startswith("## "):
+                    heading = line.removeprefix("## ")
+        elif heading and heading not in shown and _in_all(cell.key, code):
+            shown.add(heading)
+            fields = [_idiom(code[each.tag][cell.key].source) for each in frameworks]
+            rows.append([heading, *fields])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _in_all(key: str, code: dict[str, dict[str, Cell]]) -> bool:
+    return all(key in cells for cells in code.values())
+
+
+def _idiom(source: str) -> str:
+    """Return the first lines of a cell, as a field of a Markdown table."""
+    lines = source.strip().partition("\n\n")[0].splitlines()
+    return "<br>".join(_line(line) for line in lines).replace("|", r"\|")
+
+
+def _line(line: str) -> str:
+    code = line.lstrip()  # browsers show no spaces at the beginning of code
+    return "&emsp;" * ((len(line) - len(code)) // 2) + f"`{code}`"

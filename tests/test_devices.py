@@ -5,7 +5,7 @@ Decisions hold for a process, so each is tried in a process of its own.
 
 import pytest
 import torch
-from fresh_process import run_fresh
+from fresh_process import run_fresh, run_without_torch
 
 from d2l_gpu import torch as d2l
 
@@ -213,3 +213,33 @@ d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
 def test_a_model_that_is_not_there():
     (line,) = fresh('attempt(d2l.use_virtual_gpus, 2, model="V1000")')
     assert line.startswith("ValueError: There is no model 'V1000' in the catalogue")
+
+
+def test_other_frameworks_are_not_needed():
+    names = ["tensorflow", "keras", "jax", "mxnet", "matplotlib", "sklearn"]
+    assert run_without_torch(
+        f"""
+        import sys
+        for name in {names}:
+            sys.modules[name] = None  # importing it would raise
+        from d2l_gpu import torch as d2l
+        d2l.require_gpus(2)
+        print(d2l.num_gpus())
+        """
+    ).endswith("2\n")
+
+
+def test_missing_pytorch_is_one_sentence():
+    assert (
+        run_without_torch(
+            """
+        import sys
+        sys.modules["torch"] = None
+        try:
+            from d2l_gpu import torch
+        except ImportError as error:
+            print(error)
+        """
+        )
+        == "PyTorch is not installed: pip install 'd2l-gpu[course]'\n"
+    )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy
 
+from d2l_gpu.checks import check_integer
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -119,16 +120,25 @@ def load_data_digits(
         Batches for training, in an order that NumPy's own generator mixes anew in
         each epoch (``numpy.random.seed``), and batches for testing, in order.
     Raises:
+        TypeError, ValueError: an argument is not a positive integer.
         ImportError: scikit-learn is not installed.
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
         https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
     """
-    from sklearn.datasets import load_digits
-
+    size = 28 if resize is None else resize
+    check_integer("The size of a batch", batch_size, least=1, example=64)
+    check_integer("The size of the images", size, least=1, example=28)
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The digits come with scikit-learn, which is not installed: "
+            "pip install -r environments/mxnet.txt",
+            name=error.name,
+        ) from error
     digits = load_digits()
     # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
     mixed = numpy.random.RandomState(0).permutation(len(digits.target))
-    size = 28 if resize is None else resize
     with _numpy_semantics():
         images = mxnp.array(digits.images[mixed, ..., None] / 16, dtype="float32")
         images = npx.image.resize(images, (size, size)).asnumpy()
@@ -325,6 +335,11 @@ def load_parameters(
                 f"{path} does not hold parameters, or not all of them: it was perhaps "
                 "cut off; save it anew."
             ) from error
+        if not isinstance(saved, dict):
+            raise ValueError(
+                f"{path} holds arrays without names: save parameters with the "
+                "network's method save_parameters."
+            )
         # Gluon finds out about a wrong parameter when it has changed those before it.
         _check_shapes(net, saved, path)
         net.load_parameters(str(path), ctx=devices)

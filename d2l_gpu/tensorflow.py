@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
-from d2l_gpu.plot import Animator
+from d2l_gpu.plot import Animator, ProgressBoard
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
     "Animator",
+    "ProgressBoard",
     "cpu",
     "devices",
     "gpu",

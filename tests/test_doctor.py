@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,14 +235,21 @@ def test_python_for_intel_on_a_mac(monkeypatch, translated, words):
 def test_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert look_once("names").status == "ok"
-    (tmp_path / "torch.py").touch()
-    finding = look_once("names")
-    assert finding.status == "problem"
-    assert str(tmp_path / "torch.py") in finding.what
+    for name in ("torch.py", "jax.py", "d2l_gpu.py"):
+        (tmp_path / name).touch()
+        finding = look_once("names")
+        assert finding.status == "problem"
+        assert str(tmp_path / name) in finding.what
+        (tmp_path / name).unlink()
 
 
-def test_clone_is_not_taken_for_something_that_hides_the_package(monkeypatch):
+def test_clone_is_not_taken_for_something_that_hides_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
+    assert look_once("names").status == "ok"
+    # Neither is one that the package was installed from, and so is not in use.
+    shutil.copytree(REPOSITORY / "d2l_gpu" / "doctor", tmp_path / "d2l_gpu" / "doctor")
+    (tmp_path / "d2l_gpu" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
     assert look_once("names").status == "ok"
 
 

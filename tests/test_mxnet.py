@@ -206,6 +206,8 @@ def test_digits(ask):
         next(iter(train))
         print(first == [y.tolist() for _, y in train])
         print(next(iter(d2l.load_data_digits(8)[1]))[0].shape)
+        attempt(d2l.load_data_digits, 0)
+        attempt(d2l.load_data_digits, 8, resize=1.5)
         """
     )
     assert lines == [
@@ -214,6 +216,8 @@ def test_digits(ask):
         "1437 360",
         "False",
         "(8, 1, 28, 28)",
+        "ValueError: The size of a batch is at least 1, not 0.",
+        "TypeError: The size of the images is an integer such as 28, not 1.5 (float).",
     ]
 
 
@@ -250,9 +254,12 @@ def test_resnet18_is_the_one_of_the_other_editions(ask):
             axis=1, in_channels=channels))
         print(sum(type(block) is nn.BatchNorm for block in plain))
         print([name for name in plain.collect_params() if "running" in name])
+        block = d2l.Residual(4, input_channels=2)
+        block.initialize()
+        print(block(np.zeros((1, 2, 6, 6))).shape)
         """
     )
-    assert lines == ["11175818", "(2, 10)", "0", "[]"]
+    assert lines == ["11175818", "(2, 10)", "0", "[]", "(1, 4, 6, 6)"]
 
 
 TRAIN = """
@@ -372,6 +379,8 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
             open("cut.params", "wb").write(whole[:length])
             attempt(d2l.load_parameters, clone, "cut.params")
         attempt(d2l.load_parameters, clone, "none.params")
+        npx.save("list.params", [np.zeros(2)])
+        attempt(d2l.load_parameters, clone, "list.params")
 
         other = network(4, 5)
         other.initialize()
@@ -380,6 +389,11 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
         attempt(d2l.load_parameters, other, "good.params")
         attempt(d2l.load_parameters, network(4), "good.params")
         print(bool((other[0].weight.data() == before).all()))
+
+        single = nn.Dense(1, in_units=2)
+        single.initialize(ctx=mx.cpu(1))
+        single.save_parameters("single.params")
+        d2l.load_parameters(nn.Dense(1), "single.params", [mx.cpu(1), mx.cpu(2)])
         """
     )
     assert lines[:2] == ["[cpu(2)]", "True"]
@@ -390,6 +404,8 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
     assert lines[2:6] == [cut_off] * 4
     assert lines[6:] == [
         "FileNotFoundError: There is no file none.params.",
+        "ValueError: list.params holds arrays without names: save parameters with the "
+        "network's method save_parameters.",
         "ValueError: good.params holds the parameters of another network: '1.weight' "
         "has the shape (2, 4) there and (5, 4) here.",
         "ValueError: good.params holds the parameters of another network: only the "

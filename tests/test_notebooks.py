@@ -429,3 +429,18 @@ def test_workers_share_the_cores(workers, given, threads, monkeypatch):
             monkeypatch.delenv(name)
     runpy.run_path(str(REPOSITORY / "tools" / "pytest_setup.py"))
     assert os.environ.get("OMP_NUM_THREADS") == threads
+
+
+def test_the_longest_files_come_first_and_keep_their_order(monkeypatch):
+    names = {path.name for path in REPOSITORY.glob("tests/**/test_*.py")}
+    names |= {path.name for path in NOTEBOOKS}
+    assert set(pytest_setup.LONGEST) <= names
+    first, second, *_ = pytest_setup.LONGEST
+    order = ["test_a.py", second, second, "test_b.py", first]
+    items = [SimpleNamespace(path=Path(name), number=i) for i, name in enumerate(order)]
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    pytest_setup.pytest_collection_modifyitems(items)
+    assert [item.number for item in items] == [0, 1, 2, 3, 4]
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    pytest_setup.pytest_collection_modifyitems(items)
+    assert [item.number for item in items] == [4, 1, 2, 0, 3]

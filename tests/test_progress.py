@@ -106,14 +106,14 @@ for i in range(5):
     d2l.report(progress=(i + 1) / 5)
     d2l.report(i=i)
 """
-# On rank 0, whose lines are shown: a failure of another rank would cut them anywhere.
+# The only rank's, whose lines are shown: another's failure would cut them anywhere.
 FAILURE = """
 import os
 1 / int(os.environ["RANK"])
 """
 LAUNCH = """
 from d2l_gpu import torch as d2l
-print(d2l.launch("train.py", 2)[-1])
+print(d2l.launch("train.py", 1)[-1])
 """
 
 
@@ -134,7 +134,7 @@ def test_outputs_of_a_notebook_do_not_depend_on_the_speed(what, tmp_path, monkey
             notebook.cells[0].source = (
                 "from d2l_gpu import torch as d2l\n"
                 "try:\n"
-                '    d2l.launch("train.py", 2)\n'
+                '    d2l.launch("train.py", 1)\n'
                 "except RuntimeError as error:\n"
                 "    print(str(error).splitlines()[-1])\n"
             )

@@ -1,8 +1,8 @@
 """The table of what is said how in each framework, made of the cells that say it.
 
 In a lesson, ``${equivalents}`` stands for a table of the code cells that have the same
-key in several frameworks. A row is named by the heading above its cell. A field shows
-the lines of a cell up to the first empty one; what follows shows what they do.
+key in all frameworks, a row for each framework below the heading above its cell. Shown
+are the lines of a cell up to the first empty one; what follows shows what they do.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,8 @@ def _table(
         }
         for each in frameworks
     }
-    rows = [["", *(each.title for each in frameworks)], ["---"] * (len(frameworks) + 1)]
+    # Not a column for each framework: four columns of code are wider than a page.
+    rows = [["", "", ""], ["---"] * 3]
     heading, shown = "", set()
     for cell in cells:
         if cell.kind == "markdown":
@@ -56,8 +57,10 @@ def _table(
                     heading = line.removeprefix("## ")
         elif heading and heading not in shown and _in_all(cell.key, code):
             shown.add(heading)
-            fields = [_idiom(code[each.tag][cell.key].source) for each in frameworks]
-            rows.append([heading, *fields])
+            names = [f"**{heading}**", *[""] * (len(frameworks) - 1)]
+            for name, each in zip(names, frameworks, strict=True):
+                idiom = _idiom(code[each.tag][cell.key].source)
+                rows.append([name, each.title, idiom])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""How pytest runs the notebooks, and how its processes share the cores.
+"""How pytest runs the notebooks, and how its processes share the cores and the files.
 
 nbval runs every notebook twice in one kernel here, as readers do who choose Run All
 again, and compares every cell both times, in the environment of its framework if that
@@ -26,6 +26,30 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     threads = max(1, (os.cpu_count() or 1) // workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+# Files of minutes, the longest first. pytest-xdist gives files to its processes in this
+# order; else the last one could have one of these alone, and the others nothing to do.
+LONGEST = (
+    "07_multi_gpu_resnet18.ipynb",
+    "test_conformance.py",
+    "test_launch.py",
+    "test_benchmarks.py",
+    "test_bundle.py",
+    "test_checkpoints.py",
+    "09_in_the_wild.ipynb",
+    "test_as_cuda.py",
+    "test_distributed.py",
+    "test_header.py",
+    "test_cluster.py",
+    "test_browser.py",
+    "test_progress.py",
+    "08_scaling.ipynb",
+    "test_notebooks.py",
+    "test_pytest_plugin.py",
+    "test_lab.py",
+    "test_editors.py",
+)
 
 
 class NotebookTwice(IPyNbFile):
@@ -89,6 +113,12 @@ def why_not_here(sources: Sequence[str], platform: str) -> str | None:
     if platform == "win32" and any("d2l.launch(" in source for source in sources):
         return "launch needs torchrun, which PyTorch's builds for Windows lack"
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        places = {name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from d2l_gpu.frameworks import frameworks
+
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, dotted
 
@@ -14,7 +16,7 @@ NEWEST_TESTED = (3, 13)
 
 DOWNLOADS = "https://www.python.org/downloads/"
 
-# What the notebooks import.
+# What the notebooks import, beside the frameworks.
 IMPORTED = (
     "IPython",
     "d2l",
@@ -23,7 +25,6 @@ IMPORTED = (
     "numpy",
     "pooch",
     "sklearn",
-    "torch",
     "tqdm",
 )
 
@@ -114,8 +115,8 @@ def check_names(facts: Facts) -> list[Finding]:
 
 
 def _hiding(folder: Path) -> Iterator[Path]:
-    for name in IMPORTED:
+    in_clone = (folder / "d2l_gpu" / "doctor").is_dir()  # d2l_gpu itself is here
+    for name in (*IMPORTED, *(each.module for each in frameworks())):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
-            # In a clone, d2l_gpu itself is here.
-            if path.is_file() and path.parent != Path(__file__).parents[1]:
+            if path.is_file() and not (in_clone and name == "d2l_gpu"):
                 yield path if path.parent == folder else path.parent

@@ -39,7 +39,7 @@ from cases import (  # noqa: E402
 from compare import CLOSE, DIFFERENT, EQUAL, VARIES  # noqa: E402
 
 TIME_LIMIT = 120  # seconds for one case
-BATCH = 8  # cases for one child, which costs as much as a short case
+BATCH = 32  # cases for one child, which costs as much as some short cases
 # Beside the verdicts of a comparison:
 REFUSED, DIED = "refused", "died"
 SKIPPED_VERDICT = "skipped"

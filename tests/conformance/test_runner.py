@@ -40,6 +40,7 @@ def fake_run(case: Case) -> Comparison:
 
 def test_a_case_that_ends_or_hangs_is_one_failed_case(monkeypatch):
     monkeypatch.setattr(runner, "run", fake_run)
+    monkeypatch.setattr(runner, "BATCH", 4)
     names = ["a", "killed", "b", "hanging", "c", "wrong", "sparse", "d", "e", "f"]
     for limit in (2, 8, 32, 128):  # a busy machine may need as long for a good case
         monkeypatch.setattr(runner, "TIME_LIMIT", limit)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from d2l_gpu.digits import NUM_TEST, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator
@@ -113,8 +114,6 @@ devices = _gpus.devices
 
 # ------------------------------------------------------------------ data
 
-NUM_TEST_DIGITS = 360  # of 1,797
-
 
 def load_data_digits() -> tuple[
     tuple["np.ndarray", "np.ndarray"], tuple["np.ndarray", "np.ndarray"]
@@ -132,20 +131,10 @@ def load_data_digits() -> tuple[
     """
     import numpy as np
 
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "The digits come with scikit-learn, which is not installed: "
-            "pip install 'd2l-gpu[jupyter,jax]'.",
-            name=error.name,
-        ) from error
-    digits = load_digits()
-    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
-    mixed = np.random.RandomState(0).permutation(len(digits.target))
-    images = (digits.images[mixed, ..., np.newaxis] / 16).astype(np.float32)
-    labels = digits.target[mixed].astype(np.int32)
-    train, test = slice(None, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
+    images, labels = mixed_digits()
+    images = (images[..., np.newaxis] / 16).astype(np.float32)
+    labels = labels.astype(np.int32)
+    train, test = slice(None, -NUM_TEST), slice(-NUM_TEST, None)
     return (images[train], labels[train]), (images[test], labels[test])
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy
 
 from d2l_gpu.checks import check_integer
+from d2l_gpu.digits import NUM_TEST, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -61,8 +62,6 @@ except AttributeError as error:
         "of its own: pip install -r environments/mxnet.txt",
         name="mxnet",
     ) from error
-
-NUM_TEST_DIGITS = 360  # of 1,797
 
 
 # ------------------------------------------------------------------ devices
@@ -128,23 +127,13 @@ def load_data_digits(
     size = 28 if resize is None else resize
     check_integer("The size of a batch", batch_size, least=1, example=64)
     check_integer("The size of the images", size, least=1, example=28)
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "The digits come with scikit-learn, which is not installed: "
-            "pip install -r environments/mxnet.txt",
-            name=error.name,
-        ) from error
-    digits = load_digits()
-    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
-    mixed = numpy.random.RandomState(0).permutation(len(digits.target))
+    digits, labels = mixed_digits()
     with _numpy_semantics():
-        images = mxnp.array(digits.images[mixed, ..., None] / 16, dtype="float32")
+        images = mxnp.array(digits[..., None] / 16, dtype="float32")
         images = npx.image.resize(images, (size, size)).asnumpy()
     images = images.transpose(0, 3, 1, 2)
-    labels = digits.target[mixed].astype(numpy.int32)
-    parts = slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None)
+    labels = labels.astype(numpy.int32)
+    parts = slice(0, -NUM_TEST), slice(-NUM_TEST, None)
     train, test = (gluon.data.ArrayDataset(images[p], labels[p]) for p in parts)
     return (
         gluon.data.DataLoader(train, batch_size, shuffle=True),

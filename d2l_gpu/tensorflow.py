@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from d2l_gpu.digits import NUM_TEST, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -189,18 +190,18 @@ def load_data_digits(
         ``(images, labels), (images, labels)``: 1,437 for training and 360 for testing.
         Images are float32 arrays (n, height, width, 1) of values from 0 to 1, labels
         int64 arrays (n,). They are mixed, in the same way each time.
+    Raises:
+        ImportError: scikit-learn is not installed.
     """
     import numpy as np
-    from sklearn.datasets import load_digits
 
-    digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))
-    images = (digits.images[order, ..., np.newaxis] / 16).astype(np.float32)
+    images, labels = mixed_digits()
+    images = (images[..., np.newaxis] / 16).astype(np.float32)
     if resize is not None:
         with tf.device(cpu()):
             images = tf.image.resize(images, (resize, resize)).numpy()
-    labels = digits.target[order].astype(np.int64)
-    return (images[:-360], labels[:-360]), (images[-360:], labels[-360:])
+    train, test = slice(None, -NUM_TEST), slice(-NUM_TEST, None)
+    return (images[train], labels[train]), (images[test], labels[test])
 
 
 # ------------------------------------------------------------------ a network

@@ -199,7 +199,7 @@ def test_digits_need_no_network_and_without_scikit_learn_say_so(monkeypatch):
     monkeypatch.setattr("socket.socket", None)
     d2l.load_data_digits(8)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install \"d2l-gpu\[course\]\"\.$"):
+    with pytest.raises(ImportError, match=r"pip install \"d2l-gpu\[lessons\]\"\.$"):
         d2l.load_data_digits(8)
     with pytest.raises(ValueError, match="batch_size"):
         d2l.load_data_digits(0)

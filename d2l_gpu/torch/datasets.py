@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from d2l_gpu.digits import NUM_TEST, mixed_digits
 from d2l_gpu.settings import data_folder
 from d2l_gpu.sources import FASHION_MNIST, Source
 
 from .batches import Batches, check_settings
 from .download import fetch
 
-NUM_TEST_DIGITS = 360  # of 1,797
 DIGITS_SIZE = 28  # of Fashion-MNIST
 
 
@@ -85,7 +85,7 @@ def load_data_digits(
     images, labels = _digits()
     train, test = (
         (images[part], labels[part])
-        for part in (slice(0, -NUM_TEST_DIGITS), slice(-NUM_TEST_DIGITS, None))
+        for part in (slice(0, -NUM_TEST), slice(-NUM_TEST, None))
     )
     resize = DIGITS_SIZE if resize is None else resize
     return _loaders(train, test, batch_size, resize, device, seed)
@@ -108,19 +108,8 @@ def _loaders(
 
 
 def _digits() -> tuple[torch.Tensor, torch.Tensor]:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(
-            "The digits come with scikit-learn, which is not installed: "
-            'pip install "d2l-gpu[lessons]".'
-        ) from error
-    digits = load_digits()
-    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
-    mixed = np.random.RandomState(0).permutation(len(digits.target))
-    # Values are 0 to 16.
-    images = (digits.images[mixed] * (255 / 16)).round().astype(np.uint8)
-    labels = digits.target[mixed].astype(np.int64)
+    images, labels = mixed_digits()
+    images = (images * (255 / 16)).round().astype(np.uint8)
     return torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels)
 
 

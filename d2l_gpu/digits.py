@@ -1,0 +1,37 @@
+"""scikit-learn's handwritten digits, the same for the lessons of all frameworks."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NUM_TEST = 360  # of 1,797, the last
+
+
+def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
+    """Return images and labels, which come inside scikit-learn: no network is needed.
+
+    They are mixed once and for all, since those of one writer follow each other.
+
+    Returns:
+        Images, float64 (1797, 8, 8) of whole numbers from 0 to 16, and labels, int64
+        (1797,).
+    Raises:
+        ImportError: scikit-learn is not installed.
+    Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
+        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+    """
+    import numpy as np
+
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The digits come with scikit-learn, which is not installed: "
+            'pip install "d2l-gpu[lessons]".',
+            name=error.name,
+        ) from error
+    digits = load_digits()
+    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
+    mixed = np.random.RandomState(0).permutation(len(digits.target))
+    return digits.images[mixed], digits.target[mixed].astype(np.int64)

@@ -236,6 +236,15 @@ VIRTUAL_2 = (
             "Using 3 virtual GPUs, vgpu:0, vgpu:1 and vgpu:2: computed on the CPU.\n5",
             "Using 3 GPUs, cuda:0, cuda:1 and cuda:2: NVIDIA A10G, 24 GB.\n5",
         ),
+        ("['/CPU:1', '/CPU:2']", "['/GPU:0', '/GPU:1']"),
+        (
+            "is on /job:localhost/replica:0/task:0/device:CPU:2\n",
+            "is on /job:localhost/replica:0/task:0/device:GPU:1\n",
+        ),
+        (
+            "Using 2 virtual GPUs, CPU:1 and CPU:2: computed on the CPU.",
+            "Using 2 GPUs, GPU:0 and GPU:1: NVIDIA T4.",
+        ),
         ("<Net object at 0x7f11b2>", "<Net object at 0xffff0184ac10>"),
         (SIMULATED, f"{SIMULATED}\ntwo products  1.05 ms  measured (Tesla V100) ± 2%"),
     ],
@@ -249,6 +258,9 @@ def test_what_differs_between_machines_becomes_equal(one, other):
     ("one", "other"),
     [
         ("vgpu:0", "vgpu:1"),
+        ("CPU:0", "CPU:1"),
+        ("CPU:0", "GPU:0"),
+        ("CPU:2", "GPU:2"),
         ("vgpu:1", "cuda:10"),
         ("vgpu:0", "cpu"),
         ("vgpu:0", "gpu"),

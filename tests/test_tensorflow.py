@@ -8,7 +8,7 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from fresh_process import run_fresh
+from fresh_process import run_without_torch
 
 needs_tensorflow = pytest.mark.skipif(
     find_spec("tensorflow") is None, reason="TensorFlow is not installed"
@@ -132,7 +132,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def answers():
-    return json.loads(run_fresh(PRELUDE + PRETENDED + BEFORE + AFTER + TRAIN))
+    return json.loads(run_without_torch(PRELUDE + PRETENDED + BEFORE + AFTER + TRAIN))
 
 
 def test_without_tensorflow_one_sentence_says_what_to_install():
@@ -144,7 +144,7 @@ def test_without_tensorflow_one_sentence_says_what_to_install():
     except ImportError as error:
         print(error)
     """
-    assert run_fresh(code) == (
+    assert run_without_torch(code) == (
         "TensorFlow is not installed: pip install 'd2l-gpu[jupyter,tensorflow]'\n"
     )
 

@@ -25,12 +25,14 @@ class Decision(Generic[Device]):
     Attributes:
         devices: the GPUs, in order.
         virtual: whether they are virtual.
+        how: what is said of virtual ones, as ``computed on the CPU``.
         line: the sentence that says so.
         settings: those that `use_virtual_gpus` was called with; None without it.
     """
 
     devices: Sequence[Device]
     virtual: bool
+    how: str
     line: str
     settings: Hashable = None
 
@@ -140,7 +142,7 @@ class Gpus(ABC, Generic[Device]):
             rows += [[self.name(d), "real", self.model(d)] for d in self.real()]
         else:
             rows += [
-                [self.name(device), "virtual", "computed on the CPU"]
+                [self.name(device), "virtual", self.decision.how]
                 for device in self.decision.devices
             ]
         return Table(["device", "kind", "model"], rows)
@@ -232,13 +234,13 @@ class Gpus(ABC, Generic[Device]):
             f"Using {count(len(devices))}, {self._names(devices)}: "
             f"{self.model(devices[0])}."
         )
-        self.decision = Decision(devices, False, line)
+        self.decision = Decision(devices, False, "", line)
 
     def _decide_virtual(self, n: int, key: Hashable = None, **settings: Any) -> None:
         devices, how = self.make_virtual(n, **settings)
         names = self.introduced(devices)
         line = f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: {how}."
-        self.decision = Decision(devices, True, line, key)
+        self.decision = Decision(devices, True, how, line, key)
 
     def _names(self, devices: Sequence[Device]) -> str:
         return enumerated([self.name(device) for device in devices])

@@ -8,7 +8,7 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from fresh_process import run_fresh
+from fresh_process import run_without_torch
 
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 
@@ -181,7 +181,7 @@ answers["reduced"] = "all-reduce" in gradient.lower(*placed).compile().as_text()
 @pytest.fixture(scope="module")
 def answers():
     code = [PRELUDE, BEFORE, PRETENDED, AFTER, NETWORK, TRAIN]
-    return json.loads(run_fresh("".join(code) + "print(json.dumps(answers))"))
+    return json.loads(run_without_torch("".join(code) + "print(json.dumps(answers))"))
 
 
 @needs_jax
@@ -285,7 +285,7 @@ def test_without_a_gpu_there_is_always_the_cpu(answers):
 
 @needs_jax
 def test_the_variable_forbids_and_limits_virtual_gpus():
-    said = run_fresh(
+    said = run_without_torch(
         PRELUDE
         + """
 import os
@@ -331,7 +331,7 @@ def test_two_devices_compute_the_gradient_of_the_whole_batch(answers):
 
 
 def test_without_jax_one_sentence_says_how_to_get_it():
-    said = run_fresh(
+    said = run_without_torch(
         """
 import sys
 sys.modules["jax"] = None

@@ -12,7 +12,7 @@ from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments, pytest_setup
 
 MXNET = next(each for each in frameworks() if each.tag == "mxnet")
-OTHERS = [each for each in frameworks() if each is not MXNET]
+OTHERS = [each for each in frameworks() if each != MXNET]
 VERSION = "{}.{}".format(*sys.version_info)
 
 
@@ -98,9 +98,9 @@ def test_notebooks_are_run_by_the_kernel_of_their_framework(pytestconfig, monkey
     before = option.nbval_current_env, option.nbval_kernel_name
     for each in frameworks():
         its = pytest_setup.framework_of(folder / each.tag / "01_devices.ipynb")
-        assert its is each
+        assert its == each
         with pytest_setup.kernel_for(its, pytestconfig):
-            if each is MXNET:
+            if each == MXNET:
                 assert option.nbval_kernel_name == "d2l-gpu-mxnet"
                 assert not option.nbval_current_env
             else:

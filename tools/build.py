@@ -237,8 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _check(wanted, options)
         readme = _new_readme(options.root)
-        named = bool(options.lessons and options.framework)
-        wanted = _executable(wanted, named)
+        wanted = _executable(wanted, bool(options.lessons), options.framework)
         texts = [build(edition) for edition in wanted]
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -272,21 +271,28 @@ def _new_readme(root: Path) -> str | None:
     return new if new != text else None
 
 
-def _executable(wanted: list[Edition], named: bool) -> list[Edition]:
+def _executable(
+    wanted: list[Edition], lessons_named: bool, framework: str | None
+) -> list[Edition]:
     """Return the editions that can be executed here, and say which are left out.
 
     Raises:
-        LessonError: a lesson that was named cannot be executed here.
+        LessonError: a lesson that was named cannot be executed here, for any framework
+            or for the one that was named with it.
     """
-    reasons = [
-        missing(edition.lesson.name) or environments.missing(edition.framework)
-        for edition in wanted
-    ]
-    for reason in dict.fromkeys(filter(None, reasons)):
-        if named:
+    found, left_out = [], []
+    for edition in wanted:
+        lesson = missing(edition.lesson.name)
+        reason = lesson or environments.missing(edition.framework)
+        if reason is None:
+            found.append(edition)
+        elif lessons_named and (lesson or framework):
             raise LessonError(reason)
+        else:
+            left_out.append(reason)
+    for reason in dict.fromkeys(left_out):
         print(f"left out: {reason}", file=sys.stderr)
-    return [each for each, why in zip(wanted, reasons, strict=True) if why is None]
+    return found
 
 
 def _check(wanted: list[Edition], options: argparse.Namespace) -> int:

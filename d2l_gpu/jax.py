@@ -5,8 +5,9 @@ which stays the host. How many there are is settled when JAX is first used: mere
 asking for its devices is a use. Neither their time nor their memory is simulated.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.digits import NUM_TEST, mixed_digits
@@ -83,6 +84,8 @@ class JaxGpus(Gpus[jax.Device]):
         # Where JAX is in use there may be enough; make_virtual says if there are not.
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", wanted)
+        with _threads(2 * wanted + (os.cpu_count() or 1)):
+            jax.local_devices()
 
     def make_virtual(self, n: int) -> tuple[list[jax.Device], str]:
         self.prepare(n)
@@ -104,6 +107,25 @@ class JaxGpus(Gpus[jax.Device]):
 
     def model(self, device: jax.Device) -> str:
         return device.device_kind
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Let XLA make n threads for all of its CPU devices, if it makes any now.
+
+    It makes one per core. An all-reduce holds a thread until all devices have come to
+    theirs, for which they need threads too: with few cores all wait, and XLA ends the
+    process after a minute (seen with jax 0.8 to 0.10 on two cores). NPROC is what XLA
+    asks for the number (xla/pjrt/utils.cc, DefaultThreadPoolSize); there is no setting.
+    """
+    if "NPROC" in os.environ:
+        yield
+        return
+    os.environ["NPROC"] = str(n)
+    try:
+        yield
+    finally:
+        del os.environ["NPROC"]
 
 
 _gpus = JaxGpus()

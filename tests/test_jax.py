@@ -5,6 +5,7 @@ process answers all questions before that, and those after it.
 """
 
 import json
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -13,7 +14,8 @@ from fresh_process import run_without_torch
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 
 PRELUDE = """
-import contextlib, io, json, sys
+import contextlib, io, json, os, sys
+from pathlib import Path
 from types import SimpleNamespace as Named
 from d2l_gpu import jax as d2l
 import jax
@@ -104,6 +106,11 @@ answers["devices"] = [str(d2l.cpu()), d2l.num_gpus(), names(d2l.try_all_gpus()),
 answers["rows"] = [row[:2] for row in d2l.devices().rows]
 answers["too late"] = attempt(module.JaxGpus().require_gpus, 3)
 answers["still enough"] = attempt(module.JaxGpus().use_virtual_gpus, 1)
+
+answers["threads"] = [
+    os.cpu_count(), os.environ.get("NPROC"),
+    sum(path.read_text().strip() == "tf_XLAEigen"
+        for path in Path("/proc/self/task").glob("*/comm"))]
 
 X = jnp.ones((2, 3), device=d2l.gpu(0))
 Y = jnp.ones((2, 3), device=d2l.gpu(1))
@@ -251,6 +258,15 @@ def test_late_is_no_harm_where_there_are_enough_devices(answers):
         "Using 1 virtual GPU, cpu:1: computed on the CPU."
     )
     assert answers["in use, real"] == "Using 2 GPUs, cuda:0 and cuda:1: Tesla T4."
+
+
+@needs_jax
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have names in /proc")
+def test_all_devices_can_wait_for_each_other(answers):
+    cores, left_behind, threads = answers["threads"]
+    # With one thread per core, two devices on two cores wait for ever.
+    assert threads == 2 * 3 + cores
+    assert left_behind is None
 
 
 @needs_jax

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-NUM_TEST = 360  # of 1,797, the last
+TRAIN, TEST = slice(None, -360), slice(-360, None)  # of 1,797
 
 
 def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:

@@ -8,6 +8,7 @@ frameworks installed.
 
 import ast
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,16 +64,22 @@ def frameworks(package: Path = Path(__file__).parent) -> tuple[Framework, ...]:
         ValueError: a helper's ``FRAMEWORK`` is not what it has to be.
     """
     helpers = sorted([*package.glob("*.py"), *package.glob("*/__init__.py")])
-    found = (_told_by(path) for path in helpers)
+    found = map(_told_by, helpers)
     return tuple(sorted(each for each in found if each is not None))
 
 
-def framework(tag: str) -> Framework:
-    """Return the framework with a tag; raise ValueError if there is none."""
-    for each in frameworks():
+def framework(tag: str, among: Sequence[Framework] = ()) -> Framework:
+    """Return the framework with a tag; raise ValueError if there is none.
+
+    Args:
+        tag: of the framework.
+        among: those that there are; default those of this package.
+    """
+    among = among or frameworks()
+    for each in among:
         if each.tag == tag:
             return each
-    known = ", ".join(each.tag for each in frameworks())
+    known = ", ".join(each.tag for each in among)
     raise ValueError(f"there is no framework {tag!r}; the frameworks are: {known}")
 
 
@@ -90,8 +97,10 @@ def not_installed(tag: str, error: ImportError) -> ImportError:
 
 
 def _told_by(path: Path) -> Framework | None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body:
+    text = path.read_text(encoding="utf-8")
+    if "\nFRAMEWORK" not in f"\n{text}":
+        return None  # most files are none, and parsing takes time
+    for node in ast.parse(text).body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == "FRAMEWORK"
             for target in node.targets

@@ -72,7 +72,11 @@ class Gpus(ABC, Generic[Device]):
         """
 
     def prepare(self, n: int) -> None:
-        """Do what has to be done before `real` is asked, to have n virtual GPUs."""
+        """Do what has to be done to have n virtual GPUs before `real` is asked, or
+        they are made."""
+
+    def use_real(self, devices: Sequence[Device]) -> None:
+        """Do what hides the other real GPUs, once these have been decided on."""
 
     def name(self, device: Device) -> str:
         """Return the name of a device, for sentences."""
@@ -196,6 +200,7 @@ class Gpus(ABC, Generic[Device]):
                 f"{VIRTUAL}=0 forbids virtual GPUs: unset it to use them."
             )
         if self.decision is None:
+            self.prepare(n)
             self._decide_virtual(n, key, **settings)
         elif self.decision.settings != key:
             raise RuntimeError(
@@ -230,6 +235,7 @@ class Gpus(ABC, Generic[Device]):
             self._decide_virtual(n)
 
     def _decide_real(self, devices: Sequence[Device]) -> None:
+        self.use_real(devices)
         line = (
             f"Using {count(len(devices))}, {self._names(devices)}: "
             f"{self.model(devices[0])}."

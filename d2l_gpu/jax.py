@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from d2l_gpu.digits import NUM_TEST, mixed_digits
+from d2l_gpu.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator
@@ -88,7 +88,6 @@ class JaxGpus(Gpus[jax.Device]):
             jax.local_devices()
 
     def make_virtual(self, n: int) -> tuple[list[jax.Device], str]:
-        self.prepare(n)
         host, *others = jax.local_devices(backend="cpu")
         if len(others) < n:
             raise RuntimeError(
@@ -156,8 +155,7 @@ def load_data_digits() -> tuple[
     images, labels = mixed_digits()
     images = (images[..., np.newaxis] / 16).astype(np.float32)
     labels = labels.astype(np.int32)
-    train, test = slice(None, -NUM_TEST), slice(-NUM_TEST, None)
-    return (images[train], labels[train]), (images[test], labels[test])
+    return (images[TRAIN], labels[TRAIN]), (images[TEST], labels[TEST])
 
 
 # ------------------------------------------------------------------ a network

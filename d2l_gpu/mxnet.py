@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 
 from d2l_gpu.checks import check_integer
-from d2l_gpu.digits import NUM_TEST, mixed_digits
+from d2l_gpu.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -133,8 +133,7 @@ def load_data_digits(
         images = npx.image.resize(images, (size, size)).asnumpy()
     images = images.transpose(0, 3, 1, 2)
     labels = labels.astype(numpy.int32)
-    parts = slice(0, -NUM_TEST), slice(-NUM_TEST, None)
-    train, test = (gluon.data.ArrayDataset(images[p], labels[p]) for p in parts)
+    train, test = (gluon.data.ArrayDataset(images[p], labels[p]) for p in (TRAIN, TEST))
     return (
         gluon.data.DataLoader(train, batch_size, shuffle=True),
         gluon.data.DataLoader(test, batch_size),

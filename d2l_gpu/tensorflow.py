@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from d2l_gpu.digits import NUM_TEST, mixed_digits
+from d2l_gpu.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -128,13 +128,12 @@ class TensorFlowGpus(Gpus[str]):
         tf.config.set_visible_devices([], "GPU")
         return _numbered("CPU", range(1, n + 1)), "computed on the CPU"
 
-    def _decide_real(self, devices: Sequence[str]) -> None:
-        # The other GPUs are hidden, unless TensorFlow has been used already and it is
-        # too late: then `gpu` alone does not know them.
+    def use_real(self, devices: Sequence[str]) -> None:
+        # Where TensorFlow has been used already it is too late: then `gpu` alone does
+        # not know the others.
         with suppress(RuntimeError):
             visible = tf.config.get_visible_devices("GPU")[: len(devices)]
             tf.config.set_visible_devices(visible, "GPU")
-        super()._decide_real(devices)
 
     def name(self, device: str) -> str:
         """Return a device's name in short: ``CPU:1`` for ``x.device``, in full
@@ -200,8 +199,7 @@ def load_data_digits(
     if resize is not None:
         with tf.device(cpu()):
             images = tf.image.resize(images, (resize, resize)).numpy()
-    train, test = slice(None, -NUM_TEST), slice(-NUM_TEST, None)
-    return (images[train], labels[train]), (images[test], labels[test])
+    return (images[TRAIN], labels[TRAIN]), (images[TEST], labels[TEST])
 
 
 # ------------------------------------------------------------------ a network

@@ -3,6 +3,7 @@
 Decisions hold for a process, so each is tried in a process of its own.
 """
 
+import attempts
 import pytest
 import torch
 from fresh_process import run_fresh, run_without_torch
@@ -20,17 +21,11 @@ def pretend(count, kind="cuda"):
     torch.cuda.get_device_name = lambda device: "Tesla T4"
 """
 
-ATTEMPT = """
-def attempt(function, *args, **kwargs):
-    try:
-        print(function(*args, **kwargs))
-    except Exception as error:
-        print(type(error).__name__ + ":", error)
-"""
-
 
 def fresh(code, **environment):
-    return run_fresh(PRELUDE + PRETEND + ATTEMPT + code, **environment).splitlines()
+    return run_fresh(
+        PRELUDE + PRETEND + attempts.PRINTED + code, **environment
+    ).splitlines()
 
 
 def test_names_need_no_device():

@@ -8,13 +8,16 @@ import json
 import sys
 from importlib.util import find_spec
 
+import attempts
 import pytest
 from fresh_process import run_without_torch
 
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 
-PRELUDE = """
-import contextlib, io, json, os, sys
+PRELUDE = (
+    attempts.RETURNED
+    + """
+import json, os, sys
 from pathlib import Path
 from types import SimpleNamespace as Named
 from d2l_gpu import jax as d2l
@@ -25,18 +28,10 @@ import numpy as np
 module = sys.modules["d2l_gpu.jax"]
 answers = {}
 
-def attempt(function, *args):
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said):
-            result = function(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return said.getvalue().strip() or result
-
 def names(devices):
     return [str(device) for device in devices]
 """
+)
 
 # What a machine with real GPUs would answer. Each is a machine with a decision of its
 # own, and nothing is told to the JAX of this process.

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 
+import attempts
 import pytest
 from conftest import REPOSITORY
 from test_notebooks import sanitised_by_nbval
@@ -31,19 +32,15 @@ for line in sys.stdin:
     print(json.dumps([printed.getvalue(), failed]), flush=True)
 """
 
-PRELUDE = """
+PRELUDE = (
+    attempts.PRINTED
+    + """
 import mxnet as mx
 import numpy
 from mxnet import autograd, gluon, init, np, npx
 from mxnet.gluon import nn
 from d2l_gpu import mxnet as d2l
 npx.set_np()
-
-def attempt(function, *args, **kwargs):
-    try:
-        print(function(*args, **kwargs))
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}")
 
 def machine(real):
     "The GPUs of a process on a machine that has so many real ones."
@@ -52,6 +49,7 @@ def machine(real):
     gpus.model = lambda device: "a GPU with 16 GiB"
     return gpus
 """
+)
 
 
 @pytest.fixture(scope="module")

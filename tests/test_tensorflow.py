@@ -7,6 +7,7 @@ one process answers all questions before that, and those after it.
 import json
 from importlib.util import find_spec
 
+import attempts
 import pytest
 from fresh_process import run_without_torch
 
@@ -14,8 +15,10 @@ needs_tensorflow = pytest.mark.skipif(
     find_spec("tensorflow") is None, reason="TensorFlow is not installed"
 )
 
-PRELUDE = """
-import contextlib, io, json, sys
+PRELUDE = (
+    attempts.RETURNED
+    + """
+import json, sys
 from types import SimpleNamespace as Named
 import numpy as np
 from d2l_gpu import tensorflow as d2l
@@ -23,16 +26,8 @@ import tensorflow as tf
 import keras
 
 answers = {}
-
-def attempt(function, *args):
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said):
-            result = function(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return said.getvalue().strip() or result
 """
+)
 
 # What a machine with real GPUs would answer. Each is a machine with a decision of its
 # own, and nothing is told to the TensorFlow of this process.

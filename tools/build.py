@@ -23,6 +23,7 @@ from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.frameworks import Framework, frameworks
+from d2l_gpu.frameworks import framework as framework_with
 from tools import environments
 from tools.companion import missing
 from tools.equivalents import with_table
@@ -189,11 +190,8 @@ def editions(
         raise LessonError(f"lessons/locale/{language}.po: there is no translation yet")
     there = frameworks_of(root)
     known = [each.tag for each in there]
-    if framework is not None and framework not in known:
-        raise ValueError(
-            f"there is no framework {framework!r}; the frameworks are: "
-            + ", ".join(known)
-        )
+    if framework is not None:
+        framework_with(framework, there)  # or it raises
     found, problems = [], []
     for name in select_lessons(lessons, lesson_names(sources, ".md")):
         try:

@@ -8,6 +8,8 @@ import sysconfig
 import time
 from pathlib import Path
 
+from d2l_gpu.settings import OURS
+
 from . import kernels
 from .child import ask
 from .facts import Facts
@@ -25,7 +27,6 @@ from .findings import (
 from .probes import import_modules
 from .pytorch import installed_version
 
-PACKAGE = "d2l-gpu"
 EXTRA = "course"
 
 # Other checks look at these.
@@ -39,10 +40,10 @@ SECONDS_TO_END_A_KERNEL = 20.0
 
 def check_course(facts: Facts) -> list[Finding]:
     """Are the packages there that the notebooks and the command d2l-gpu need?"""
-    if not installed_version(PACKAGE):
+    if not installed_version(OURS):
         return [
             _course(
-                f"{PACKAGE} is found here, but is not installed in {sys.prefix}, so "
+                f"{OURS} is found here, but is not installed in {sys.prefix}, so "
                 "notebooks will not find it.",
                 f"Install it: {pip('install', _origin())}",
             )
@@ -54,7 +55,7 @@ def check_course(facts: Facts) -> list[Finding]:
         for name, least in needed.items()
         if name not in missing and release(installed_version(name)) < least
     ]
-    install = pip("install", f"{PACKAGE}[{EXTRA}]")
+    install = pip("install", f"{OURS}[{EXTRA}]")
     findings = []
     if missing:
         what = f"Not installed: {', '.join(missing)}."
@@ -76,7 +77,7 @@ def _course(what: str, what_to_do: str) -> Finding:
 def _origin() -> str:
     """Return what pip can install this package from: its clone, if it is in one."""
     clone = Path(__file__).resolve().parents[2]
-    return f"{clone if (clone / 'pyproject.toml').is_file() else PACKAGE}[{EXTRA}]"
+    return f"{clone if (clone / 'pyproject.toml').is_file() else OURS}[{EXTRA}]"
 
 
 def _requirements(extra: str) -> dict[str, tuple[int, ...]]:
@@ -86,7 +87,7 @@ def _requirements(extra: str) -> dict[str, tuple[int, ...]]:
     lower bounds only, and the build writes out the extras that others take in.
     """
     found = {}
-    for line in importlib.metadata.requires(PACKAGE) or []:
+    for line in importlib.metadata.requires(OURS) or []:
         requirement, _, marker = line.partition(";")
         if re.search(rf"""extra == ["']{extra}["']""", marker):
             name, least = re.match(r"([\w.-]+)\D*([\d.]*)", requirement).groups()

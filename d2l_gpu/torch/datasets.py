@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from d2l_gpu.digits import NUM_TEST, mixed_digits
+from d2l_gpu.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.settings import data_folder
 from d2l_gpu.sources import FASHION_MNIST, Source
 
@@ -83,10 +83,7 @@ def load_data_digits(
     """
     check_settings(batch_size, resize, seed)
     images, labels = _digits()
-    train, test = (
-        (images[part], labels[part])
-        for part in (slice(0, -NUM_TEST), slice(-NUM_TEST, None))
-    )
+    train, test = ((images[part], labels[part]) for part in (TRAIN, TEST))
     resize = DIGITS_SIZE if resize is None else resize
     return _loaders(train, test, batch_size, resize, device, seed)
 

@@ -42,6 +42,30 @@ def test_copies_of_virtual_gpus_are_logged_from_all_threads():
     del X
 
 
+def bytes_of_converting_copies(first, second):
+    """Of copies that change the type, to a GPU, to another one, and to the host."""
+    small = torch.zeros(10, dtype=torch.uint8)
+    for target in first, second:
+        wide = torch.zeros(10, device=target)
+        with d2l.transfers() as log:
+            near = small.to(first)
+            near.to(second, torch.float32)
+            small.to(target, torch.float64)
+            wide.copy_(small)
+            wide.copy_(small[0])
+            near.to("cpu", torch.float32)
+            wide.to("cpu", torch.uint8)
+        yield [copy.nbytes for copy in log]
+
+
+def test_types_are_converted_on_the_side_where_pytorch_does_it():
+    vgpu.enable(2)
+    devices = torch.device("vgpu", 0), torch.device("vgpu", 1)
+    for found in bytes_of_converting_copies(*devices):
+        # On the CPU for a copy to a GPU or from it, on the first GPU between two.
+        assert found == [10, 40, 80, 40, 40, 10, 40]
+
+
 def test_equal_copies_in_a_row_are_one_row():
     vgpu.enable(1)
     X = torch.ones(1, device="vgpu:0")
@@ -69,11 +93,13 @@ def test_copies_of_real_devices_are_logged():
             X + 1
             X.clone()
             Y.copy_(X)
+            X.to("meta", torch.float64)
         X.to("meta")
-        print(log)
+        print([tuple(copy) for copy in log])
         """
     )
-    assert out == "copies  bytes each  from  to\n     2          24  cpu   meta\n"
+    ways = "device(type='cpu'), device(type='meta')"
+    assert out == f"[(24, {ways}), (24, {ways}), (48, {ways})]\n"
 
 
 def test_the_inventory_lists_real_and_virtual_devices():

@@ -4,7 +4,8 @@
     python -m tools.build devices 02       build these lessons
     python -m tools.build --check          execute nothing, say what is stale
 
-A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; its source is
+A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; the solutions to its
+exercises are in the folder ``solutions`` beside it. The source of both is
 ``lessons/<lesson>.md``. Nothing is written unless every lesson asked for builds. A
 framework that is not installed is left out, unless it is named with a lesson.
 """
@@ -27,8 +28,17 @@ from d2l_gpu.frameworks import framework as framework_with
 from tools import environments
 from tools.companion import missing
 from tools.equivalents import with_table
-from tools.header import header_cells
-from tools.lesson import Cell, Lesson, LessonError, read_lesson
+from tools.header import SOLUTIONS, Header, solutions_of
+from tools.lesson import (
+    SETUP,
+    SOLUTION,
+    STUB,
+    Cell,
+    Lesson,
+    LessonError,
+    read_lesson,
+    split_exercises,
+)
 from tools.notebook import (
     assemble,
     canonical,
@@ -51,45 +61,61 @@ CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
 
 @dataclass(frozen=True)
 class Edition:
-    """One notebook to build: a lesson in a language for a framework."""
+    """One notebook to build: a lesson in a language for a framework, or the solutions
+    to its exercises."""
 
     root: Path
     lesson: Lesson
     language: str
     framework: Framework
+    solutions: bool = False
 
     @property
     def path(self) -> Path:
         folder = self.root / "notebooks" / self.language / self.framework.tag
-        return folder / f"{self.lesson.name}.ipynb"
+        path = folder / f"{self.lesson.name}.ipynb"
+        return solutions_of(path) if self.solutions else path
 
     @property
     def label(self) -> str:
         return self.path.relative_to(self.root).as_posix()
 
     def cells(self) -> list[Cell]:
-        """Return the cells of the notebook: the lesson's, the header after the title.
+        """Return the cells of the notebook, with those that are the same everywhere.
 
         Raises:
             LessonError: a key of the header that the lesson has as well.
         """
         there = frameworks_of(self.root)
-        cells = self.lesson.cells_for(self.framework.tag)
-        title, *others = with_table(cells, self.lesson, there)
-        path = self.path.relative_to(self.root)
-        having = [
-            each
-            for each in there
-            if each != self.framework and each.tag in self.lesson.frameworks()
-        ]
-        header = header_cells(self.lesson.path.parent, path, self.framework, having)
-        taken = {cell.key for cell in header} & {cell.key for cell in (title, *others)}
-        if taken:
+        own = self.lesson.cells_for(self.framework.tag)
+        title, *body = with_table(own, self.lesson, there)
+        header = Header(
+            self.lesson.path.parent,
+            self.path.relative_to(self.root),
+            self.framework,
+            [
+                each
+                for each in there
+                if each != self.framework and each.tag in self.lesson.frameworks()
+            ],
+            title.source.partition("\n")[0].lstrip("# "),
+        )
+        body, exercises = split_exercises(body)
+        if self.solutions:
+            title, introduction = header.cell("solutions-title"), []
+            body = [cell for cell in body if SETUP in cell.tags]
+            exercises = [cell for cell in exercises if STUB not in cell.tags]
+        else:
+            title, introduction = [title], header.cell("exercises") if exercises else []
+            exercises = [cell for cell in exercises if SOLUTION not in cell.tags]
+        cells = [*title, *header.cells(), *body, *introduction, *exercises]
+        keys = [cell.key for cell in cells]
+        if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(
                 f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
                 "those of the header; choose others"
             )
-        return [title, *header, *others]
+        return cells
 
 
 def build(edition: Edition) -> str:
@@ -203,6 +229,8 @@ def editions(
         for each in there:
             if each.tag in having and framework in (None, each.tag):
                 found.append(Edition(root, lesson, "en", each))
+                if lesson.has_solutions(each.tag):
+                    found.append(Edition(root, lesson, "en", each, solutions=True))
     if problems:
         raise LessonError("\n".join(problems))
     if not found:
@@ -220,7 +248,9 @@ def frameworks_of(root: Path) -> tuple[Framework, ...]:
 def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
     """Yield the notebooks under ``root`` that are none of those built."""
     paths = {edition.path for edition in built}
-    for path in sorted((root / "notebooks").glob("*/*/*.ipynb")):
+    folder = root / "notebooks"
+    there = [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
+    for path in sorted(there):
         if path not in paths:
             yield path
 
@@ -261,11 +291,15 @@ def _new_readme(root: Path) -> str | None:
     if not readme.is_file():
         return None
     text = readme.read_text(encoding="utf-8")
-    every = [
+    every = editions(root)
+    notebooks = [
         (edition.framework, edition.path.relative_to(root))
-        for edition in editions(root)
+        for edition in every
+        if not edition.solutions
     ]
-    new = readme_with(text, every)
+    there = {edition.path for edition in every}
+    solved = {path for _, path in notebooks if root / solutions_of(path) in there}
+    new = readme_with(text, notebooks, solved)
     return new if new != text else None
 
 

@@ -1,4 +1,4 @@
-"""What every notebook begins with, below its title: where to open it, and the setup.
+"""What is the same in every notebook: where to open it, the setup, how to do exercises.
 
 The source is ``lessons/header.md``, a lesson of its own in form, in which names in
 ``${…}`` stand for what differs between notebooks and between releases. Both the links
@@ -12,6 +12,7 @@ import re
 import string
 import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from d2l_gpu import __version__
@@ -19,6 +20,7 @@ from d2l_gpu.frameworks import Framework
 from tools.lesson import Cell, LessonError, parse_lesson
 
 SOURCE = "header.md"
+SOLUTIONS = "solutions"  # the folder with them, beside the lessons
 
 # Keys of cells that not every notebook has: links to hosted platforms, to the same
 # lesson for other frameworks, and what stands there where no other has it.
@@ -37,48 +39,91 @@ PLATFORMS = {
 _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
-def header_cells(
-    lessons: Path,
-    path: PurePath,
-    framework: Framework,
-    others: Sequence[Framework] = (),
-) -> list[Cell]:
-    """Return the cells of the header of one notebook.
+@dataclass(frozen=True)
+class Header:
+    """What the cells of `SOURCE` are in one notebook.
 
-    Args:
-        lessons: the folder of the sources; without a header there, there are none.
+    Attributes:
+        lessons: the folder of the sources; without a header there, there is none.
         path: of the notebook, relative to the repository: language, framework, name.
         framework: that the notebook is for.
         others: the other frameworks that have this lesson.
-
-    Raises:
-        LessonError: what is wrong with the source.
+        title: of the lesson.
     """
-    source = lessons / SOURCE
-    if not source.is_file():
-        return []
-    names = {
-        **platform_links(path),
-        "version": __version__,
-        "title": framework.title,
-        "module": framework.module,
-        "others": " · ".join(
-            f"[{each.title}]({_on_github(_beside(path, each))})" for each in others
-        ),
-    }
-    text = source.read_text(encoding="utf-8")
-    try:
-        text = string.Template(text).substitute(names)
-    except (KeyError, ValueError) as error:
-        raise LessonError(
-            f"{source.name}: {error} is none of {', '.join(names)}, which are what "
-            "can stand in ${…}"
-        ) from None
-    cells = parse_lesson(text, source, known=None).cells_for(framework.tag)
-    left_out = {_ALONE if others else _OTHERS}
-    if not framework.hosted:
-        left_out.add(_OPEN)
-    return [cell for cell in cells if cell.key not in left_out]
+
+    lessons: Path
+    path: PurePath
+    framework: Framework
+    others: Sequence[Framework] = ()
+    title: str = ""
+
+    def cells(self) -> list[Cell]:
+        """Return the cells below the title.
+
+        Raises:
+            LessonError: what is wrong with the source.
+        """
+        left_out = set()
+        if _are_solutions(self.path):
+            left_out = {_ALONE, _OTHERS}
+        else:
+            left_out.add(_ALONE if self.others else _OTHERS)
+        if not self.framework.hosted:
+            left_out.add(_OPEN)
+        return [
+            cell
+            for cell in self._all()
+            if cell.key.startswith("header-") and cell.key not in left_out
+        ]
+
+    def cell(self, key: str) -> list[Cell]:
+        """Return the cell with a key, which stands elsewhere; none without a header.
+
+        Raises:
+            LessonError: what is wrong with the source.
+        """
+        return [cell for cell in self._all() if cell.key == key]
+
+    def _all(self) -> list[Cell]:
+        source = self.lessons / SOURCE
+        if not source.is_file():
+            return []
+        names = {
+            **platform_links(self.path),
+            "version": __version__,
+            "title": self.framework.title,
+            "module": self.framework.module,
+            "others": " · ".join(
+                f"[{each.title}]({_on_github(_beside(self.path, each))})"
+                for each in self.others
+            ),
+            "lesson_title": self.title,
+            "lesson_number": self.path.stem.partition("_")[0],
+            "lesson": _on_github(_lesson_of(self.path)),
+            "solutions": _on_github(solutions_of(self.path)),
+        }
+        text = source.read_text(encoding="utf-8")
+        try:
+            text = string.Template(text).substitute(names)
+        except (KeyError, ValueError) as error:
+            raise LessonError(
+                f"{source.name}: {error} is none of {', '.join(names)}, which are what "
+                "can stand in ${…}"
+            ) from None
+        return parse_lesson(text, source, known=None).cells_for(self.framework.tag)
+
+
+def solutions_of(path: PurePath) -> PurePath:
+    """Return the path of the solutions to the exercises of a notebook."""
+    return path.parent / SOLUTIONS / path.name
+
+
+def _are_solutions(path: PurePath) -> bool:
+    return path.parent.name == SOLUTIONS
+
+
+def _lesson_of(path: PurePath) -> PurePath:
+    return path.parents[1] / path.name if _are_solutions(path) else path
 
 
 def _beside(path: PurePath, framework: Framework) -> PurePath:

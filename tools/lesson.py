@@ -22,8 +22,15 @@ REASONS = ("machine", "timing", "figure", "random")
 # Of a cell that readers need not read: JupyterLab and Colab show it folded.
 HIDDEN = "hide-input"
 
+# Of a cell with a function for the reader to write, which is not in the solutions; of
+# one that is in the solutions only; of code that the solutions need as well.
+STUB, SOLUTION, SETUP = "stub", "solution", "setup"
+
 # Every other tag is a framework's.
-_NO_FRAMEWORKS = (*REASONS, HIDDEN)
+_NO_FRAMEWORKS = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
+
+# Keys of cells with an exercise begin so.
+_EXERCISE = "exercise-"
 
 MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
 
@@ -109,8 +116,21 @@ class Lesson:
         return [framework for framework in self.known if framework in used]
 
     def cells_for(self, framework: str) -> list[Cell]:
-        """Return the cells of the notebook for ``framework``, in order."""
+        """Return the cells for ``framework``, in order: the lesson's and solutions."""
         return [cell for cell in self.cells if cell.is_for(framework)]
+
+    def has_solutions(self, framework: str) -> bool:
+        """Return whether there are solutions to exercises for ``framework``."""
+        return any(SOLUTION in cell.tags for cell in self.cells_for(framework))
+
+
+def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """Return the cells before the exercises, and from the first one on."""
+    first = next(
+        (i for i, cell in enumerate(cells) if cell.key.startswith(_EXERCISE)),
+        len(cells),
+    )
+    return list(cells[:first]), list(cells[first:])
 
 
 def read_lesson(path: Path, known: Sequence[str]) -> Lesson:
@@ -176,7 +196,8 @@ def _metadata_problems(node, frameworks: Sequence[str] | None) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     tags = node.metadata.get("tags", [])
-    known = (*(frameworks or ()), *(_NO_FRAMEWORKS if _is_code(node) else ()))
+    own = _NO_FRAMEWORKS if _is_code(node) else (SOLUTION,)
+    known = (*(frameworks or ()), *own)
     for tag in tags:
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"

@@ -1,16 +1,18 @@
 """The README's table of where each notebook opens, which the build writes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import PurePath
 
 from d2l_gpu.frameworks import Framework
-from tools.header import PLATFORMS, platform_links
+from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.marks import replace_between
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 
 
-def readme_with(text: str, notebooks: Iterable[tuple[Framework, PurePath]]) -> str:
+def readme_with(
+    text: str, notebooks: Iterable[tuple[Framework, PurePath]], solved: Set[PurePath]
+) -> str:
     """Return the README with a table for each framework between its marks.
 
     The table of the first framework is shown, those of the others unfold.
@@ -18,6 +20,7 @@ def readme_with(text: str, notebooks: Iterable[tuple[Framework, PurePath]]) -> s
     Args:
         text: of the README.
         notebooks: frameworks, and paths relative to the repository.
+        solved: the notebooks that have solutions to their exercises.
 
     Raises:
         ValueError: the marks are not there.
@@ -26,7 +29,8 @@ def readme_with(text: str, notebooks: Iterable[tuple[Framework, PurePath]]) -> s
     for framework, path in notebooks:
         by_framework.setdefault(framework, []).append(path)
     shown, *folded = (
-        _table(framework, by_framework[framework]) for framework in sorted(by_framework)
+        _table(framework, by_framework[framework], solved)
+        for framework in sorted(by_framework)
     )
     titles = [framework.title for framework in sorted(by_framework)][1:]
     tables = [shown] + [
@@ -36,13 +40,21 @@ def readme_with(text: str, notebooks: Iterable[tuple[Framework, PurePath]]) -> s
     return replace_between(text, BEGIN, END, "\n\n".join(tables), "README.md")
 
 
-def _table(framework: Framework, paths: Iterable[PurePath]) -> str:
+def _table(
+    framework: Framework, paths: Iterable[PurePath], solved: Set[PurePath]
+) -> str:
     head = [f"With {framework.title}"]
     if framework.hosted:
         head += [name for name, _ in PLATFORMS.values()]
+    if solved:
+        head.append("Exercises")
     rows = [head, ["---"] * len(head)]
     for path in paths:
         links = platform_links(path) if framework.hosted else {}
         opens = [f"[{PLATFORMS[key][0]}]({link})" for key, link in links.items()]
-        rows.append([f"[{path.stem}]({path.as_posix()})", *opens])
+        row = [f"[{path.stem}]({path.as_posix()})", *opens]
+        if solved:
+            link = f"[solutions]({solutions_of(path).as_posix()})"
+            row.append(link if path in solved else "")
+        rows.append(row)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

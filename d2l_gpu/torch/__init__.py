@@ -10,6 +10,8 @@ except ImportError as error:
 
     raise not_installed("pytorch", error) from error
 
+from d2l_gpu.exercises import Exercises
+
 # `devices`, `launch` and `transfers` name a submodule and a function each. The
 # function, imported after the submodule, is what `d2l.devices` finds: keep the order.
 from d2l_gpu.oop import HyperParameters, add_to_class
@@ -64,6 +66,9 @@ FRAMEWORK = {
     "extras": "course",
 }
 
+_exercises = Exercises(FRAMEWORK["tag"])
+check, exercise = _exercises.check, _exercises.exercise
+
 __all__ = [
     "Accumulator",
     "Animator",
@@ -83,10 +88,12 @@ __all__ = [
     "add_to_class",
     "allreduce",
     "bench",
+    "check",
     "cpu",
     "devices",
     "evaluate_accuracy_gpu",
     "evaluate_accuracy_gpus",
+    "exercise",
     "gpu",
     "launch",
     "linear_schedule_with_warmup",

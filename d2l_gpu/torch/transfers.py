@@ -81,12 +81,18 @@ class _Watch(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         aten = torch.ops.aten
         if func is aten._to_copy.default:
-            self._note(args[0].nbytes, args[0].device, result.device)
+            self._copied(args[0], result)
         elif func is aten.copy_.default:
-            self._note(args[1].nbytes, args[1].device, args[0].device)
+            self._copied(args[1], args[0])
         elif func is aten._local_scalar_dense.default:
             self._note(args[0].element_size(), args[0].device, torch.device("cpu"))
         return result
+
+    def _copied(self, read: torch.Tensor, written: torch.Tensor) -> None:
+        # Types are converted on the CPU, and between GPUs on the one that is read from.
+        element = read if written.device.type == "cpu" else written
+        nbytes = written.numel() * element.element_size()
+        self._note(nbytes, read.device, written.device)
 
     def _note(self, nbytes: int, source: torch.device, target: torch.device) -> None:
         if source != target and nbytes:

@@ -42,10 +42,33 @@ def _is_pinned(tensor: torch.Tensor | None) -> bool:
     )
 
 
-def _copied(source: int, target: int, host_side, nbytes: int, non_blocking) -> None:
+def _copied(
+    source: int,
+    target: int,
+    host_side: torch.Tensor,
+    read: torch.Tensor,
+    written: torch.Tensor,
+    non_blocking: bool,
+) -> None:
+    """Tell the machines of a copy from one memory to another, or within one."""
     if source == target:
-        Devices.machines[source].kernel_issued(source, ("copy_", 2 * nbytes))
+        nbytes = read.nbytes + written.nbytes
+        Devices.machines[source].kernel_issued(source, ("copy_", nbytes))
         return
+    # As the kernels for CUDA do: types are converted on the CPU, and between GPUs on
+    # the one that is read from.
+    element = read if target == HOST else written
+    nbytes = written.numel() * element.element_size()
+    _moved(source, target, nbytes, host_side, non_blocking)
+
+
+def _moved(
+    source: int,
+    target: int,
+    nbytes: int,
+    host_side: torch.Tensor | None,
+    non_blocking: bool,
+) -> None:
     ways = [(source, target)]
     if HOST not in (source, target) and (
         Devices.machines[source] is not Devices.machines[target]
@@ -70,7 +93,7 @@ def _copy_(op, target, source, non_blocking=False):
         raise errors.no_values(op.name)
     to.copy_(values)
     host_side = source if here == HOST else target
-    _copied(here, there, host_side, values.nbytes, non_blocking)
+    _copied(here, there, host_side, values, to, non_blocking)
     return target
 
 
@@ -100,21 +123,21 @@ def _to_copy(
         )
         # As on real GPUs: the host goes on, so the memory has to stay where it is.
         result._vgpu_pinned = non_blocking
-        _copied(here, HOST, result, values.nbytes, non_blocking)
+        _copied(here, HOST, result, values, result, non_blocking)
         return result
     there = index_of(device)
     options = {"dtype": dtype, "memory_format": memory_format}
     reserve(op, there, (values,), options)
-    result = wrap(op.call(values, device=Devices.hosts[there], **options), there)
-    _copied(here, there, tensor, values.nbytes, non_blocking)
-    return result
+    moved = op.call(values, device=Devices.hosts[there], **options)
+    _copied(here, there, tensor, values, moved, non_blocking)
+    return wrap(moved, there)
 
 
 def _item(op, tensor):
     """``tensor.item()``: one element crosses to the host, which waits for it."""
     if tensor._host.is_meta:
         raise errors.no_values("item()")
-    _copied(tensor._index, HOST, None, tensor.element_size(), False)
+    _moved(tensor._index, HOST, tensor.element_size(), None, False)
     return op.call(tensor._host)
 
 

@@ -1,0 +1,162 @@
+"""The process in which an answer is graded.
+
+It finds the answer in the folder that is its last argument, and leaves the verdict
+there. It ends when its standard input does, which the process that started it holds
+open, and when the answer's time is over.
+"""
+
+import contextlib
+import functools
+import importlib
+import io
+import os
+import pickle
+import re
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from d2l_gpu.exercises.registry import Claim, Exercise, find
+from d2l_gpu.exercises.verdict import Verdict
+from d2l_gpu.frameworks import framework as framework_with
+
+ANSWER, VERDICT = "answer.pickle", "verdict.json"
+
+# Where in the answer something happened, for the process that knows its lines.
+_PLACE = "\0{line}\0{file}\0"
+PLACE = re.compile("\0(?P<line>\\d+)\0(?P<file>[^\0]*)\0")
+
+
+class AnswerError(Exception):
+    """What an answer did that ends its grading, in a sentence."""
+
+
+def main() -> None:
+    tag, number, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _leave(_graded_in_time(tag, number, folder), folder)
+
+
+def _graded_in_time(tag: str, number: str, folder: Path) -> Verdict:
+    exercise = find(tag, number)
+    make_gpus(tag, exercise.gpus)
+    printed = io.StringIO()
+    claims: list[Claim] = []
+    late = threading.Timer(
+        exercise.seconds,
+        lambda: _leave(_too_late(exercise, claims, printed.getvalue()), folder),
+    )
+    late.daemon = True
+    with contextlib.redirect_stdout(printed):
+        try:
+            answer = pickle.loads((folder / ANSWER).read_bytes())
+        except Exception as error:
+            problem = f"your answer cannot be carried to another process: {error}"
+            return Verdict(number, problem=problem)
+        late.start()
+        verdict = grade(exercise, answer, claims)
+        late.cancel()
+    return Verdict(number, verdict.claims, verdict.problem, printed.getvalue())
+
+
+def make_gpus(tag: str, n: int) -> None:
+    """Make the virtual GPUs of this process, for one framework."""
+    helper = importlib.import_module(f"d2l_gpu.{framework_with(tag).module}")
+    with contextlib.redirect_stdout(io.StringIO()):
+        helper.use_virtual_gpus(n)
+
+
+def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
+    """Return what holds of an answer; runs it here, with the GPUs of this process.
+
+    Args:
+        exercise: that is answered.
+        answer: to it.
+        claims: takes what is looked at, as it is looked at.
+    """
+    if exercise.parameters is not None:
+        answer = _called_with_care(exercise, answer)
+    problem = ""
+    try:
+        for claim in exercise.grader(answer):
+            claims.append(replace(claim, holds=bool(claim.holds)))
+    except AnswerError as error:
+        problem = str(error)
+    except Exception as error:
+        problem = _what_was_raised(error)
+    return Verdict(exercise.number, tuple(claims), problem)
+
+
+def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
+    """Return the answer, which says in a sentence if it returns what it must not."""
+
+    @functools.wraps(answer, updated=())
+    def call(*args, **kwargs):
+        result = answer(*args, **kwargs)
+        if exercise.returns and not isinstance(result, exercise.returns):
+            wanted = kinds(exercise.returns)
+            what = "nothing" if result is None else f"a {type(result).__name__}"
+            raise AnswerError(
+                f"{exercise.name} returned {what}; what it returns is to be {wanted}."
+            )
+        return result
+
+    return call
+
+
+def kinds(types: Sequence[type]) -> str:
+    """Return the names of types for a sentence, as ``a Tensor``."""
+    return " or ".join(f"a {each.__name__}" for each in types)
+
+
+def _what_was_raised(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    place = _place_in_answer(traceback.extract_tb(error.__traceback__))
+    if place:
+        return f"your answer raised {what}{place}"
+    return f"what your answer gave back could not be used: {what}"
+
+
+def _too_late(exercise: Exercise, claims: list[Claim], printed: str) -> Verdict:
+    frame = sys._current_frames()[threading.main_thread().ident]
+    place = _place_in_answer(traceback.extract_stack(frame))
+    problem = f"your answer did not end within {exercise.seconds:g} seconds{place}."
+    return Verdict(exercise.number, tuple(claims), problem, printed)
+
+
+def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
+    """Return the place of the innermost line that belongs to nobody else."""
+    others = [str(Path(__file__).resolve().parents[1])]
+    others += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+    for frame in reversed(frames):
+        known = frame.filename.startswith(("<frozen", *others))
+        if not known:
+            return _PLACE.format(line=frame.lineno, file=frame.filename)
+    return ""
+
+
+def _leave(verdict: Verdict, folder: Path) -> None:
+    part = folder / "part"
+    part.write_text(verdict.to_json(), encoding="utf-8")
+    part.replace(folder / VERDICT)
+    sys.stdout.flush()
+    # The answer may have left threads behind, or be running.
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            time.sleep(0)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

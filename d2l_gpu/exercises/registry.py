@@ -1,0 +1,155 @@
+"""What graders are made of, and how the one of an exercise is found.
+
+A module for each lesson holds its graders in the order of their numbers::
+
+    EXERCISES = Registry()
+
+    @EXERCISES.add("03.1", "a, b, device", returns=torch.Tensor)
+    def total(answer):
+        a, b = torch.ones(2, device=gpu(0)), torch.ones(2, device=gpu(1))
+        result = answer(a, b, gpu(1))
+        yield Claim("the sum is right", result.tolist() == [2, 2], "Add `b` as well.")
+
+A grader calls the answer and yields claims, the first things first; it returns where
+the others would make no sense any more. It looks at *properties* of what it gets, such
+as values, devices, bytes copied or simulated time, so that any correct answer passes.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from d2l_gpu.frameworks import framework as framework_with
+
+SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One thing that is to hold of an answer.
+
+    Attributes:
+        text: what is to hold, as a sentence without its full stop.
+        holds: whether it does.
+        hint: where it does not: what was done instead, as far as the grader can tell,
+            and where to look. Never the solution.
+    """
+
+    text: str
+    holds: bool
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """How the answers to an exercise are graded.
+
+    Attributes:
+        number: of the lesson and of the exercise in it, as ``03.1``.
+        name: that the answer has in the lesson.
+        grader: takes the answer and yields claims.
+        parameters: names of those of the function that is asked for; None where the
+            answer is a value.
+        returns: the types that the function, or the value, may be of; empty for any.
+        gpus: how many virtual GPUs there are.
+        seconds: that the answer has.
+    """
+
+    number: str
+    name: str
+    grader: Callable[[Any], Iterable[Claim]]
+    parameters: tuple[str, ...] | None
+    returns: tuple[type, ...] = ()
+    gpus: int = 2
+    seconds: float = SECONDS
+
+
+@dataclass
+class Registry:
+    """The exercises of one lesson."""
+
+    exercises: dict[str, Exercise] = field(default_factory=dict)
+
+    def add(
+        self,
+        number: str,
+        parameters: str | None = None,
+        returns: type | tuple[type, ...] = (),
+        gpus: int = 2,
+        seconds: float = SECONDS,
+    ) -> Callable[[Callable], Callable]:
+        """Register the grader below as that of an exercise; its name is the answer's.
+
+        Args:
+            number: as ``"03.1"``.
+            parameters: as ``"a, b, device"``, empty for a function without any; None
+                where the answer is a value.
+            returns: what the function returns, or the value is; any of several.
+            gpus: how many virtual GPUs the answer is run on.
+            seconds: that the answer has.
+        """
+        names = None if parameters is None else tuple(re.findall(r"\w+", parameters))
+        types = returns if isinstance(returns, tuple) else (returns,)
+
+        def register(grader: Callable) -> Callable:
+            if number in self.exercises:
+                raise ValueError(f"Two graders are for exercise {number}.")
+            self.exercises[number] = Exercise(
+                number, grader.__name__, grader, names, types, gpus, seconds
+            )
+            return grader
+
+        return register
+
+
+def find(framework: str, number: str) -> Exercise:
+    """Return an exercise of a framework's edition.
+
+    Raises:
+        TypeError: the number is not a text.
+        ValueError: there is no such exercise.
+    """
+    if not isinstance(number, str):
+        raise TypeError(
+            f"An exercise is named by a text such as '03.1', not {number!r}."
+        )
+    lesson = number.partition(".")[0]
+    there = of_lesson(framework, lesson) if re.fullmatch(r"\w\d", lesson) else {}
+    if number in there:
+        return there[number]
+    if there:
+        has = f"lesson {lesson} has {_enumerated(there)}"
+    else:
+        lessons = lessons_of(framework)
+        has = f"the lessons with exercises are {_enumerated(lessons)}"
+    title = framework_with(framework).title
+    raise ValueError(f"There is no exercise {number!r} for {title}: {has}.")
+
+
+def of_lesson(framework: str, lesson: str) -> dict[str, Exercise]:
+    """Return the exercises of a lesson by their numbers; none if there is none."""
+    name = f"{__package__}.{framework}.lesson_{lesson.lower()}"
+    if not find_spec(f"{__package__}.{framework}") or not find_spec(name):
+        return {}
+    return importlib.import_module(name).EXERCISES.exercises
+
+
+def lessons_of(framework: str) -> list[str]:
+    """Return the lessons of an edition that have exercises, as ``03``."""
+    package = find_spec(f"{__package__}.{framework}")
+    return sorted(_lessons(package.submodule_search_locations)) if package else []
+
+
+def _lessons(folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        for path in Path(folder).glob("lesson_*.py"):
+            yield path.stem.removeprefix("lesson_").upper()
+
+
+def _enumerated(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,45 @@
+"""What an exercise asks for, out of the notebook that the reader has."""
+
+import re
+import sys
+
+from d2l_gpu.course import notebooks_dir
+from d2l_gpu.exercises.registry import find
+
+
+def specification(framework: str, number: str, language: str | None = None) -> str:
+    """Return the text of an exercise, in Markdown.
+
+    Args:
+        framework: the tag of the edition.
+        number: of the exercise, as ``03.1``.
+        language: of the edition; None for the reader's.
+
+    Raises:
+        TypeError, ValueError: there is no such exercise, or no such edition.
+        FileNotFoundError: the notebooks are not there.
+    """
+    number = find(framework, number).number
+    folder = notebooks_dir(language, framework)
+    lesson = number.partition(".")[0]
+    import nbformat  # what shows notebooks, has it
+
+    (path,) = folder.glob(f"{lesson}_*.ipynb")
+    heading = re.compile(rf"^#+ {re.escape(number)}\b", re.MULTILINE)
+    cells = nbformat.read(path, as_version=4).cells
+    return next(
+        cell.source
+        for cell in cells
+        if cell.cell_type == "markdown" and heading.match(cell.source)
+    )
+
+
+def show(framework: str, number: str, language: str | None = None) -> None:
+    """Show the text of an exercise: rendered in a notebook, else printed."""
+    text = specification(framework, number, language)
+    if "ipykernel" in sys.modules:
+        from IPython.display import Markdown, display
+
+        display(Markdown(text))
+    else:
+        print(text)

@@ -1,0 +1,90 @@
+"""Every grader passes right answers, and tells mistakes apart, each by its own hint.
+
+The answers are in ``graders/``. A process grades those to the exercises of a lesson.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fresh_process import PATH
+from graders.answers import Graded
+from waiting import PATIENCE
+
+from d2l_gpu.exercises.judge import NO_GPUS
+from d2l_gpu.exercises.registry import lessons_of
+from d2l_gpu.frameworks import framework as framework_with
+from d2l_gpu.frameworks import frameworks
+from tools import environments
+
+LESSONS = [
+    (each.tag, lesson) for each in frameworks() for lesson in lessons_of(each.tag)
+]
+LEAST_MISTAKES = 3
+
+
+def all_graded(framework: str, lesson: str) -> tuple[list[str], list[Graded]]:
+    """Return the numbers of a lesson's exercises, and what is said of all answers."""
+    numbers, counts, graded = _graded(framework, lesson, None)
+    for count in counts[1:]:
+        graded += _graded(framework, lesson, count)[2]
+    return numbers, [Graded(**each) for each in graded]
+
+
+def _graded(framework: str, lesson: str, gpus: int | None) -> list:
+    its = framework_with(framework)
+    if reason := environments.missing(its):
+        pytest.skip(reason)
+    own = environments.has_its_own(its)
+    python = environments.interpreter(framework) if own else sys.executable
+    arguments = f"{framework!r}, {lesson!r}, {gpus}"
+    done = subprocess.run(
+        [python, "-c", f"from graders.answers import report; report({arguments})"],
+        env={**os.environ, **PATH, "D2L_GPU_VIRTUAL": "", **NO_GPUS},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("framework", "lesson"), LESSONS)
+def test_graders_pass_right_answers_and_tell_mistakes_apart(framework, lesson):
+    numbers, answers = all_graded(framework, lesson)
+    problems = []
+    for answer in answers:
+        where = f"{answer.number} {answer.name}"
+        if answer.expected is None and not answer.passed:
+            problems.append(f"{where} is right:\n{answer.text}")
+        elif answer.expected is not None and answer.passed:
+            problems.append(f"{where} is wrong, and passes:\n{answer.text}")
+        elif answer.expected is not None and answer.expected not in answer.said:
+            problems.append(f"{where} is to say {answer.expected!r}:\n{answer.text}")
+    rights = Counter(each.number for each in answers if each.expected is None)
+    wrongs = Counter(each.number for each in answers if each.expected is not None)
+    said = Counter((each.number, each.said) for each in answers if each.expected)
+    problems += [
+        f"{number}: several mistakes are told {text!r}"
+        for (number, text), times in said.items()
+        if times > 1
+    ]
+    for number in numbers:
+        if not rights[number]:
+            problems.append(f"{number} has no second right answer")
+        if wrongs[number] < LEAST_MISTAKES:
+            problems.append(f"{number} has {wrongs[number]} mistakes")
+    assert not problems, "\n".join(problems)
+
+
+def test_there_are_answers_for_no_other_lessons():
+    folder = Path(__file__).parent / "graders"
+    found = {
+        (path.parent.name, path.stem.removeprefix("lesson_").upper())
+        for path in folder.glob("*/lesson_*.py")
+    }
+    assert found == set(LESSONS)

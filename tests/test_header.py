@@ -152,7 +152,7 @@ PLATFORM_SIGNS = {
     "sagemaker-studio-lab": {"HOME": "/home/studio-lab-user"},
 }
 # What the notebooks need beside PyTorch, in place of which hollow packages will do.
-NEEDED = ("numpy", "matplotlib", "pooch", "scikit-learn", "tqdm")
+NEEDED = ("numpy", "cloudpickle", "matplotlib", "pooch", "scikit-learn", "tqdm")
 
 
 def hollow_wheel(folder: Path, name: str, version: str) -> None:

@@ -19,6 +19,7 @@ from nbval.plugin import IPyNbCell, IPyNbFile
 from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
+from tools.header import SOLUTIONS
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
 # cores. PyTorch reads this when it is loaded, and would give all cores to each.
@@ -53,7 +54,10 @@ LONGEST = (
 
 
 class NotebookTwice(IPyNbFile):
-    """A notebook of which nbval runs and compares all cells, and then again."""
+    """A notebook of which nbval runs and compares all cells, and then again.
+
+    But for solutions, where each check starts a Python of its own: they run once.
+    """
 
     def setup(self) -> None:
         framework = framework_of(self.path)
@@ -78,7 +82,7 @@ class NotebookTwice(IPyNbFile):
         if reason is not None:
             pytest.skip(reason, allow_module_level=True)
         yield from cells
-        for cell in cells:
+        for cell in [] if self.path.parent.name == SOLUTIONS else cells:
             yield IPyNbCell.from_parent(
                 self,
                 name=f"{cell.name} again",
@@ -91,7 +95,8 @@ class NotebookTwice(IPyNbFile):
 def framework_of(path: Path) -> Framework:
     """Return the framework that a notebook is for, by its folder, or PyTorch."""
     by_tag = {each.tag: each for each in frameworks()}
-    return by_tag.get(path.parent.name, by_tag["pytorch"])
+    folder = path.parents[path.parent.name == SOLUTIONS]
+    return by_tag.get(folder.name, by_tag["pytorch"])
 
 
 @contextlib.contextmanager

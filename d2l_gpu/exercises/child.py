@@ -38,19 +38,23 @@ class AnswerError(Exception):
 
 
 def main() -> None:
-    tag, number, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    tag, number, seconds, folder = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _leave(_graded_in_time(tag, number, folder), folder)
+    verdict = _graded_in_time(tag, number, float(seconds), Path(folder))
+    _leave(verdict, Path(folder))
 
 
-def _graded_in_time(tag: str, number: str, folder: Path) -> Verdict:
+def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verdict:
     exercise = find(tag, number)
     make_gpus(tag, exercise.gpus)
     printed = io.StringIO()
     claims: list[Claim] = []
     late = threading.Timer(
-        exercise.seconds,
-        lambda: _leave(_too_late(exercise, claims, printed.getvalue()), folder),
+        seconds,
+        lambda: _leave(
+            Verdict(number, tuple(claims), _too_late(seconds), printed.getvalue()),
+            folder,
+        ),
     )
     late.daemon = True
     with contextlib.redirect_stdout(printed):
@@ -88,7 +92,7 @@ def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
             claims.append(replace(claim, holds=bool(claim.holds)))
     except AnswerError as error:
         problem = str(error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = _what_was_raised(error)
     return Verdict(exercise.number, tuple(claims), problem)
 
@@ -115,7 +119,7 @@ def kinds(types: Sequence[type]) -> str:
     return " or ".join(f"a {each.__name__}" for each in types)
 
 
-def _what_was_raised(error: Exception) -> str:
+def _what_was_raised(error: BaseException) -> str:
     text = " ".join(str(error).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place_in_answer(traceback.extract_tb(error.__traceback__))
@@ -124,11 +128,10 @@ def _what_was_raised(error: Exception) -> str:
     return f"what your answer gave back could not be used: {what}"
 
 
-def _too_late(exercise: Exercise, claims: list[Claim], printed: str) -> Verdict:
+def _too_late(seconds: float) -> str:
     frame = sys._current_frames()[threading.main_thread().ident]
     place = _place_in_answer(traceback.extract_stack(frame))
-    problem = f"your answer did not end within {exercise.seconds:g} seconds{place}."
-    return Verdict(exercise.number, tuple(claims), problem, printed)
+    return f"your answer did not end within {seconds:g} seconds{place}."
 
 
 def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:

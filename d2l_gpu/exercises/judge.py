@@ -146,7 +146,7 @@ def _process(
     process = subprocess.Popen(
         [
             *(sys.executable, "-c", f"from {child.__name__} import main; main()"),
-            *(framework, exercise.number, str(folder)),
+            *(framework, exercise.number, str(exercise.seconds), str(folder)),
         ],
         stdin=subprocess.PIPE,  # it ends when this is closed
         stdout=output,

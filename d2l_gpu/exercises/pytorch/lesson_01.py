@@ -39,15 +39,20 @@ def gpu_around(answer):
     yield Claim(
         "with one GPU, it is always that one",
         got == [d2l.gpu(0)] * 3,
-        f"The index 1 gives {got[1]} there, and `num_gpus()` is 1.",
+        f"The index 1 gives {got[1]} there, and `num_gpus()` is 1. Ask for the number "
+        "in each call.",
     )
     with _only(0):
         try:
-            got, hint = answer(1), ""
+            got = answer(1)
+            what = f"is {got}"
         except (ArithmeticError, IndexError, ValueError) as error:
-            got, hint = None, f"There it raises {type(error).__name__}: {error}"
-    hint = hint or f"There it is {got}, and `num_gpus()` is 0."
-    yield Claim("without any GPU, it is the CPU", got == d2l.cpu(), hint)
+            got, what = None, f"raises {type(error).__name__}: {error}"
+    yield Claim(
+        "without any GPU, it is the CPU",
+        got == d2l.cpu(),
+        f"There it {what}. `num_gpus()` is 0 there, and what is `try_all_gpus()`?",
+    )
 
 
 def _not_around(got: Sequence[torch.device], wanted: Sequence[torch.device]) -> str:
@@ -88,7 +93,7 @@ def exists(answer):
     yield Claim(
         "each GPU in use is there",
         all(said is True for said in there.values()),
-        f"It says of them: {_said(there)}.",
+        f"It says: {_said(there)}. They are the GPUs in use, whatever their type is.",
     )
     yield Claim(
         "the CPU is there",
@@ -104,7 +109,10 @@ def exists(answer):
     elif beyond is True:
         hint = "Of a GPU beyond the last one it says True: the type is not enough."
     else:
-        hint = f"Of a GPU beyond the last one it says {beyond}."
+        hint = (
+            f"For a GPU beyond the last one it ends in {beyond}, which is PyTorch's "
+            "way to say no."
+        )
     yield Claim("a GPU beyond the last one is not", beyond is False, hint)
     raised = [said for said in absent.values() if isinstance(said, str)]
     if raised:
@@ -152,7 +160,7 @@ def same_device(answer):
     if not all(first):
         both = all(first[1::2]) or all(first[2::2])
         hint = (
-            "It depends on which of the two comes first."
+            "It depends on which of the two comes first. Either may lack its index."
             if both
             else f"While {d2l.gpu(0)} is the current device, a tensor put on `{bare}` "
             f"lands there. Two names may differ and mean the same device."
@@ -160,7 +168,7 @@ def same_device(answer):
     else:
         hint = (
             f"It holds while {d2l.gpu(0)} is the current device, and not while another "
-            "one is."
+            "one is. A missing index is not the index 0."
         )
     yield Claim(
         f"`{bare}` is the current device, whichever that is",
@@ -181,7 +189,7 @@ def visible(answer):
     yield Claim(
         "with no setting, all are seen",
         unset == _seen(None, 4),
-        f"Of four GPUs, yours sees {unset}.",
+        f"Of four GPUs, yours sees {unset}. What is not set hides nothing.",
     )
     none = answer("", 4)
     yield Claim(
@@ -202,7 +210,10 @@ def visible(answer):
             "out. What becomes of those behind it?"
         )
     else:
-        hint = f"With `{setting}` and {n} GPUs it is {wrong}."
+        hint = (
+            f"With `{setting}` and {n} GPUs it is {wrong}. Which is the first index "
+            "that this machine does not have?"
+        )
     yield Claim(
         "an index that is not there ends the list",
         all(got[case] == _seen(*case) for case in cases),
@@ -246,9 +257,15 @@ def doubling_time(answer):
     doublings = np.log2(values)
     ends = (years[-1] - years[0]) / (doublings[-1] - doublings[0])
     steps = 1 / np.mean(np.diff(doublings) / np.diff(years))
+    turned = np.polyfit(doublings, years, 1)[0]
     hint = f"It gives {value:.4g} years where the line gives {wanted:.4g}."
     if abs(value - ends) < 1e-6:
         hint = "Only the first and the last value count in yours."
+    elif abs(value - turned) < 1e-6:
+        hint = (
+            "The years were fitted to the values, as if the years were what scatters. "
+            "Which of the two is on the axis from left to right?"
+        )
     elif abs(value - steps) < 1e-6:
         hint = (
             "It is the mean of the growth from each value to the next, in which a step "

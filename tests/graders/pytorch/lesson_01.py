@@ -100,12 +100,12 @@ def catches_one_error(device):
         return False
 
 
-@wrong("01.2", "beyond the last one it says RuntimeError")
+@wrong("01.2", "way to say no")
 def catches_nothing(device):
     return torch.empty(0, device=device).device == device
 
 
-@wrong("01.2", "It says of them: False of vgpu:0")
+@wrong("01.2", "whatever their type is")
 def asks_for_cuda(device):
     return device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_available())
 
@@ -122,7 +122,7 @@ def compares_names(a, b):
     return a == b
 
 
-@wrong("01.3", "and not while another one is")
+@wrong("01.3", "A missing index is not the index 0")
 def takes_the_first(a, b):
     return (a.type, a.index or 0) == (b.type, b.index or 0)
 
@@ -191,7 +191,7 @@ def returns_texts(setting, n):
     return list(range(n)) if setting is None else setting.split(",")
 
 
-@wrong("01.4", "Of four GPUs, yours sees []")
+@wrong("01.4", "What is not set hides nothing")
 def takes_unset_for_empty(setting, n):
     return with_a_loop(setting or "", n)
 
@@ -261,6 +261,12 @@ def averages_the_steps(years, values):
     return 1 / np.mean(np.diff(np.log2(values)) / np.diff(years))
 
 
-@wrong("01.5", "where the line gives")
+@wrong("01.5", "as if the years were what scatters")
 def fits_the_years(years, values):
     return np.polyfit(np.log2(values), years, 1)[0]
+
+
+@wrong("01.5", "years where the line gives")
+def averages_the_doubling_times(years, values):
+    times = np.diff(years) / np.diff(np.log2(values))
+    return times.mean()

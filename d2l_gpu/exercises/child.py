@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import io
+import numbers
 import os
 import pickle
 import re
@@ -103,9 +104,9 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
     @functools.wraps(answer, updated=())
     def call(*args, **kwargs):
         result = answer(*args, **kwargs)
-        if exercise.returns and not isinstance(result, exercise.returns):
+        if not fits(result, exercise.returns):
             wanted = kinds(exercise.returns)
-            what = "nothing" if result is None else f"a {type(result).__name__}"
+            what = "nothing" if result is None else kinds([type(result)])
             raise AnswerError(
                 f"{exercise.name} returned {what}; what it returns is to be {wanted}."
             )
@@ -114,9 +115,19 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
     return call
 
 
+def fits(value: Any, types: Sequence[type]) -> bool:
+    """Return whether a value is of one of the types, of any if there are none; numbers
+    of NumPy are as good as those of Python."""
+    numeric = {int: numbers.Integral, float: numbers.Real}
+    return not types or isinstance(value, tuple(numeric.get(t, t) for t in types))
+
+
 def kinds(types: Sequence[type]) -> str:
-    """Return the names of types for a sentence, as ``a Tensor``."""
-    return " or ".join(f"a {each.__name__}" for each in types)
+    """Return the names of types for a sentence, as ``a Tensor or an int``."""
+    names = [each.__name__ for each in types]
+    return " or ".join(
+        f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}" for name in names
+    )
 
 
 def _what_was_raised(error: BaseException) -> str:

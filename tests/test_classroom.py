@@ -80,7 +80,7 @@ def test_the_page_tells_what_was_measured_and_what_was_not(measured):
     [
         (["33"], "there is no lesson '33'"),
         (["--framework", "x"], "there is no framework 'x'"),
-        (["--language", "xx"], "there is no edition at"),
+        (["--language", "xx"], "there is no edition in 'xx' for 'pytorch'"),
     ],
 )
 def test_what_there_is_not(arguments, said, tmp_path, capsys):

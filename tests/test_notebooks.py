@@ -18,11 +18,10 @@ from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
-from d2l_gpu.course import lesson_names
+from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of, of_lesson
 from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
-from tools.header import SOLUTIONS
 from tools.pytest_setup import framework_of
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))

@@ -19,13 +19,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from d2l_gpu.course import lesson_names, select_lessons
+from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.frameworks import framework as framework_with
-from tools.build import ROOT
 from tools.durations import RESULTS
-from tools.header import SOLUTIONS
-from tools.notebook import canonical
 
 MACHINES = {0: "without a GPU", 1: "on one GPU", 2: "on two GPUs"}
 
@@ -151,7 +148,7 @@ def hand_out(
         student = student_notebook(lesson, solutions, worksheets)
         for folder, notebook in ("students", student), (SOLUTIONS, solutions):
             file = target / folder / path.name
-            write_atomically(file, canonical(notebook))
+            write_atomically(file, nbformat.writes(notebook) + "\n")
             yield file
     page = target / "durations.md"
     write_atomically(page, durations_page(framework, notebooks))
@@ -171,9 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         framework_with(options.framework)  # or it raises
-        edition = ROOT / "notebooks" / options.language / options.framework
-        if not edition.is_dir():
-            raise ValueError(f"there is no edition at {edition}")
+        edition = notebooks_dir(options.language, options.framework)
         solved = lesson_names(edition / SOLUTIONS)
         names = select_lessons(options.lessons, lesson_names(edition))
         if not options.lessons:

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
-from tools.header import SOLUTIONS
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
 # cores. PyTorch reads this when it is loaded, and would give all cores to each.

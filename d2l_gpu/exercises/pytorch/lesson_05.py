@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -158,14 +159,14 @@ def norms(answer):
         wanted.append(float(Y.norm()))
     X = X.to(sim.gpu())
     runs = {every: _logged(answer, sim, X, every) for every in (1, 10, 95)}
-    for every, (result, *_) in runs.items():
-        yield Claim(
-            f"with `every={every}`, 95 norms are returned for 95 steps",
-            len(result) == 95,
-            _wrong_number(len(result), every),
-        )
-        if len(result) != 95:
-            return
+    numbers = {every: len(result) for every, (result, *_) in runs.items()}
+    yield Claim(
+        "there are as many norms as steps",
+        set(numbers.values()) == {95},
+        _wrong_number(numbers),
+    )
+    if set(numbers.values()) != {95}:
+        return
     result = runs[10][0]
     yield Claim(
         "they are Python numbers",
@@ -232,18 +233,19 @@ def _is_scalar(x) -> bool:
     return isinstance(x, torch.Tensor) and x.numel() == 1
 
 
-def _wrong_number(number: int, every: int) -> str:
-    if number == 95 // every * every:
-        return (
-            f"{number} came back: the last {95 - number} were never fetched, since 95 "
-            f"is not a multiple of {every}."
-        )
-    if number == math.ceil(95 / every):
-        return (
-            f"{number} came back, one for each fetch. The norms of *all* steps are "
-            "wanted."
-        )
-    return f"{number} came back."
+def _wrong_number(numbers: dict[int, int]) -> str:
+    for every, number in numbers.items():
+        came = f"With `every={every}`, {number} norms came back for 95 steps"
+        if number == 95 // every * every != 95:
+            return (
+                f"{came}: the last {95 - number} were never fetched, since 95 is not a "
+                f"multiple of {every}."
+            )
+        if number == math.ceil(95 / every) != 95:
+            return f"{came}, one for each fetch. Those of *all* steps are wanted."
+        if number != 95:
+            return f"{came}."
+    return ""
 
 
 def _wrong_norms(values: list[float], wanted: list[float], first: float) -> str:
@@ -309,18 +311,12 @@ def seconds(answer):
     hint = _wrong_time(wrong[0]) if wrong else ""
     yield Claim(
         "the time is that of one run, until both devices have done their work",
-        runs[0] not in wrong and runs[1] not in wrong,
+        not wrong,
         hint,
     )
-    small, large = runs[0], runs[2]
-    yield Claim(
-        "it knows of the work: matrices of twice the width take eight times as long",
-        7 * small.answered < large.answered < 9 * small.answered,
-        f"For small matrices it is {small.answered * 1e3:.2f} ms, and for those of "
-        f"twice the width {large.answered * 1e3:.2f} ms.",
-    )
 
 
+@dataclass(frozen=True)
 class _Timed:
     """A time that was answered, and what would have been other answers.
 
@@ -332,9 +328,12 @@ class _Timed:
         calls, readings: how often the program was called, and the clock read.
     """
 
-    def __init__(self, answered, right, asking, one, calls, readings):
-        self.answered, self.right, self.asking = answered, right, asking
-        self.one, self.calls, self.readings = one, calls, readings
+    answered: float
+    right: float
+    asking: float
+    one: Sequence[float]
+    calls: int
+    readings: int
 
 
 def _timed(answer, sim, work: Sequence[int], n: int) -> _Timed:
@@ -423,7 +422,6 @@ def at_once(answer):
         for _ in range(PRODUCTS):
             Y = Y @ X
         wanted.append(float(Y.norm()))
-    alone = _time_of(sim, lambda: _power_norm(Xs[0]).item())
     sim.reset()
     result = answer(Xs, PRODUCTS)
     took, report = sim.elapsed(), sim.report()
@@ -448,7 +446,7 @@ def at_once(answer):
     )
     if crossed >= Xs[0].nbytes:
         return
-    ratio = took / alone
+    ratio = took / max(device.busy for device in report.devices)
     fetched = sum(link.copies for link in report.links if link.target == "host")
     if fetched > 2:
         waited = f"{fetched} copies were made for two norms, and each one waits."
@@ -458,17 +456,11 @@ def at_once(answer):
             "waiting for the one and had not yet asked anything of the other."
         )
     yield Claim(
-        "both take no longer than one alone",
-        ratio < 1.5,
-        f"They took {ratio:.2f} times as long as one (simulated). {waited}",
+        "both devices work at the same time",
+        ratio < 1.7,
+        f"It took {ratio:.1f} times as long as one of them had to compute (simulated). "
+        f"{waited}",
     )
-
-
-def _power_norm(X: torch.Tensor) -> torch.Tensor:
-    Y = X
-    for _ in range(PRODUCTS):
-        Y = Y @ X
-    return Y.norm()
 
 
 def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
@@ -506,7 +498,7 @@ def at_most_two(answer):
     sim.reset()
     start.record(torch.vgpu.current_stream(gpu))
     answer(step, batches, gpu)
-    took = sim.elapsed()
+    busy = sim.report().devices[0].busy / sim.elapsed()
     yield Claim(
         "`step` is called for each batch, in order",
         seen == batches,
@@ -529,14 +521,9 @@ def at_most_two(answer):
     yield Claim(
         "there are two, whenever there can be",
         min(ahead) >= 2 or max(ahead) > 2,
-        "Before a step was asked for, all steps before it were done, so that the queue "
-        "ran empty. " + _waited_too_long(ahead),
-    )
-    busy = sim.report().devices[0].busy / took
-    yield Claim(
-        "the GPU is always busy",
-        busy > 0.98,
-        f"It was busy for {busy:.1%} of the time (simulated).",
+        "Before a step was asked for, all steps before it were done: the queue ran "
+        f"empty, and the GPU was busy for {busy:.0%} of the time (simulated). "
+        + _waited_too_long(ahead),
     )
 
 

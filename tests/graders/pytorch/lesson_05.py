@@ -149,7 +149,7 @@ def forgets_the_rest(X, steps, every):
     return log
 
 
-@wrong("05.2", "one for each fetch")
+@wrong("05.2", "one for each fetch. Those of")
 def logs_every_tenth(X, steps, every):
     log, Y = [], X
     for step in range(steps):

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.exercises import Exercises
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Animator",
+    "check",
     "cpu",
     "devices",
+    "exercise",
     "gpu",
     "load_data_digits",
     "num_gpus",
@@ -44,6 +47,9 @@ FRAMEWORK = {
     "title": "JAX",
     "module": "jax",
 }
+
+_exercises = Exercises(FRAMEWORK["tag"])
+check, exercise = _exercises.check, _exercises.exercise
 
 # ------------------------------------------------------------------ devices
 

@@ -16,6 +16,7 @@ import numpy
 
 from d2l_gpu.checks import check_integer
 from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.exercises import Exercises
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -28,13 +29,18 @@ FRAMEWORK = {
     "hosted": False,
 }
 
+_exercises = Exercises(FRAMEWORK["tag"])
+check, exercise = _exercises.check, _exercises.exercise
+
 __all__ = [
     "Animator",
     "ProgressBoard",
     "Residual",
+    "check",
     "cpu",
     "devices",
     "evaluate_accuracy_gpus",
+    "exercise",
     "gpu",
     "load_data_digits",
     "load_parameters",

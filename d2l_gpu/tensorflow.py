@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.exercises import Exercises
 from d2l_gpu.frameworks import not_installed
 from d2l_gpu.gpus import Gpus
 from d2l_gpu.plot import Animator, ProgressBoard
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Animator",
     "ProgressBoard",
+    "check",
     "cpu",
     "devices",
+    "exercise",
     "gpu",
     "load_data_digits",
     "name",
@@ -43,6 +46,9 @@ FRAMEWORK = {
     "title": "TensorFlow",
     "module": "tensorflow",
 }
+
+_exercises = Exercises(FRAMEWORK["tag"])
+check, exercise = _exercises.check, _exercises.exercise
 
 # MiB that each part of a divided GPU may take: two parts fit on any GPU of today.
 PART_OF_A_GPU = 1024

@@ -101,7 +101,7 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
         result = answer(*args, **kwargs)
         if exercise.returns and not isinstance(result, exercise.returns):
             wanted = kinds(exercise.returns)
-            what = "nothing" if result is None else f"a {type(result).__name__}"
+            what = "nothing" if result is None else _one(type(result))
             raise AnswerError(
                 f"{exercise.name} returned {what}; what it returns is to be {wanted}."
             )
@@ -112,7 +112,13 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
 
 def kinds(types: Sequence[type]) -> str:
     """Return the names of types for a sentence, as ``a Tensor``."""
-    return " or ".join(f"a {each.__name__}" for each in types)
+    return " or ".join(_one(each) for each in types)
+
+
+def _one(kind: type) -> str:
+    name = kind.__name__
+    vowel = name[0].lower() in "aeiou" or name == "ndarray"  # an n-d array
+    return f"an {name}" if vowel else f"a {name}"
 
 
 def _what_was_raised(error: Exception) -> str:

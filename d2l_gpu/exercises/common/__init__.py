@@ -1,0 +1,1 @@
+"""Graders of exercises that several frameworks share, a module for each lesson."""

@@ -1,0 +1,1 @@
+"""Graders of the exercises with JAX, a module for each lesson."""

@@ -1,0 +1,16 @@
+"""MXNet's arrays, for graders."""
+
+from mxnet import np
+
+from d2l_gpu import mxnet as d2l
+from d2l_gpu.exercises.arrays import Arrays
+
+ARRAYS = Arrays(
+    kind=np.ndarray,
+    put=lambda values, device: np.array(values, dtype=values.dtype, ctx=device),
+    fetch=lambda x: x.asnumpy(),
+    device=lambda x: x.ctx,
+    cpu=d2l.cpu,
+    gpus=d2l.try_all_gpus,
+    labels="int32",
+)

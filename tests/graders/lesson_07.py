@@ -320,7 +320,7 @@ def _settings(answers):
     answers.right("07.4")((12, 1.2))
     answers.wrong("07.4", "too short")((16, 0.1))
     answers.wrong("07.4", "steps are too long")((16, 3.2))
-    answers.wrong("07.4", "how many are these 8")((4, 1.6))
+    answers.wrong("07.4", "are these 8")((4, 1.6))
     answers.wrong("07.4", "would take longer")((64, 0.8))
     answers.wrong("07.4", "for the warm-up alone")((1, 1.6))
     answers.wrong("07.4", "-0.5 is none")((16, -0.5))

@@ -431,7 +431,7 @@ def _mean(batch_size: int, epochs: int, lr: float) -> float:
 
 
 def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
-    """Find by trying, in which direction it would be better."""
+    """Try other learning rates, and say with which it would be better."""
     steps = epochs * (small_network.IMAGES // BATCH)
     less, more = _mean(BATCH, epochs, lr / 2), _mean(BATCH, epochs, lr * 2)
     has = (
@@ -440,12 +440,13 @@ def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
     )
     if less > max(found, more):
         return has + "With half the learning rate it is higher: the steps are too long."
-    if more > found and lr < SMALL_LR * BATCH / SMALL_BATCH / 1.5:
+    if more > found:
         return (
             f"{has}With twice the learning rate it is higher: the {steps} steps are "
             "too short."
         )
     return (
-        f"{has}The learning rate is not the reason any more: how many steps are there "
-        f"with batches of {SMALL_BATCH}, and how many are these {steps}?"
+        f"{has}It would be no higher with half the learning rate or with twice as "
+        f"much. How many steps are there with batches of {SMALL_BATCH}, and how many "
+        f"are these {steps}?"
     )

@@ -106,7 +106,7 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
         result = answer(*args, **kwargs)
         if not fits(result, exercise.returns):
             wanted = kinds(exercise.returns)
-            what = "nothing" if result is None else kinds([type(result)])
+            what = "nothing" if result is None else _one(type(result))
             raise AnswerError(
                 f"{exercise.name} returned {what}; what it returns is to be {wanted}."
             )
@@ -123,11 +123,14 @@ def fits(value: Any, types: Sequence[type]) -> bool:
 
 
 def kinds(types: Sequence[type]) -> str:
-    """Return the names of types for a sentence, as ``a Tensor or an int``."""
-    names = [each.__name__ for each in types]
-    return " or ".join(
-        f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}" for name in names
-    )
+    """Return the names of types for a sentence, as ``a Tensor``."""
+    return " or ".join(_one(each) for each in types)
+
+
+def _one(kind: type) -> str:
+    name = kind.__name__
+    vowel = name[0].lower() in "aeiou" or name == "ndarray"  # an n-d array
+    return f"an {name}" if vowel else f"a {name}"
 
 
 def _what_was_raised(error: BaseException) -> str:

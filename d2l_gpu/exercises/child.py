@@ -47,7 +47,7 @@ def main() -> None:
 
 def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verdict:
     exercise = find(tag, number)
-    make_gpus(tag, exercise.gpus)
+    make_gpus(tag, exercise.gpus, exercise.as_cuda)
     printed = io.StringIO()
     claims: list[Claim] = []
     late = threading.Timer(
@@ -70,11 +70,12 @@ def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verd
     return Verdict(number, verdict.claims, verdict.problem, printed.getvalue())
 
 
-def make_gpus(tag: str, n: int) -> None:
+def make_gpus(tag: str, n: int, as_cuda: bool = False) -> None:
     """Make the virtual GPUs of this process, for one framework."""
+    names = {"as_cuda": True} if as_cuda else {}
     helper = importlib.import_module(f"d2l_gpu.{framework_with(tag).module}")
     with contextlib.redirect_stdout(io.StringIO()):
-        helper.use_virtual_gpus(n)
+        helper.use_virtual_gpus(n, **names)
 
 
 def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:

@@ -239,7 +239,7 @@ def _wrongly_seen(got: list) -> str:
         return "These are the two, but the program's first one is not the machine's 1."
     if got == ["3", "1"]:
         return "These are texts, and numbers are asked for."
-    return f"Yours sees {got}."
+    return f"With `3,1` and four GPUs, yours sees {got}."
 
 
 @EXERCISES.add("01.5", "years, values", returns=(float, int), gpus=GPUS)

@@ -147,7 +147,8 @@ def first_of(answer):
         yield Claim(
             "it has the first numbers of `x`",
             right,
-            f"It has the shape {tuple(result.shape)} and other values than they.",
+            f"For n = {n} its shape is {tuple(result.shape)}, and its values are not "
+            "those of `x`.",
         )
         if not right:
             return

@@ -110,7 +110,7 @@ def leaves_it_on_the_host(x, n):
     return x[:n].cpu()
 
 
-@wrong("02.3", "It has the shape (9,)")
+@wrong("02.3", "its shape is (9,)")
 def one_too_few(x, n):
     return x[: n - 1].clone()
 

@@ -31,12 +31,19 @@ class Fault:
     tests: tuple[str, ...]
     survives: str = ""
 
-    def planted_in(self, text: str) -> str:
-        """Return the text of the fault's file with the fault in it.
+    def planted_in(self, project: Path) -> str:
+        """Return the text of the fault's file in a project, with the fault in it.
 
         Raises:
             ValueError: what it replaces is not there, or more than once.
         """
+        try:
+            text = (project / self.file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ValueError(
+                f"The fault {self.name} is one of {self.file}, which is not there: "
+                "adapt the fault to the code."
+            ) from None
         count = text.count(self.old)
         if count != 1:
             raise ValueError(
@@ -48,9 +55,8 @@ class Fault:
 
     def plant(self, project: Path) -> None:
         """Plant the fault in a copy of the project; raises as ``planted_in``."""
-        path = project / self.file
-        text = self.planted_in(path.read_text(encoding="utf-8"))
-        path.write_text(text, encoding="utf-8", newline="\n")
+        text = self.planted_in(project)
+        (project / self.file).write_text(text, encoding="utf-8", newline="\n")
 
 
 def read_faults(folder: Path = FOLDER) -> list[Fault]:

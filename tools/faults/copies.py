@@ -71,23 +71,23 @@ class Runs:
         self._running: set[subprocess.Popen] = set()
         self._ended = False
 
-    def tests(self, project: Path, tests: Sequence[str], limit: float) -> Outcome:
-        """Run files of tests in a copy of the project, up to the first that fails.
+    def tests(self, project: Path, path: str, limit: float) -> Outcome:
+        """Run a file of tests in a copy of the project, up to the first that fails.
 
         Args:
             project: the copy, whose package is the one that is imported.
-            tests: below the project's folder.
+            path: of the file, below the project's folder.
             limit: seconds after which they are ended.
         """
         options = ("-x", "-q", "--color=no", "-rfE", "-p", "no:cacheprovider")
-        command = [sys.executable, "-m", "pytest", *options, *tests]
+        command = [sys.executable, "-m", "pytest", *options, path]
         start = time.monotonic()
         code, output = self._run(command, project, project, limit)
         seconds = time.monotonic() - start
         failed = _FAILED.search(output)
         last = output.strip().splitlines()[-1:] or ["pytest said nothing"]
         if code is None:
-            how = f"a hang: no end after {limit:.0f} s"
+            how = f"a hang: {path} had not ended after {limit:.0f} s"
         elif failed:
             how = failed.group(1)
         else:

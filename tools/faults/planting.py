@@ -46,15 +46,16 @@ def plant_all(
 ) -> list[Verdict]:
     """Plant faults into copies of a project, and run the tests that ought to notice.
 
-    Each set of tests is run without a fault first. Nothing is left behind, also where
-    this is interrupted.
+    Each file of tests is run by itself, without a fault first: so what is run with a
+    fault is what has passed without. Nothing is left behind, also where this is
+    interrupted.
 
     Args:
         root: the project, which is not changed.
         faults: the faults.
-        jobs: how many sets of tests run at once.
+        jobs: how many files of tests run at once.
         say: is told each line of what goes on.
-        least: seconds that tests have in any case.
+        least: seconds that a file of tests has in any case.
     Returns:
         What came of each fault, in their order.
     Raises:
@@ -62,8 +63,8 @@ def plant_all(
         RuntimeError: the copies cannot be made, or are not what is imported.
     """
     for fault in faults:
-        fault.planted_in((root / fault.file).read_text(encoding="utf-8"))
-    sets = list(dict.fromkeys(fault.tests for fault in faults))
+        fault.planted_in(root)
+    files = list(dict.fromkeys(path for fault in faults for path in fault.tests))
     runs = Runs()
     with (
         tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as at,
@@ -73,19 +74,21 @@ def plant_all(
         try:
             _check_import(runs, root, folder)
             without = {}
-            tried = pool.map(lambda x: _without_fault(runs, root, folder, *x), _n(sets))
-            for number, outcome in _n(tried):
-                tests = sets[number - 1]
-                without[tests] = outcome
-                say(f"without a fault {number}/{len(sets)}: {_told(tests, outcome)}")
+            tried = pool.map(
+                lambda path: _without_fault(runs, root, folder, path), files
+            )
+            for path, outcome in zip(files, tried, strict=True):
+                without[path] = outcome
+                place = f"{len(without)}/{len(files)}"
+                say(f"without a fault {place} {path}: {_told(outcome)}")
             verdicts = []
             found = pool.map(
-                lambda x: _with_fault(runs, root, folder, *x, without, least),
-                _n(faults),
+                lambda fault: _with_fault(runs, root, folder, fault, without, least),
+                faults,
             )
-            for number, verdict in _n(found):
+            for verdict in found:
                 verdicts.append(verdict)
-                say(f"{number}/{len(faults)} {line(verdict)}")
+                say(f"{len(verdicts)}/{len(faults)} {line(verdict)}")
             return verdicts
         finally:
             runs.end()
@@ -121,18 +124,16 @@ _WORDS = ("caught", "survived", "not tried")
 
 
 @contextlib.contextmanager
-def _copy(root: Path, folder: Path, name: str) -> Iterator[Path]:
-    """A new copy for each fault, with no bytecode of an earlier one in it."""
-    with tempfile.TemporaryDirectory(
-        prefix=name, dir=folder, ignore_cleanup_errors=True
-    ) as own:
+def _copy(root: Path, folder: Path) -> Iterator[Path]:
+    """A new copy for each run of tests, with no bytecode of an earlier one in it."""
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own:
         project = Path(own, "project")
         copy_project(root, project)
         yield project
 
 
 def _check_import(runs: Runs, root: Path, folder: Path) -> None:
-    with _copy(root, folder, "import-") as project:
+    with _copy(root, folder) as project:
         imported = runs.imported(project)
         if not imported.is_relative_to(project):
             raise RuntimeError(
@@ -141,47 +142,44 @@ def _check_import(runs: Runs, root: Path, folder: Path) -> None:
             )
 
 
-def _without_fault(
-    runs: Runs, root: Path, folder: Path, number: int, tests: Sequence[str]
-) -> Outcome:
-    with _copy(root, folder, f"without-{number}-") as project:
-        return runs.tests(project, tests, SECONDS_WITHOUT_FAULT)
+def _without_fault(runs: Runs, root: Path, folder: Path, path: str) -> Outcome:
+    with _copy(root, folder) as project:
+        return runs.tests(project, path, SECONDS_WITHOUT_FAULT)
 
 
 def _with_fault(
     runs: Runs,
     root: Path,
     folder: Path,
-    number: int,
     fault: Fault,
-    without: dict[tuple[str, ...], Outcome],
+    without: dict[str, Outcome],
     least: float,
 ) -> Verdict:
-    before = without[fault.tests]
-    if not before.passed:
-        how = f"its tests fail without it: {before.how}"
-        return Verdict(fault, "not tried", how, wrong=True)
-    if not before.ran:
+    for path in fault.tests:
+        if not without[path].passed:
+            how = f"its tests fail without it: {without[path].how}"
+            return Verdict(fault, "not tried", how, wrong=True)
+    there = [path for path in fault.tests if without[path].ran]
+    if not there:
         return Verdict(fault, "not tried", "its tests are all skipped here")
-    with _copy(root, folder, f"{number}-") as project:
-        fault.plant(project)
-        outcome = runs.tests(project, fault.tests, least + TIMES * before.seconds)
-    if outcome.passed:
-        how = f"no test of {', '.join(fault.tests)} notices"
-        if fault.survives:
-            how = f"as is understood: {fault.survives}"
-        word, wrong = "survived", not fault.survives
-    else:
-        word, how, wrong = "caught", outcome.how, bool(fault.survives)
-        if fault.survives:
-            how += "; it is listed as surviving: remove that from its entry"
-    return Verdict(fault, word, how, outcome.hung, wrong, outcome.seconds)
+    seconds = 0.0
+    for path in there:
+        with _copy(root, folder) as project:
+            fault.plant(project)
+            limit = least + TIMES * without[path].seconds
+            outcome = runs.tests(project, path, limit)
+        seconds += outcome.seconds
+        if not outcome.passed:
+            how = outcome.how
+            if fault.survives:
+                how += "; it is listed as surviving: remove that from its entry"
+            wrong = bool(fault.survives)
+            return Verdict(fault, "caught", how, outcome.hung, wrong, seconds)
+    how = f"no test of {', '.join(there)} notices"
+    if fault.survives:
+        how = f"as is understood: {fault.survives}"
+    return Verdict(fault, "survived", how, wrong=not fault.survives, seconds=seconds)
 
 
-def _told(tests: Sequence[str], outcome: Outcome) -> str:
-    how = outcome.how if outcome.ran or not outcome.passed else "all are skipped here"
-    return f"{', '.join(tests)}: {how}"
-
-
-def _n(things):
-    return enumerate(things, start=1)
+def _told(outcome: Outcome) -> str:
+    return outcome.how if outcome.ran or not outcome.passed else "all are skipped here"

@@ -14,6 +14,7 @@ from waiting import wait_until
 
 from tools.faults import __main__ as command
 from tools.faults.catalogue import Fault, chosen, read_faults
+from tools.faults.copies import Runs
 from tools.faults.planting import Verdict, line, plant_all, summary
 
 FAULTS = read_faults()
@@ -100,7 +101,7 @@ def wait():
         pass
 """
 
-# The package as processes see it that a test starts.
+# The package as processes see it that a test starts, in whatever folder.
 TESTS = """\
 import subprocess
 import sys
@@ -112,9 +113,11 @@ def test_wait():
     d2l_gpu.wait()
 
 
-def test_add():
+def test_add(tmp_path):
     code = "import d2l_gpu; print(d2l_gpu.add(1, 2))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.stdout.strip() == "3"
 """
 
@@ -146,8 +149,9 @@ def toy(tmp_path, monkeypatch) -> Path:
         ("tests/test_bad.py", "def test_bad():\n    assert not 'good'\n"),
         ("tests/test_skipped.py", SKIPPED),
         ("pyproject.toml", "[tool.pytest.ini_options]\n"),
-        (".gitignore", "ignored\n"),
-        ("ignored", "large"),
+        # What git ignores is no part of the project, and would end every test here.
+        (".gitignore", "conftest.py\n"),
+        ("conftest.py", "raise ImportError('this is not to be copied')\n"),
     ):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
@@ -209,9 +213,11 @@ def test_what_is_understood_may_survive_and_may_not_be_caught(toy, temporary):
 
 def test_nothing_is_caught_by_tests_that_fail_anyway(toy, temporary):
     faults = [replace(SUBTRACTS, tests=("tests/test_bad.py",)), SUBTRACTS]
-    bad, caught = plant_all(toy, faults, say=lambda line: None)
+    said = []
+    bad, caught = plant_all(toy, faults, say=said.append)
     assert (bad.word, bad.wrong) == ("not tried", True)
     assert bad.how == "its tests fail without it: tests/test_bad.py::test_bad"
+    assert "assert not 'good'" in said[0]  # as pytest shows it
     assert caught.word == "caught"
 
 
@@ -235,6 +241,13 @@ def test_a_fault_that_fits_no_more_is_one_sentence(old, count, toy, temporary):
     with pytest.raises(ValueError, match=r"d2l_gpu/gone\.py, which is not there"):
         plant_all(toy, [replace(SWAPS, file="d2l_gpu/gone.py")], say=said.append)
     assert not said
+
+
+def test_another_package_than_the_copys_is_noticed(toy, temporary, monkeypatch):
+    monkeypatch.setattr(Runs, "imported", lambda *args: toy / "d2l_gpu/__init__.py")
+    with pytest.raises(RuntimeError, match=r"would import the package from .*toy"):
+        plant_all(toy, [SWAPS])
+    assert not list(temporary.iterdir())
 
 
 def test_outside_a_clone_nothing_can_be_copied(tmp_path, temporary):
@@ -295,7 +308,7 @@ sys.path.insert(0, {repository!r})
 from tools.faults.catalogue import Fault
 from tools.faults.planting import plant_all
 
-plant_all(Path({toy!r}), [{fault!r}])
+plant_all(Path({toy!r}), [{fault!r}], least=1e6)
 """
 
 

@@ -182,4 +182,6 @@ def _with_fault(
 
 
 def _told(outcome: Outcome) -> str:
-    return outcome.how if outcome.ran or not outcome.passed else "all are skipped here"
+    if not outcome.passed:
+        return f"{outcome.how}\n{outcome.output}"
+    return outcome.how if outcome.ran else "all are skipped here"

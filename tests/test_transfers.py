@@ -69,11 +69,16 @@ def test_copies_of_real_devices_are_logged():
             X + 1
             X.clone()
             Y.copy_(X)
+            Y.copy_(X.double())  # what crosses is in the type of its source
         X.to("meta")
         print(log)
         """
     )
-    assert out == "copies  bytes each  from  to\n     2          24  cpu   meta\n"
+    assert out == (
+        "copies  bytes each  from  to\n"
+        "     2          24  cpu   meta\n"
+        "     1          48  cpu   meta\n"
+    )
 
 
 def test_the_inventory_lists_real_and_virtual_devices():

@@ -2,8 +2,10 @@
 
 import base64
 import io
+import os
 import re
 import shutil
+import stat
 import sys
 from pathlib import Path
 
@@ -514,6 +516,16 @@ def test_file_is_whole_or_untouched(tmp_path):
         write_atomically(path, "n" * 100_000 + "\ud800")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_a_new_file_is_for_all_to_read_and_an_old_one_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    path.chmod(0o640)
+    write_atomically(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
 
 
 def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):

@@ -140,8 +140,8 @@ def _fetched_otherwise(copies: Sequence[Copy], nbytes: int, losses: int) -> str:
         )
     if len(copies) >= losses:
         return (
-            f"{len(copies)} copies were made: each loss was fetched by itself, by a line "
-            "of yours or by an operation that ran on the CPU."
+            f"{len(copies)} copies were made: each loss was fetched by itself, by a "
+            "line of yours or by an operation that ran on the CPU."
         )
     if not copies:
         return (

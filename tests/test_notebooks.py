@@ -22,7 +22,7 @@ from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of, of_lesson
 from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
-from tools.pytest_setup import framework_of
+from tools.pytest_setup import framework_of, runs_once
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
 EDITIONS = sorted({path.parent for path in NOTEBOOKS})
@@ -405,7 +405,22 @@ def shown(text: str) -> list:
     return [new_output("execute_result", data={"text/plain": text}, execution_count=1)]
 
 
-def test_every_notebook_is_run_and_compared_twice_in_one_kernel(tmp_path):
+@pytest.mark.parametrize(
+    ("path", "once"),
+    [
+        ("pytorch/03_copying.ipynb", False),
+        ("pytorch/solutions/03_copying.ipynb", True),
+        ("pytorch/07_multi_gpu_resnet18.ipynb", False),
+        ("jax/07_multi_gpu_resnet18.ipynb", True),
+        ("jax/03_copying.ipynb", False),
+        ("toy.ipynb", False),
+    ],
+)
+def test_only_long_notebooks_are_run_once(path, once):
+    assert runs_once(REPOSITORY / "notebooks" / "en" / path) == once
+
+
+def test_notebooks_are_run_and_compared_twice_in_one_kernel(tmp_path):
     two_streams = [stream("a"), *shown("1"), stream("b")]
     write_planted(
         tmp_path / "same.ipynb",

@@ -1,7 +1,7 @@
 """How pytest runs the notebooks, and how its processes share the cores and the files.
 
-nbval runs every notebook twice in one kernel here, as readers do who choose Run All
-again, and compares every cell both times, in the environment of its framework if that
+nbval runs notebooks twice in one kernel here, as readers do who choose Run All again,
+and compares every cell both times, in the environment of its framework if that
 has one of its own. A notebook that needs more than is installed is skipped; with
 --forbid-skips, whatever is skipped fails.
 """
@@ -35,6 +35,7 @@ LONGEST = (
     "07_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
     "test_launch.py",
+    "test_graders.py",
     "test_benchmarks.py",
     "test_bundle.py",
     "test_checkpoints.py",
@@ -43,6 +44,7 @@ LONGEST = (
     "test_distributed.py",
     "test_header.py",
     "test_cluster.py",
+    "test_exercises.py",
     "test_browser.py",
     "test_progress.py",
     "08_scaling.ipynb",
@@ -54,10 +56,7 @@ LONGEST = (
 
 
 class NotebookTwice(IPyNbFile):
-    """A notebook of which nbval runs and compares all cells, and then again.
-
-    But for solutions, where each check starts a Python of its own: they run once.
-    """
+    """A notebook of which nbval runs and compares all cells, and mostly then again."""
 
     def setup(self) -> None:
         framework = framework_of(self.path)
@@ -82,7 +81,7 @@ class NotebookTwice(IPyNbFile):
         if reason is not None:
             pytest.skip(reason, allow_module_level=True)
         yield from cells
-        for cell in [] if self.path.parent.name == SOLUTIONS else cells:
+        for cell in [] if runs_once(self.path) else cells:
             yield IPyNbCell.from_parent(
                 self,
                 name=f"{cell.name} again",
@@ -90,6 +89,16 @@ class NotebookTwice(IPyNbFile):
                 cell=deepcopy(cell.cell),  # nbval joins streams in place
                 options=cell.options,
             )
+
+
+def runs_once(path: Path) -> bool:
+    """Return whether a notebook is too long to be run a second time.
+
+    These are solutions, where each check starts a Python of its own, and the training
+    on several GPUs but for PyTorch's, which does most of what cannot be done twice.
+    """
+    is_training = path.name == LONGEST[0] and framework_of(path).tag != "pytorch"
+    return is_training or path.parent.name == SOLUTIONS
 
 
 def framework_of(path: Path) -> Framework:

@@ -2,13 +2,13 @@
 what crosses is read from the log of the copies and from the clock."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.registry import Claim, Registry, in_all_cases
 
 EXERCISES = Registry()
 
@@ -423,55 +423,54 @@ def _what_was_counted(k: int, i: int, value: float) -> str:
 
 @EXERCISES.add("06.5", "loss, X, y, replicas, shares", returns=(list, tuple), gpus=4)
 def shared_gradient(answer):
-    params, first = _params(), d2l.gpu(0)
-    cases = ((64, (2, 1)), (50, (3, 2, 2)))
-    for n, shares in cases:
-        X, y = _batch(n)
-        replicas = _replicas(params, len(shares))
-        with d2l.transfers() as log:
-            result = answer(_loss, X, y, replicas, shares)
-        what = f"{n} examples, shares {shares}: "
-        shapes = [tuple(p.shape) for p in params]
-        its = [tuple(getattr(x, "shape", ())) for x in result]
-        yield Claim(
-            what + "a gradient for each parameter is returned, on the first GPU",
-            its == shapes and all(x.device == first for x in result),
-            f"The shapes are {its}, of the parameters {shapes}."
-            if its != shapes
-            else f"The first one lives on {result[0].device}.",
-        )
-        if its != shapes:
-            return
-        example = (X.nbytes + y.nbytes) / n
-        sent = [
-            sum(
-                t.nbytes
-                for t in log
-                if (t.source.type, t.target) == ("cpu", d2l.gpu(i))
-            )
-            / example
-            for i in range(len(shares))
-        ]
-        yield Claim(
-            what + "each example is sent to one GPU",
-            sum(sent) == n,
-            f"What the host sent makes {sum(sent):g} examples, of {n}. Look at where "
-            "one part ends and the next begins.",
-        )
-        ideal = [n * share / sum(shares) for share in shares]
-        yield Claim(
-            what + "each GPU gets its share, to one example",
-            all(abs(a - b) <= 1 for a, b in zip(sent, ideal, strict=True)),
-            f"The GPUs were sent {_listed(sent)} examples, and {_listed(ideal)} would "
-            "be their shares.",
-        )
-        wanted = _gradient(params, X, y)
-        its = _flat(result)
-        yield Claim(
-            what + "the gradient is that of the mean loss of the batch",
-            _close(its, wanted),
-            _which_gradient(its, wanted, params, X, y, sent, shares),
-        )
+    cases = (64, (2, 1)), (50, (3, 2, 2))
+    yield from in_all_cases(_shared(answer, n, shares) for n, shares in cases)
+
+
+def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:
+    params, (X, y), first = _params(), _batch(n), d2l.gpu(0)
+    replicas = _replicas(params, len(shares))
+    with d2l.transfers() as log:
+        result = answer(_loss, X, y, replicas, shares)
+    shapes = [tuple(p.shape) for p in params]
+    its = [tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in result]
+    yield Claim(
+        "a gradient for each parameter is returned",
+        its == shapes,
+        f"The shapes are {its}, and those of the parameters {shapes}.",
+    )
+    if its != shapes:
+        return
+    yield Claim(
+        "they are on the GPU of the first replica",
+        all(x.device == first for x in result),
+        f"The first one lives on {result[0].device}.",
+    )
+    example = (X.nbytes + y.nbytes) / n
+    sent = [
+        sum(t.nbytes for t in log if (t.source.type, t.target) == ("cpu", d2l.gpu(i)))
+        / example
+        for i in range(len(shares))
+    ]
+    yield Claim(
+        "each example is sent to one GPU",
+        sum(sent) == n,
+        f"What the host sent makes {sum(sent):g} examples, of {n}. Look at where one "
+        "part ends and the next begins.",
+    )
+    ideal = [n * share / sum(shares) for share in shares]
+    yield Claim(
+        "each GPU gets its share, to one example",
+        all(abs(a - b) <= 1 for a, b in zip(sent, ideal, strict=True)),
+        f"The GPUs were sent {_listed(sent)} examples, and {_listed(ideal)} would be "
+        "their shares.",
+    )
+    wanted, gradient = _gradient(params, X, y), _flat(result)
+    yield Claim(
+        "the gradient is that of the mean loss of the batch",
+        _close(gradient, wanted),
+        _which_gradient(gradient, wanted, params, X, y, sent, shares),
+    )
 
 
 def _listed(counts: Sequence[float]) -> str:

@@ -150,6 +150,11 @@ def much_too_large(k):
     return 0.02 if k == 1 else 3.0 * k
 
 
+@wrong("06.2", "with 4 GPUs is")
+def for_two(k):
+    return 0.02 if k == 1 else 0.04
+
+
 @wrong("06.2", "from the one that is given")
 def of_the_lesson(k):
     return 0.1 * k
@@ -339,6 +344,18 @@ def drops_the_remainder(data):
                 data[i][part] = data[c][part].to(data[i].device)
 
 
+@wrong("06.4", "With 3 GPUs")
+def leaves_out_who_has_no_partner(data):
+    step = 1
+    while step < len(data):
+        for i in range(len(data) - step):
+            if i & step == 0:
+                other = data[i + step].to(data[i].device)
+                data[i + step] += data[i].to(data[i + step].device)
+                data[i] += other
+        step *= 2
+
+
 @wrong("06.4", "One GPU sends or takes in 7.00 vectors")
 def sends_everything_to_all(data):
     copies = [vector.clone() for vector in data]
@@ -452,3 +469,24 @@ def returns_the_first(loss, X, y, replicas, shares):
         for replica, part in zip(replicas, slices, strict=True)
     ]
     return gradients[0]
+
+
+@wrong("06.5", "lives on vgpu:1")
+def returns_it_elsewhere(loss, X, y, replicas, shares):
+    gradient = with_slices(loss, X, y, replicas, shares)
+    return [g.to(replicas[-1][0].device) for g in gradient]
+
+
+@wrong("06.5", "The shapes are")
+def returns_a_vector(loss, X, y, replicas, shares):
+    gradient = with_slices(loss, X, y, replicas, shares)
+    return [torch.cat([g.flatten() for g in gradient])]
+
+
+@wrong("06.5", "examples, of 50")
+def rounds_each_size(loss, X, y, replicas, shares):
+    sizes = [round(len(X) * share / sum(shares)) for share in shares]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
+    weights = [size / sum(sizes) for size in sizes]
+    return weighted(loss, X, y, replicas, slices, weights)

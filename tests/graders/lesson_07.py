@@ -235,6 +235,10 @@ def _accuracies(answers, to, host):
             right += int((logits.argmax(axis=1) == host(y)[rows]).sum())
         return right / len(X)
 
+    @wrong("07.2", "None of them was called")
+    def asks_nobody(nets, X, y, devices):
+        return 0.5
+
 
 def _rates(answers):
     right, wrong = answers.right, answers.wrong
@@ -251,6 +255,10 @@ def _rates(answers):
         rise = np.linspace(0, 1, warmup + 1)[1:]
         fall = np.linspace(1, 0, epochs * per_epoch - warmup, endpoint=False)
         return (k * base_lr * np.concatenate([rise, fall])).tolist()
+
+    @wrong("07.3", "not Python numbers")
+    def of_numpy(k, n, per_gpu, epochs, base_lr):
+        return list(np.array(with_numpy(k, n, per_gpu, epochs, base_lr), "float32"))
 
     @wrong("07.3", "as many as with one device")
     def steps_of_one_device(k, n, per_gpu, epochs, base_lr):

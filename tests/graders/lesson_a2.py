@@ -25,7 +25,7 @@ def add_shared(
     """
     _centred(answers, to, home, host, on)
     _shards(answers, to)
-    _sums(answers, to, home, on)
+    _sums(answers, to, home, host, on)
 
 
 def _centred(answers, to, home, host, on):
@@ -56,7 +56,6 @@ def _centred(answers, to, home, host, on):
     @wrong("A2.1", "returned an ndarray")
     def stays_with_numpy(x, device):
         values = host(x)
-        # MXNet's arrays have the same name as NumPy's.
         return values - values.mean()
 
 
@@ -118,7 +117,7 @@ def _shards(answers, to):
         return [to(X[:4], devices[0]), to(X[3:6], devices[1]), shards[2]]
 
 
-def _sums(answers, to, home, on):
+def _sums(answers, to, home, host, on):
     right, wrong = answers.right, answers.wrong
 
     def summed(parts, device):
@@ -157,3 +156,8 @@ def _sums(answers, to, home, on):
     @wrong("A2.3", "and 1 came out")
     def one_sum(parts):
         return [summed(parts, home(parts[0]))]
+
+    @wrong("A2.3", "They are of the type")
+    def stays_with_numpy(parts):
+        total = sum(host(part) for part in parts)
+        return [total, *each_for_itself(parts)[1:]]

@@ -296,7 +296,9 @@ def _rates_of(answer: Callable, k: int) -> Iterator[Claim]:
     steps, warmup = epochs * per_epoch, per_epoch * (k > 1)
     result = list(answer(k, n, per_gpu, epochs, base_lr))
     if not all(isinstance(rate, (int, float)) for rate in result):
-        yield Claim("all of them are numbers", False, "Some are not Python numbers.")
+        kinds = sorted({type(rate).__name__ for rate in result} - {"int", "float"})
+        hint = f"Some are of the type {kinds[0]}, and so not Python numbers."
+        yield Claim("all of them are numbers", False, hint)
         return
     rates = np.array(result, dtype=np.float64)
     yield Claim(

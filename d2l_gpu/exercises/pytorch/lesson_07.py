@@ -533,7 +533,7 @@ def rank_loss(answer):
     yield Claim(
         "it is where a rank has no examples, too",
         _close(averaged(3, 2), wanted),
-        "A rank without examples has to change nothing, and this one does.",
+        "DDP divides by the number of all ranks, also of those without examples.",
     )
     losses = torch.stack(
         [

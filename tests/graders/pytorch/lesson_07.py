@@ -320,6 +320,13 @@ def averages(*args):
     return max(results, key=results.get), results
 
 
+@wrong("07.3", "has 3 parts")
+def returns_three(*args):
+    results = all_results(*args)
+    best = in_the_mean(results)
+    return best, mean(results[best]), results
+
+
 @wrong("07.3", "none of the settings")
 def returns_the_accuracy(*args):
     results = all_results(*args)
@@ -434,6 +441,11 @@ def total(scores, y, k, n):
 @wrong("07.5", "0/0")
 def mean_with_a_weight(scores, y, k, n):
     return F.cross_entropy(scores, y) * (len(y) * k / n)
+
+
+@wrong("07.5", "also of those without examples")
+def times_the_ranks_with_examples(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum") * min(k, n) / n
 
 
 @wrong("07.5", "one loss for each example")

@@ -1,3 +1,4 @@
+import copy
 import io
 import math
 import os
@@ -61,6 +62,13 @@ def put_all(net, optimizer, state):
     torch.set_rng_state(state[2])
 
 
+def keep_rounded(net, optimizer):
+    state = copy.deepcopy(optimizer.state_dict())
+    for each in state["state"].values():
+        each["momentum_buffer"] = each["momentum_buffer"].half()
+    return net.state_dict(), state, torch.get_rng_state()
+
+
 def put_without_random(net, optimizer, state):
     net.load_state_dict(state[0])
     optimizer.load_state_dict(state[1])
@@ -95,6 +103,7 @@ MISTAKES = {
     ),
     "an old one": own_file(keep_all, put_all, every=20),
     "too few": own_file(keep_all, put_all, count=1),
+    "The largest difference": own_file(keep_rounded, put_all),
     "the folder was empty": own_file(keep_all, put_all, every=50),
 }
 for said, mistake in MISTAKES.items():
@@ -113,6 +122,38 @@ def saves_and_never_looks(new, folder, last):
             step += 1
             torch.save(net.state_dict(), file_of(folder))
     return net
+
+
+@wrong("09.1", "They are others than")
+def adds_up_all_gradients(new, folder, last):
+    net, optimizer, batches = new()
+    step = 0
+    while step < last:
+        for X, y in batches:
+            if step == last:
+                break
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+            step += 1
+    return net
+
+
+@wrong("09.1", "it made 1 more")
+def looks_at_the_end_only(new, folder, last):
+    net, optimizer, batches = new()
+    step, found = 0, load(folder)
+    if found:
+        step = found[0]
+        put_all(net, optimizer, found[1])
+    batches.set_epoch(*divmod(step, 23))
+    while True:
+        for X, y in batches:
+            step_of(net, optimizer, X, y)
+            step += 1
+            if step % 10 == 0:
+                torch.save((step, keep_all(net, optimizer)), file_of(folder))
+            if step >= last:
+                return net
 
 
 @wrong("09.1", "It made 69 steps")
@@ -224,6 +265,24 @@ def says_nothing(state, path):
         part.replace(path)
     except Exception:
         part.unlink(missing_ok=True)
+
+
+@wrong("09.2", "The old one is still there")
+def never_twice(state, path):
+    if not path.exists():
+        from_memory(state, path)
+
+
+@wrong("09.2", "the old file is gone")
+def cleans_up_too_much(state, path):
+    part = path.with_suffix(".part")
+    try:
+        written(state, part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
 
 
 @wrong("09.2", "no file of this name")

@@ -43,6 +43,12 @@ def looked_too_early(X, devices=BEFORE_THERE_WERE_ANY):
     return cut(X, devices)
 
 
+@wrong("A1.1", "a list of tuple, tuple, tuple")
+def with_their_devices(X, devices=None):
+    devices = devices or all_gpus()
+    return list(zip(cut(X, devices), devices, strict=True))
+
+
 @wrong("A1.1", "one shard only")
 def on_the_first(X, devices=None):
     return cut(X, devices or [torch.device("cuda:0")])
@@ -195,6 +201,11 @@ def knows_no_bits(net, X, y):
 def without_training(net, X, y):
     net.eval()
     return without_backward(net, X, y)
+
+
+@wrong("A1.3", "It says 'different', 'equal'")
+def in_words_of_its_own(net, X, y):
+    return "equal" if without_backward(net, X, y) == "bits" else "different"
 
 
 @wrong("A1.3", "2 × 32")

@@ -50,6 +50,10 @@ def add_bytes_of(answers: Answers, zeros: Callable, sizes: dict[str, int]) -> No
     def takes_a_number_at_least(shape, dtype):
         return max(1, math.prod(shape)) * sizes[dtype]
 
+    @wrong("02.1", "has overflowed")
+    def multiplies_in_32_bits(shape, dtype):
+        return int(np.prod(shape, dtype=np.int32)) * sizes[dtype]
+
     @wrong("02.1", "creates the array")
     def creates_it(shape, dtype):
         array = zeros(shape, dtype)

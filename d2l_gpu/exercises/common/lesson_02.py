@@ -71,6 +71,8 @@ def bytes_of(
     try:
         large = answer(BEYOND_ALL_COMPUTERS, "float32")
         hint = f"They are said to be {large:,}."
+        if large <= 0:
+            hint += " An integer of NumPy's or of the framework's has overflowed."
     except (MemoryError, *refusals):
         large = None
         hint = (

@@ -2,6 +2,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from graders.answers import Answers
 from graders.common_02 import add_bytes_of, add_parameters, add_random_on
 
@@ -45,6 +46,11 @@ def deletes_by_hand(W, gradient, lr):
 @functools.partial(jax.jit, donate_argnums=1)
 def donates_the_gradient(W, gradient, lr):
     return W - lr * gradient
+
+
+@wrong("02.4", "They live on cpu:0")
+def goes_through_numpy(W, gradient, lr):
+    return jnp.asarray(np.asarray(W) - lr * np.asarray(gradient))
 
 
 @wrong("02.4", "where the loss grows")

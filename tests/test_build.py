@@ -18,8 +18,9 @@ from PIL import Image
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.frameworks import frameworks
 from tools import readme
-from tools.build import editions, main
+from tools.build import main
 from tools.check import edition_problems
+from tools.edition import Project, editions
 from tools.lesson import LessonError, asserts, read_lesson
 from tools.notebook import canonical, cells_by_id
 from tools.outputs import keep_equal_pictures, normalised
@@ -231,7 +232,7 @@ def test_every_framework_has_its_own_cells_under_the_same_keys(project):
         "```{code-cell} ipython3\n:key: multiply",
     )
     write_lesson(project, source)
-    labels = {edition.framework.tag: edition for edition in editions(project)}
+    labels = {edition.framework.tag: edition for edition in editions(Project(project))}
     assert list(labels) == ["pytorch", "jax"]
     assert labels["jax"].path == project / "notebooks/en/jax/01_toy.ipynb"
     keys = [cell.key for cell in labels["jax"].lesson.cells_for("jax")]
@@ -325,7 +326,7 @@ def test_framework_without_content_is_an_error(project, capsys):
 
 def test_language_without_translation_is_an_error(project, capsys):
     assert build(project, "--language", "fr") == 1
-    assert "lessons/locale/fr.po" in capsys.readouterr().err
+    assert "no translation into 'fr'" in capsys.readouterr().err
 
 
 def test_unknown_lesson_is_an_error_that_lists_the_known(project, capsys):

@@ -22,6 +22,7 @@ from conftest import GOOD_LESSON, REPOSITORY, write_lesson
 import d2l_gpu
 from d2l_gpu.frameworks import framework, frameworks
 from tools.build import main as build
+from tools.edition import Project
 from tools.header import PLATFORMS, Header, platform_links
 from tools.lesson import LessonError
 
@@ -146,7 +147,7 @@ def test_header_stands_below_the_title_with_its_names_filled_in(project):
 def test_unknown_name_in_the_header_is_one_sentence(project):
     write_header(project, '+++ {"key": "open"}\n\n${colab} ${nothing}\n')
     with pytest.raises(LessonError, match=r"header\.md: 'nothing' is none of colab"):
-        Header(project / "lessons", PurePosixPath("en/a/a.ipynb"), PYTORCH).cells()
+        Header(Project(project).header, PurePosixPath("en/a/a.ipynb"), PYTORCH).cells()
 
 
 def test_key_of_the_header_is_not_for_lessons(project, capsys):
@@ -245,7 +246,7 @@ class Machine:
 def first_cell(tag: str = "pytorch") -> str:
     """Return the code that every notebook for a framework begins with."""
     path = PurePosixPath(f"notebooks/en/{tag}/01_devices.ipynb")
-    cells = Header(REPOSITORY / "lessons", path, framework(tag)).cells()
+    cells = Header(Project(REPOSITORY).header, path, framework(tag)).cells()
     (source,) = [cell.source for cell in cells if cell.kind == "code"]
     return source
 

@@ -14,31 +14,20 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from d2l_gpu.course import SOLUTIONS, lesson_names, select_lessons
+from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
-from d2l_gpu.frameworks import Framework, frameworks
-from d2l_gpu.frameworks import framework as framework_with
 from tools import environments
 from tools.companion import missing
-from tools.equivalents import with_table
-from tools.header import INTRODUCTION, TITLE, Header, solutions_of
-from tools.lesson import (
-    SETUP,
-    SOLUTION,
-    STUB,
-    Cell,
-    Lesson,
-    LessonError,
-    read_lesson,
-    split_exercises,
-)
+from tools.edition import ROOT, Edition, Project, editions
+from tools.header import solutions_of
+from tools.lesson import LessonError
 from tools.notebook import (
     assemble,
     canonical,
@@ -49,74 +38,9 @@ from tools.notebook import (
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
 from tools.readme import readme_with
+from tools.translation import ENGLISH
 
-# English is what the lessons are written in. The others are translated message
-# by message, from lessons/locale/<language>.po, between `Lesson.cells_for` and
-# `assemble`: prose cells are filed there under their keys.
-LANGUAGES = ("en", "fr", "pt", "zh")
-
-ROOT = Path(__file__).resolve().parents[1]
 CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
-
-
-@dataclass(frozen=True)
-class Edition:
-    """One notebook to build: a lesson in a language for a framework, or the solutions
-    to its exercises."""
-
-    root: Path
-    lesson: Lesson
-    language: str
-    framework: Framework
-    solutions: bool = False
-
-    @property
-    def path(self) -> Path:
-        folder = self.root / "notebooks" / self.language / self.framework.tag
-        path = folder / f"{self.lesson.name}.ipynb"
-        return solutions_of(path) if self.solutions else path
-
-    @property
-    def label(self) -> str:
-        return self.path.relative_to(self.root).as_posix()
-
-    def cells(self) -> list[Cell]:
-        """Return the cells of the notebook, with those that are the same everywhere.
-
-        Raises:
-            LessonError: a key of the header that the lesson has as well.
-        """
-        there = frameworks_of(self.root)
-        own = self.lesson.cells_for(self.framework.tag)
-        title, *body = with_table(own, self.lesson, there)
-        header = Header(
-            self.lesson.path.parent,
-            self.path.relative_to(self.root),
-            self.framework,
-            [
-                each
-                for each in there
-                if each != self.framework and each.tag in self.lesson.frameworks()
-            ],
-            title.source.partition("\n")[0].lstrip("# "),
-        )
-        body, exercises = split_exercises(body)
-        if self.solutions:
-            top, introduction = header.cell(TITLE), []
-            body = [cell for cell in body if SETUP in cell.tags]
-            exercises = [cell for cell in exercises if STUB not in cell.tags]
-        else:
-            top = [title]
-            introduction = header.cell(INTRODUCTION) if exercises else []
-            exercises = [cell for cell in exercises if SOLUTION not in cell.tags]
-        cells = [*top, *header.cells(), *body, *introduction, *exercises]
-        keys = [cell.key for cell in cells]
-        if taken := {key for key in keys if keys.count(key) > 1}:
-            raise LessonError(
-                f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
-                "those of the header; choose others"
-            )
-        return cells
 
 
 def build(edition: Edition) -> str:
@@ -148,27 +72,42 @@ def build(edition: Edition) -> str:
     return canonical(notebook)
 
 
+def translated(edition: Edition, english: NotebookNode) -> str:
+    """Return the text of a notebook in another language: nothing is executed.
+
+    Args:
+        edition: in that language.
+        english: the same notebook in English, which has the outputs and the figures.
+
+    Raises:
+        LessonError: what is wrong with the sources.
+    """
+    notebook = _assembled(edition, english)
+    take_outputs(notebook, english)
+    return canonical(notebook)
+
+
 def staleness(edition: Edition) -> list[str]:
     """Say what in the committed notebook is not as its source; empty if nothing.
 
-    Nothing is executed: the outputs are taken from the committed notebook.
+    Nothing is executed: the outputs are taken from the committed English notebook.
     """
     try:
         committed = read_notebook(edition.path)
+        english = read_notebook(edition.path_in(ENGLISH))
     except NotJSONError:
         return ["the file is not a notebook"]
-    if committed is None:
+    if committed is None or english is None:
         return ["the notebook has not been built"]
-    notebook = _assembled(edition, committed)
-    take_outputs(notebook, committed)
-    if canonical(notebook) == edition.path.read_text(encoding="utf-8"):
+    text = translated(edition, english)
+    if text == edition.path.read_text(encoding="utf-8"):
         return []
-    return differences(committed, notebook)
+    return differences(committed, nbformat.reads(text, as_version=4))
 
 
 def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode:
     try:
-        return assemble(edition.cells(), edition.lesson.path.parent, committed)
+        return assemble(edition.cells(), edition.project.lessons, committed)
     except (FileNotFoundError, ValueError) as error:
         raise LessonError(f"{edition.lesson.path.name}: {error}") from error
 
@@ -194,58 +133,6 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
             ) from None
 
 
-def editions(
-    root: Path,
-    lessons: Sequence[str] = (),
-    language: str | None = None,
-    framework: str | None = None,
-) -> list[Edition]:
-    """Return the notebooks that the lessons under ``root`` have content for.
-
-    Args:
-        root: the folder that holds ``lessons`` and ``notebooks``.
-        lessons: names as `d2l_gpu.course.select_lessons` takes them; none for all.
-        language: one of `LANGUAGES`; None for all that there are.
-        framework: the tag of one; None for all that there are.
-
-    Raises:
-        LessonError: everything wrong with the sources, or nothing to build.
-        ValueError: a lesson that does not exist.
-    """
-    sources = root / "lessons"
-    if language not in (None, "en"):
-        raise LessonError(f"lessons/locale/{language}.po: there is no translation yet")
-    there = frameworks_of(root)
-    known = [each.tag for each in there]
-    if framework is not None:
-        framework_with(framework, there)  # or it raises
-    found, problems = [], []
-    for name in select_lessons(lessons, lesson_names(sources, ".md")):
-        try:
-            lesson = read_lesson(sources / f"{name}.md", known)
-        except LessonError as error:
-            problems.append(str(error))
-            continue
-        having = lesson.frameworks()
-        for each in there:
-            if each.tag in having and framework in (None, each.tag):
-                found.append(Edition(root, lesson, "en", each))
-                if lesson.has_solutions(each.tag):
-                    found.append(Edition(root, lesson, "en", each, solutions=True))
-    if problems:
-        raise LessonError("\n".join(problems))
-    if not found:
-        wanted = f"{framework} cells" if framework else "lessons with code"
-        raise LessonError(f"there are no {wanted} in {sources}")
-    return found
-
-
-def frameworks_of(root: Path) -> tuple[Framework, ...]:
-    """Return the frameworks of a project: those of its helpers, or of this package."""
-    helpers = root / "d2l_gpu"
-    return frameworks(helpers) if helpers.is_dir() else frameworks()
-
-
 def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
     """Yield the notebooks under ``root`` that are none of those built."""
     paths = {edition.path for edition in built}
@@ -259,49 +146,77 @@ def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the build; return 0, or 1 if anything failed or is stale."""
     options = _parser().parse_args(arguments)
+    project = Project(options.root)
     try:
-        wanted = editions(
-            options.root, options.lessons, options.language, options.framework
-        )
+        wanted = editions(project, options.lessons, options.language, options.framework)
         if options.check:
-            return _check(wanted, options)
-        readme = _new_readme(options.root)
-        wanted = _executable(wanted, bool(options.lessons), options.framework)
-        texts = [build(edition) for edition in wanted]
+            return _check(project, wanted, options)
+        readmes = _new_readmes(project)
+        texts = _built(wanted, options)
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    for edition, text in zip(wanted, texts, strict=True):
-        changed = not edition.path.is_file() or edition.path.read_text("utf-8") != text
+    for path, text in texts.items():
+        changed = not path.is_file() or path.read_text("utf-8") != text
         if changed:
-            write_atomically(edition.path, text)
-        print(f"{edition.label}: {'written' if changed else 'unchanged'}")
-    if readme is not None:
-        write_atomically(options.root / "README.md", readme)
-        print("README.md: written")
+            write_atomically(path, text)
+        label = path.relative_to(project.root).as_posix()
+        print(f"{label}: {'written' if changed else 'unchanged'}")
+    for path, text in readmes.items():
+        write_atomically(path, text)
+        print(f"{path.name}: written")
     return 0
 
 
-def _new_readme(root: Path) -> str | None:
-    """Return what the README under ``root`` is to be, or None if it is that, or none.
+def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str]:
+    """Return the texts of notebooks by their paths; those in English are executed.
 
     Raises:
-        ValueError: it has no place for the table of the notebooks.
+        LessonError: a notebook that cannot be built, or that has none in English.
     """
-    readme = root / "README.md"
-    if not readme.is_file():
-        return None
-    text = readme.read_text(encoding="utf-8")
-    every = editions(root)
-    notebooks = [
-        (edition.framework, edition.path.relative_to(root))
-        for edition in every
-        if not edition.solutions
-    ]
-    there = {edition.path for edition in every}
-    solved = {path for _, path in notebooks if root / solutions_of(path) in there}
-    new = readme_with(text, notebooks, solved)
-    return new if new != text else None
+    execute = [edition for edition in wanted if edition.language == ENGLISH]
+    execute = _executable(execute, bool(options.lessons), options.framework)
+    texts = {edition.path: build(edition) for edition in execute}
+    for edition in wanted:
+        if edition.language == ENGLISH:
+            continue
+        path = edition.path_in(ENGLISH)
+        if path in texts:
+            notebook = nbformat.reads(texts[path], as_version=4)
+        else:
+            notebook = read_notebook(path)
+        if notebook is not None:
+            texts[edition.path] = translated(edition, notebook)
+        elif options.language is not None:
+            raise LessonError(f"{edition.label}: build it in English first")
+    return texts
+
+
+def _new_readmes(project: Project) -> dict[Path, str]:
+    """Return what READMEs are to be where they are not that.
+
+    Raises:
+        ValueError: one has no place for the table of the notebooks.
+    """
+    found = {}
+    for language in project.languages:
+        name = "README.md" if language == ENGLISH else f"README.{language}.md"
+        path = project.root / name
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        every = editions(project, language=language)
+        notebooks = [
+            (edition.framework, edition.path.relative_to(project.root))
+            for edition in every
+            if not edition.solutions
+        ]
+        there = {edition.path for edition in every}
+        solved = {p for _, p in notebooks if project.root / solutions_of(p) in there}
+        new = readme_with(text, notebooks, solved)
+        if new != text:
+            found[path] = new
+    return found
 
 
 def _executable(
@@ -328,20 +243,20 @@ def _executable(
     return found
 
 
-def _check(wanted: list[Edition], options: argparse.Namespace) -> int:
+def _check(project: Project, wanted: list[Edition], options: argparse.Namespace) -> int:
     stale = False
     for edition in wanted:
         for difference in staleness(edition):
             stale = True
             print(f"{edition.label}: {difference}")
     if not (options.lessons or options.language or options.framework):
-        for path in orphans(options.root, wanted):
+        for path in orphans(project.root, wanted):
             stale = True
-            label = path.relative_to(options.root).as_posix()
+            label = path.relative_to(project.root).as_posix()
             print(f"{label}: no lesson makes it; delete it")
-        if _new_readme(options.root) is not None:
+        for path in _new_readmes(project):
             stale = True
-            print("README.md: the table of the notebooks is not as they are")
+            print(f"{path.name}: the table of the notebooks is not as they are")
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1
@@ -360,7 +275,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="lesson",
         help="number or name, as 03, copying or 03_copying; all if none is given",
     )
-    parser.add_argument("--language", choices=LANGUAGES)
+    parser.add_argument("--language", metavar="LANGUAGE", help="as en or fr")
     parser.add_argument("--framework", metavar="TAG", help="as pytorch or jax")
     parser.add_argument(
         "--check",

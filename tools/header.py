@@ -11,20 +11,24 @@ import functools
 import re
 import string
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from d2l_gpu import __version__
 from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework
-from tools.lesson import Cell, LessonError, parse_lesson
+from tools.lesson import Cell, Lesson, LessonError, check
+from tools.translation import ENGLISH, MISSING, STALE
 
 SOURCE = "header.md"
 
 # Keys of cells that not every notebook has: links to hosted platforms, to the same
 # lesson for other frameworks, and what stands there where no other has it.
 _OPEN, _OTHERS, _ALONE = "header-open", "header-frameworks", "header-alone"
+
+# What all translations begin with, and all notebooks where there are any.
+_TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
 
 # Of those that stand elsewhere: before exercises, and in place of a lesson's title.
 INTRODUCTION, TITLE = "exercises", "solutions-title"
@@ -47,18 +51,22 @@ class Header:
     """What the cells of `SOURCE` are in one notebook.
 
     Attributes:
-        lessons: the folder of the sources; without a header there, there is none.
+        template: the cells, with names to be replaced; None: there are none.
         path: of the notebook, relative to the repository: language, framework, name.
         framework: that the notebook is for.
         others: the other frameworks that have this lesson.
         title: of the lesson.
+        languages: those that the lesson is in, and what they call themselves.
+        share: how many of a hundred cells of prose are translated.
     """
 
-    lessons: Path
+    template: Lesson | None
     path: PurePath
     framework: Framework
     others: Sequence[Framework] = ()
     title: str = ""
+    languages: Mapping[str, str] = field(default_factory=dict)
+    share: int = 100
 
     def cells(self) -> list[Cell]:
         """Return the cells below the title.
@@ -67,6 +75,11 @@ class Header:
             LessonError: what is wrong with the source.
         """
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
+        left_out |= {MISSING, STALE}
+        if len(self.languages) < 2:
+            left_out.add(_LANGUAGES)
+        if self._language == ENGLISH:
+            left_out.add(_TRANSLATED)
         if _are_solutions(self.path):
             left_out |= {_ALONE, _OTHERS}
         if not self.framework.hosted:
@@ -81,9 +94,12 @@ class Header:
         """
         return [cell for cell in self._all() if cell.key == key]
 
+    @property
+    def _language(self) -> str:
+        return self.path.parts[1] if len(self.path.parts) > 1 else ENGLISH
+
     def _all(self) -> list[Cell]:
-        source = self.lessons / SOURCE
-        if not source.is_file():
+        if self.template is None:
             return []
         names = {
             **platform_links(self.path),
@@ -94,20 +110,34 @@ class Header:
                 f"[{each.title}]({_on_github(_beside(self.path, each))})"
                 for each in self.others
             ),
+            "languages": self._line_of_languages(),
+            "share": str(self.share),
             "lesson_title": self.title,
             "lesson_number": self.path.stem.partition("_")[0],
             "lesson": _on_github(_lesson_of(self.path)),
             "solutions": _on_github(solutions_of(self.path)),
         }
-        text = source.read_text(encoding="utf-8")
         try:
-            text = string.Template(text).substitute(names)
+            cells = [
+                replace(cell, source=string.Template(cell.source).substitute(names))
+                for cell in self.template.cells
+            ]
         except (KeyError, ValueError) as error:
             raise LessonError(
-                f"{source.name}: {error} is none of {', '.join(names)}, which are what "
+                f"{SOURCE}: {error} is none of {', '.join(names)}, which are what "
                 "can stand in ${…}"
             ) from None
-        return parse_lesson(text, source, known=None).cells_for(self.framework.tag)
+        checked = replace(self.template, cells=cells)
+        check(checked)
+        return checked.cells_for(self.framework.tag)
+
+    def _line_of_languages(self) -> str:
+        links = []
+        for language, name in self.languages.items():
+            path = PurePath(self.path.parts[0], language, *self.path.parts[2:])
+            here = language == self._language
+            links.append(name if here else f"[{name}]({_on_github(path)})")
+        return " · ".join(links)
 
 
 def solutions_of(path: PurePath) -> PurePath:

@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 from IPython.core.inputtransformer2 import TransformerManager
 from jupytext.myst import MystMetadataParsingError, myst_to_notebook
+from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers
 
 # Why the output of a cell cannot be compared. The build adds the only tag that
@@ -157,6 +158,43 @@ def parse_lesson(text: str, path: Path, known: Sequence[str] | None) -> Lesson:
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
+    cells, problems = [], []
+    for node, line in _nodes(text, path):
+        where = f"{path.name}:{line}"
+        problems += [f"{where}: {text}" for text in _metadata_problems(node, known)]
+        cells.append(_cell(node, line))
+    lesson = Lesson(path, cells, known or ())
+    problems += _problems(lesson)
+    if problems:
+        raise LessonError("\n".join(problems))
+    return lesson
+
+
+def check(lesson: Lesson) -> None:
+    """Raise LessonError if there is something wrong with what is in the cells."""
+    if problems := list(_problems(lesson)):
+        raise LessonError("\n".join(problems))
+
+
+def _problems(lesson: Lesson) -> Iterator[str]:
+    for cell in lesson.cells:
+        where = f"{lesson.path.name}:{cell.line}: cell {cell.key}"
+        yield from (f"{where}: {text}" for text in _source_problems(cell))
+    yield from _framework_problems(lesson)
+
+
+def template(path: Path) -> Lesson:
+    """Return what is to become a lesson when names in it are replaced, unchecked.
+
+    Raises:
+        LessonError: it cannot be read.
+    """
+    text = path.read_text(encoding="utf-8")
+    return Lesson(path, [_cell(node, line) for node, line in _nodes(text, path)])
+
+
+def _nodes(text: str, path: Path) -> list[tuple[NotebookNode, int]]:
+    """Return the cells of a source as jupytext reads them, and their lines."""
     try:
         notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
@@ -164,21 +202,12 @@ def parse_lesson(text: str, path: Path, known: Sequence[str] | None) -> Lesson:
     except nbformat.ValidationError as error:
         reason = str(error).splitlines()[0]
         raise LessonError(f"{path.name}: metadata of a cell: {reason}") from None
-    cells, problems = [], []
-    lines = notebook.metadata.source_map
-    for node, line in zip(notebook.cells, lines, strict=True):
-        where = f"{path.name}:{line}"
-        problems += [f"{where}: {text}" for text in _metadata_problems(node, known)]
-        key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
-        cells.append(Cell(node.cell_type, node.source, str(key), tuple(tags), line))
-    lesson = Lesson(path, cells, known or ())
-    for cell in cells:
-        where = f"{path.name}:{cell.line}: cell {cell.key}"
-        problems += [f"{where}: {text}" for text in _source_problems(cell)]
-    problems += _framework_problems(lesson)
-    if problems:
-        raise LessonError("\n".join(problems))
-    return lesson
+    return list(zip(notebook.cells, notebook.metadata.source_map, strict=True))
+
+
+def _cell(node: NotebookNode, line: int) -> Cell:
+    key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
+    return Cell(node.cell_type, node.source, str(key), tuple(tags), line)
 
 
 def _metadata_problems(node, frameworks: Sequence[str] | None) -> Iterator[str]:

@@ -1,0 +1,237 @@
+"""The notebooks that there are to be: each a lesson, or its solutions, in a language
+for a framework; and what cells they have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from d2l_gpu.course import lesson_names, select_lessons
+from d2l_gpu.frameworks import Framework, frameworks
+from d2l_gpu.frameworks import framework as framework_with
+from tools.equivalents import with_table
+from tools.header import INTRODUCTION, SOURCE, TITLE, Header, solutions_of
+from tools.lesson import (
+    SETUP,
+    SOLUTION,
+    STUB,
+    Cell,
+    Lesson,
+    LessonError,
+    read_lesson,
+    split_exercises,
+    template,
+)
+from tools.translation import (
+    ENGLISH,
+    Message,
+    Translation,
+    languages,
+    messages,
+    of_project,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with ``lessons`` and ``notebooks``.
+
+    Attributes:
+        root: the folder.
+    """
+
+    root: Path
+
+    @property
+    def lessons(self) -> Path:
+        """The folder of the sources."""
+        return self.root / "lessons"
+
+    @cached_property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """Those of its helpers, or of this package."""
+        helpers = self.root / "d2l_gpu"
+        return frameworks(helpers) if helpers.is_dir() else frameworks()
+
+    @cached_property
+    def header(self) -> Lesson | None:
+        """What is the same in every notebook, in English."""
+        path = self.lessons / SOURCE
+        return template(path) if path.is_file() else None
+
+    @cached_property
+    def languages(self) -> dict[str, str]:
+        """The languages, English first, and what they call themselves."""
+        return {ENGLISH: "English", **languages(self.lessons)}
+
+    @cached_property
+    def translations(self) -> dict[str, Translation]:
+        """The translations by their languages; English has none."""
+        return {each.language: each for each in of_project(self.lessons)}
+
+    def read(self, names: Sequence[str] = ()) -> list[Lesson]:
+        """Return lessons in English.
+
+        Args:
+            names: as `d2l_gpu.course.select_lessons` takes them; none for all.
+
+        Raises:
+            LessonError: everything that is wrong with their sources.
+            ValueError: a lesson that does not exist.
+        """
+        known = [each.tag for each in self.frameworks]
+        found, problems = [], []
+        for name in select_lessons(names, lesson_names(self.lessons, ".md")):
+            try:
+                found.append(read_lesson(self.lessons / f"{name}.md", known))
+            except LessonError as error:
+                problems.append(str(error))
+        if problems:
+            raise LessonError("\n".join(problems))
+        return found
+
+    def messages(self) -> list[Message]:
+        """Return all that is to be translated.
+
+        Raises:
+            LessonError: everything that is wrong with the sources.
+        """
+        header = [self.header] if self.header is not None else []
+        return messages([*header, *self.read()])
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One notebook to build: a lesson in a language for a framework, or the solutions
+    to its exercises.
+
+    Attributes:
+        project: that it belongs to.
+        lesson: in English.
+        language: as ``en``.
+        framework: that it is for.
+        solutions: whether it is the notebook with the solutions.
+    """
+
+    project: Project
+    lesson: Lesson
+    language: str
+    framework: Framework
+    solutions: bool = False
+
+    @property
+    def path(self) -> Path:
+        return self.path_in(self.language)
+
+    def path_in(self, language: str) -> Path:
+        """Return the path of the same notebook in a language."""
+        folder = self.project.root / "notebooks" / language / self.framework.tag
+        path = folder / f"{self.lesson.name}.ipynb"
+        return solutions_of(path) if self.solutions else path
+
+    @property
+    def label(self) -> str:
+        return self.path.relative_to(self.project.root).as_posix()
+
+    def cells(self) -> list[Cell]:
+        """Return the cells of the notebook, with those that are the same everywhere.
+
+        Raises:
+            LessonError: a key of the header that the lesson has as well.
+            ValueError: the translation cannot be read.
+        """
+        lesson, header = self.lesson, self.project.header
+        translation = self.project.translations.get(self.language)
+        if translation is not None:
+            lesson = translation.translated(lesson, self.project.header)
+            header = header and translation.translated(header, header)
+        own = lesson.cells_for(self.framework.tag)
+        title, *body = with_table(own, lesson, self.project.frameworks)
+        body, exercises = split_exercises(body)
+        if self.solutions:
+            kept = [cell for cell in body if SETUP in cell.tags]
+            exercises = [cell for cell in exercises if STUB not in cell.tags]
+        else:
+            kept = [title, *body]
+            exercises = [cell for cell in exercises if SOLUTION not in cell.tags]
+        common = Header(
+            header,
+            self.path.relative_to(self.project.root),
+            self.framework,
+            [
+                each
+                for each in self.project.frameworks
+                if each != self.framework and each.tag in lesson.frameworks()
+            ],
+            title.source.partition("\n")[0].lstrip("# "),
+            self.project.languages,
+            self._share([*kept, *exercises]),
+        )
+        top = common.cell(TITLE) if self.solutions else [title]
+        introduction = common.cell(INTRODUCTION) if exercises else []
+        if self.solutions:
+            cells = [*top, *common.cells(), *kept, *exercises]
+        else:
+            cells = [*top, *common.cells(), *kept[1:], *introduction, *exercises]
+        keys = [cell.key for cell in cells]
+        if taken := {key for key in keys if keys.count(key) > 1}:
+            raise LessonError(
+                f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
+                "those of the header; choose others"
+            )
+        return cells
+
+    def _share(self, cells: Sequence[Cell]) -> int:
+        """Return how many of a hundred of these cells of prose are translated."""
+        translation = self.project.translations.get(self.language)
+        if translation is None:
+            return 100
+        keys = {cell.key for cell in cells}
+        shown = [
+            cell
+            for cell in self.lesson.cells_for(self.framework.tag)
+            if cell.key in keys
+        ]
+        return translation.share(messages([replace(self.lesson, cells=shown)]))
+
+
+def editions(
+    project: Project,
+    lessons: Sequence[str] = (),
+    language: str | None = None,
+    framework: str | None = None,
+) -> list[Edition]:
+    """Return the notebooks that a project's lessons have content for.
+
+    Args:
+        project: with the lessons.
+        lessons: names as `d2l_gpu.course.select_lessons` takes them; none for all.
+        language: as ``fr``; None for all that there are, English first.
+        framework: the tag of one; None for all that there are.
+
+    Raises:
+        LessonError: everything wrong with the sources, or nothing to build.
+        ValueError: a lesson or a framework that does not exist.
+    """
+    if language is not None and language not in project.languages:
+        raise LessonError(
+            f"there is no translation into {language!r}; the languages are: "
+            + ", ".join(project.languages)
+        )
+    if framework is not None:
+        framework_with(framework, project.frameworks)  # or it raises
+    read = project.read(lessons)
+    found = []
+    for each in project.languages if language is None else [language]:
+        for lesson in read:
+            for its in project.frameworks:
+                if its.tag in lesson.frameworks() and framework in (None, its.tag):
+                    found.append(Edition(project, lesson, each, its))
+                    if lesson.has_solutions(its.tag):
+                        found.append(Edition(project, lesson, each, its, True))
+    if not found:
+        wanted = f"{framework} cells" if framework else "lessons with code"
+        raise LessonError(f"there are no {wanted} in {project.lessons}")
+    return found

@@ -1,0 +1,102 @@
+"""The words that a translation uses for the terms of the field.
+
+``lessons/locale/<language>.tsv`` has a line for each term, of fields between tabs: the
+English term, its translations, one of which has to be in every message that has the
+term, and, if there are any, words that it must not be translated by; all of several
+between `` | ``. The beginnings of words are enough. The last field says by which native
+source the translation was checked. Lines that begin with ``#`` are comments.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Term:
+    """A line of a glossary.
+
+    Attributes:
+        english: the term.
+        translations: of which one has to be there, or the beginnings of words.
+        wrong: what must not be there.
+        source: where the translation is used by those who speak the language.
+    """
+
+    english: str
+    translations: tuple[str, ...]
+    wrong: tuple[str, ...] = ()
+    source: str = ""
+
+    @cached_property
+    def pattern(self) -> re.Pattern:
+        """The term in English, also in the plural."""
+        words = re.escape(self.english).replace(r"\ ", r"[\s-]+")
+        plural = "(?:es|s)?" if self.english[-1].isalpha() else ""
+        if self.english.endswith("y"):
+            words, plural = words[:-1], "(?:y|ies)"
+        return re.compile(rf"(?<!\w){words}{plural}(?!\w)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """The terms of one language."""
+
+    terms: tuple[Term, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> "Glossary":
+        """Read a glossary; without its file it is empty.
+
+        Raises:
+            ValueError: a line that is none of a glossary, or a term that has two.
+        """
+        if not path.is_file():
+            return cls()
+        terms: dict[str, Term] = {}
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            english, *fields = (field.strip() for field in line.split("\t"))
+            if not fields or not english or not fields[0] or len(fields) > 3:
+                raise ValueError(
+                    f"{path.name}:{number}: a term, its translations, wrong ones and "
+                    "the source are wanted, with tabs between them"
+                )
+            if english in terms:
+                raise ValueError(
+                    f"{path.name}:{number}: {english!r} has a line already"
+                )
+            fields += [""] * (3 - len(fields))
+            terms[english] = Term(
+                english, _several(fields[0]), _several(fields[1]), fields[2]
+            )
+        # Longer terms first: what a virtual GPU is called says nothing of a GPU.
+        return cls(tuple(sorted(terms.values(), key=lambda term: -len(term.english))))
+
+    def problems(self, english: str, other: str) -> Iterator[str]:
+        """Yield terms that are translated otherwise.
+
+        Args:
+            english: prose of the source, without code.
+            other: that of the translation.
+        """
+        folded = other.casefold()
+        for term in self.terms:
+            rest = term.pattern.sub(" ", english)
+            if rest == english:
+                continue
+            english = rest
+            if not any(each.casefold() in folded for each in term.translations):
+                wanted = " or ".join(term.translations)
+                yield f"{term.english!r} is to be translated by {wanted}"
+            for wrong in term.wrong:
+                if re.search(rf"(?<!\w){re.escape(wrong)}", other, re.IGNORECASE):
+                    yield f"{term.english!r} is not {wrong!r} here"
+
+
+def _several(field: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in field.split("|") if part.strip())

@@ -1,0 +1,272 @@
+"""What must hold of every translated message and can be told without understanding it.
+
+    python -m tools.translation_checks [language ...]
+
+A translation has the placeholders, links, numbers, code and formulas of its source, the
+same blocks of Markdown in the same order, the words of the language's glossary, its
+punctuation, and no English that was left over. What is left over on purpose, names and
+messages of frameworks, is listed in ``lessons/locale/names.txt``.
+"""
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from tools.edition import ROOT, Project
+from tools.glossary import Glossary
+from tools.lesson import LessonError
+from tools.translation import FOLDER, Message
+from tools.typography import RULES
+
+_PLACEHOLDER = re.compile(r"\$\{\w+\}")
+_NUMBER = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z’'-]*")
+_TEXT_IN_FORMULA = re.compile(r"\\(?:text|mathrm|textrm)\{[^}]*\}")
+_MARKS = re.compile(r"\*\*|__|\*\w|\w\*")
+MOST_ENGLISH = 4  # words in a row that may be as in the source
+
+# How numbers are written: between thousands, and before decimals.
+_SEPARATORS = {
+    "fr": ("[\u202f\u00a0]", ","),
+    "pt": (r"\.", ","),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a text in Markdown is made of.
+
+    Attributes:
+        blocks: kinds of its blocks, in order, with the levels of headings.
+        code: inline code and code blocks.
+        formulas: without the words in them.
+        links: addresses of links and images.
+        prose: the words between all that, a text for each block.
+        headings: those of the texts that are headings.
+    """
+
+    blocks: tuple[str, ...]
+    code: Counter
+    formulas: Counter
+    links: Counter
+    prose: tuple[str, ...]
+    headings: tuple[str, ...]
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
+
+
+def parts(text: str) -> Parts:
+    """Take a text in Markdown apart."""
+    blocks, prose, headings = [], [], []
+    code, formulas, links = Counter(), Counter(), Counter()
+    in_heading = False
+    # A name in ${…} would be the beginning of a formula.
+    text = _PLACEHOLDER.sub(lambda match: f"`{match.group()}`", text)
+    for token in _parser().parse(text):
+        if token.type == "inline":
+            words = []
+            for child in token.children:
+                _take_inline(child, words, code, formulas, links)
+            prose.append("".join(words))
+            if in_heading:
+                headings.append(prose[-1])
+        elif token.type == "math_block":
+            formulas[_formula(token.content)] += 1
+            blocks.append(token.type)
+        elif token.type in ("fence", "code_block"):
+            code[token.content] += 1
+            blocks.append(token.type)
+        elif token.type == "html_block":
+            code[token.content.strip()] += 1
+            blocks.append(token.type)
+        else:
+            in_heading = token.type == "heading_open"
+            blocks.append(f"{token.type} {token.tag}")
+    return Parts(tuple(blocks), code, formulas, links, tuple(prose), tuple(headings))
+
+
+def _take_inline(
+    token: Token, words: list[str], code: Counter, formulas: Counter, links: Counter
+) -> None:
+    if token.type == "code_inline":
+        code[token.content] += 1
+        words.append("\u2060")  # stands for what is no prose
+    elif token.type.startswith("math_inline"):
+        formulas[_formula(token.content)] += 1
+        words.append("\u2060")
+    elif token.type == "link_open":
+        links[token.attrs["href"]] += 1
+    elif token.type == "image":
+        links[token.attrs["src"]] += 1
+        for child in token.children:  # its alternative text
+            _take_inline(child, words, code, formulas, links)
+    elif token.type == "html_inline":
+        code[token.content] += 1
+    elif token.type in ("softbreak", "hardbreak"):
+        words.append("\n")
+    else:
+        words.append(token.content)
+
+
+def _formula(content: str) -> str:
+    return re.sub(r"\s+", "", _TEXT_IN_FORMULA.sub("", content))
+
+
+def numbers(prose: str, language: str = "en") -> Counter:
+    """Return the numbers in a text, as English writes them without separators."""
+    if language in _SEPARATORS:
+        thousands, decimal = _SEPARATORS[language]
+        prose = re.sub(rf"(?<=\d){thousands}(?=\d{{3}}(?!\d))", "", prose)
+        prose = re.sub(rf"(?<=\d){decimal}(?=\d)", ".", prose)
+    return Counter(found.replace(",", "") for found in _NUMBER.findall(prose))
+
+
+def problems(
+    message: Message, text: str, language: str, glossary: Glossary, names: str = ""
+) -> Iterator[str]:
+    """Yield what is wrong with a translation, as far as it can be told, a line each.
+
+    Args:
+        message: in English.
+        text: the translation.
+        language: of the translation.
+        glossary: of that language.
+        names: what stays English, one to a line.
+    """
+    english, other = parts(message.text), parts(text)
+    if english.blocks != other.blocks:
+        yield f"other blocks: {_first_difference(english.blocks, other.blocks)}"
+    for what in "code", "formulas", "links":
+        yield from _differing(what, getattr(english, what), getattr(other, what))
+    text_of = "\n".join
+    yield from _number_problems(text_of(english.prose), text_of(other.prose), language)
+    yield from _left_over(english, other, names)
+    for heading in other.headings:
+        if heading in english.headings and not _may_stay(heading, names):
+            yield f"an English heading: {heading.strip()}"
+    if not any(_MARKS.search(prose) for prose in english.prose):
+        for prose in filter(_MARKS.search, other.prose):
+            yield f"marks of emphasis that are shown as they are: {prose.strip()}"
+    yield from glossary.problems(" ".join(english.prose), " ".join(other.prose))
+    for rule in RULES.get(language, ()):
+        yield from rule(other.prose)
+    if text != text.strip():
+        yield "white space at the beginning or the end"
+
+
+def _first_difference(one: Sequence[str], other: Sequence[str]) -> str:
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            return f"{b} in place of {a}"
+    longer = max(one, other, key=len)
+    more = longer[min(len(one), len(other))]
+    return f"{more} is {'missing' if longer is one else 'too much'}"
+
+
+def _differing(what: str, english: Counter, other: Counter) -> Iterator[str]:
+    for gone in (english - other).elements():
+        yield f"{what}: {gone!r} is missing"
+    for new in (other - english).elements():
+        yield f"{what}: {new!r} is not in the source"
+
+
+_MOST_IN_WORDS = 20  # numbers that English may have written as words
+
+
+def _number_problems(english: str, other: str, language: str) -> Iterator[str]:
+    one, two = numbers(english), numbers(other, language)
+    for gone in (one - two).elements():
+        yield f"the number {gone} is missing"
+    for new in (two - one).elements():
+        if "." in new or int(new) > _MOST_IN_WORDS:
+            yield f"the number {new} is not in the source"
+
+
+def _left_over(english: Parts, other: Parts, names: str) -> Iterator[str]:
+    """Yield runs of words that are as in the source, and are no names."""
+    source = " ".join(_WORD.findall(" ".join(english.prose))).lower()
+    for prose in other.prose:
+        for clause in re.split(r"[^A-Za-z’'\s-]+", prose):
+            words = _WORD.findall(clause)
+            n = MOST_ENGLISH + 1
+            for i in range(len(words) - n + 1):
+                run = " ".join(words[i : i + n])
+                if run.lower() in source and not _may_stay(run, names):
+                    yield f"English left over: {run}"
+                    return
+
+
+def _may_stay(text: str, names: str) -> bool:
+    """Return whether a text is made of names, or is part of what stays English."""
+    words = _WORD.findall(text)
+    joined = " ".join(words).lower()
+    listed = [" ".join(_WORD.findall(line)).lower() for line in names.splitlines()]
+    if any(joined and f" {joined} " in f" {name} " for name in listed):
+        return True
+    single = {name for name in listed if " " not in name}
+    return all(word.lower() in single for word in words)
+
+
+def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
+    """Yield all problems of the translations of a project, a line each.
+
+    Args:
+        project: with the translations.
+        languages: which of them; none for all.
+
+    Raises:
+        LessonError, ValueError: a file that cannot be read.
+    """
+    wanted = project.messages()
+    names = _names(project.lessons / FOLDER / "names.txt")
+    for language, translation in project.translations.items():
+        if languages and language not in languages:
+            continue
+        glossary = Glossary.read(project.lessons / FOLDER / f"{language}.tsv")
+        for message in wanted:
+            entry = translation.entries.get(message.context)
+            if entry is None or not entry.msgstr or entry.msgid != message.text:
+                continue  # `tools.translate --check` tells
+            found = problems(message, entry.msgstr, language, glossary, names)
+            for problem in found:
+                yield f"{language}: {message.context}: {problem}"
+
+
+def _names(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what is wrong with translations; return 0 if nothing is, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.translation_checks",
+        description=__doc__.splitlines()[0],
+    )
+    parser.add_argument("languages", nargs="*", metavar="language")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    options = parser.parse_args(arguments)
+    try:
+        found = list(check(Project(options.root), options.languages))
+    except (LessonError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for problem in found:
+        print(problem)
+    print(f"problems: {len(found)}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

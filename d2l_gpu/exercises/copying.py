@@ -38,12 +38,13 @@ def total(port: Port, answer):
         "An operation leaves its result where its operands are, which is not always "
         "where it is wanted.",
     )
-    yield Claim(
-        "the operands keep their values",
-        unchanged,
-        "An operation in place, such as `+=`, writes into a tensor that belongs to "
-        "the caller.",
-    )
+    if port.mutable:
+        yield Claim(
+            "the operands keep their values",
+            unchanged,
+            "An operation in place, such as `+=`, writes into a tensor that belongs to "
+            "the caller.",
+        )
     yield Claim(
         "no more is copied than necessary, wherever the three live",
         not worst,

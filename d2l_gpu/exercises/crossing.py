@@ -36,9 +36,15 @@ class Copy:
 
 
 class Port(ABC):
-    """What graders need of a framework."""
+    """What graders need of a framework.
+
+    Attributes:
+        tensor: the type of its tensors.
+        mutable: whether their values can be changed.
+    """
 
     tensor: type
+    mutable = True
 
     @abstractmethod
     def gpu(self, i: int) -> Any:
@@ -70,6 +76,11 @@ class Port(ABC):
         return self.array(values, self.gpu(0))
 
 
-def with_port(grader: Callable, port: Port) -> Callable[[Any], Iterable[Claim]]:
-    """Return a grader of one framework, made of one for several."""
+def with_port(grader: Callable, port: Any) -> Callable[[Any], Iterable[Claim]]:
+    """Return a grader of one framework, made of one for several.
+
+    Args:
+        grader: takes what it needs of a framework, and the answer.
+        port: what it needs: a `Port`, or what is built upon one.
+    """
     return functools.update_wrapper(functools.partial(grader, port), grader)

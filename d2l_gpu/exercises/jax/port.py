@@ -30,6 +30,7 @@ _LOGGED = re.compile(
 
 class JaxPort(Port):
     tensor = jax.Array
+    mutable = False
 
     def gpu(self, i: int) -> jax.Device:
         return d2l.gpu(i)
@@ -40,8 +41,11 @@ class JaxPort(Port):
     def home(self, x: jax.Array) -> str:
         return " and ".join(sorted(map(self.name, x.devices())))
 
-    def array(self, values: np.ndarray, device: jax.Device | None = None) -> jax.Array:
-        return jax.numpy.array(values, device=device or d2l.cpu())
+    def array(
+        self, values: np.ndarray, device: jax.Device | None = None
+    ) -> jax.Array | np.ndarray:
+        # What is on the CPU, is NumPy's in the lessons.
+        return values if device is None else jax.numpy.array(values, device=device)
 
     def watched(self, values: np.ndarray) -> jax.Array:
         # NumPy reads an array that lies on one CPU device without asking JAX.
@@ -79,8 +83,10 @@ class JaxPort(Port):
             yield copies
         for line in lines:
             logged = _LOGGED.fullmatch(line)
-            if logged is None:
+            if "guard_lib" not in line:
                 sys.stderr.write(line)
+            elif logged is None:  # a number or an index of Python's
+                copies += [Copy(0, HOST, "")] * numbers
             elif numbers or not logged["weak"]:
                 copy = self._copy(logged)
                 if copy.source != copy.target:

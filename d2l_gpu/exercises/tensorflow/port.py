@@ -14,6 +14,7 @@ from d2l_gpu.tensorflow import tf
 
 class TensorFlowPort(Port):
     tensor = tf.Tensor
+    mutable = False
 
     def gpu(self, i: int) -> str:
         return d2l.gpu(i)

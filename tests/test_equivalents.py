@@ -72,6 +72,21 @@ def test_rows_are_named_by_the_headings_of_the_edition():
     )
 
 
+def test_solutions_are_no_rows():
+    source = lesson(
+        prose("## Add"),
+        code("jax", "1"),
+        code("mxnet", "1"),
+        prose("## Exercises", key="exercise-1"),
+        code("jax", "2", key="exercise-1-answer"),
+        code("mxnet", "2", key="exercise-1-answer"),
+    )
+    cells = [prose(PLACE), *source.cells_for("jax")]
+    shown = with_table(cells, source, frameworks())[0].source
+    assert "| **Add** | JAX | `1` |" in shown
+    assert "Exercises" not in shown
+
+
 def test_lesson_without_the_place_stays_as_it_is():
     source = lesson(prose("## Add"), code("jax", f"'{PLACE}'"))
     assert with_table(source.cells_for("jax"), source, frameworks())[1].source == (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from d2l_gpu.frameworks import Framework
-from tools.lesson import Cell, Lesson
+from tools.lesson import Cell, Lesson, split_exercises
 
 PLACE = "${equivalents}"
 
@@ -27,7 +27,8 @@ def with_table(
     if not any(PLACE in cell.source for cell in cells):
         return list(cells)
     having = [each for each in frameworks if each.tag in lesson.frameworks()]
-    table = _table(cells, lesson, having)
+    body, _ = split_exercises(cells)  # solutions are for all frameworks, too
+    table = _table(body, lesson, having)
     return [
         replace(cell, source=cell.source.replace(PLACE, table))
         if cell.kind == "markdown"

@@ -1,0 +1,185 @@
+"""The same function in another framework: the same values in the same places."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from d2l_gpu.exercises.arrays import Arrays
+from d2l_gpu.exercises.cases import in_all
+from d2l_gpu.exercises.registry import Claim
+
+GPUS = 3
+
+# ------------------------------------------------------------------ A2.1
+
+
+def centred(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+    """Whether a vector without its mean comes to the device that was asked for."""
+    first, second, _ = arrays.gpus()
+    cases = (first, first), (first, second), (second, first)
+    return in_all(_centred_of(answer, arrays, *case) for case in cases)
+
+
+def _centred_of(answer: Callable, arrays: Arrays, home, device) -> Iterator[Claim]:
+    values = np.array([1, 2, 3, 6], np.float32)
+    x = arrays.put(values, home)
+    result = answer(x, device)
+    found, place = arrays.on_host(result), arrays.where(result)
+    hint = f"It is {found.tolist()} for {values.tolist()}."
+    if np.array_equal(found, values):
+        hint = "The values are those of `x`, of which nothing was subtracted."
+    elif found.shape != values.shape:
+        hint = f"Its shape is {found.shape}, and that of `x` {values.shape}."
+    elif np.allclose(found, values - values.sum()):
+        hint = "The sum was subtracted, not the mean."
+    right = found.shape == values.shape and np.allclose(found, values - values.mean())
+    yield Claim("the values are those of `x` less their mean", right, hint)
+    hint = (
+        f"`x` was on {arrays.name(home)}, `device` is {arrays.name(device)}, and the "
+        f"result is on {place}"
+    )
+    if place == arrays.name(arrays.cpu()):
+        hint += ", where what has no place of its own comes to be."
+    elif place == arrays.name(home):
+        hint += ", as if `device` were not there."
+    else:
+        hint += "."
+    yield Claim("the result lives on `device`", place == arrays.name(device), hint)
+    kept = np.array_equal(arrays.on_host(x), values)
+    yield Claim(
+        "`x` is as it was",
+        kept,
+        "It has other values now: where `x` is on `device` already, `cupy.asarray` "
+        "gives `x` itself, and a change in place is a change of it.",
+    )
+
+
+# ------------------------------------------------------------------ A2.2
+
+
+def shards(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+    """Whether the rows of an array are shared out over devices, as NumPy does it."""
+    return in_all(_shards_of(answer, arrays, n) for n in (8, 4))
+
+
+def _shards_of(answer: Callable, arrays: Arrays, n: int) -> Iterator[Claim]:
+    X = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+    devices = arrays.gpus()
+    result = answer(X, list(devices))
+    k = len(devices)
+    yield Claim(
+        "there is a shard for each device",
+        len(result) == k,
+        f"Of {n} rows for {k} devices, {len(result)} shards were made.",
+    )
+    if len(result) != k:
+        return
+    kinds = {type(shard).__name__ for shard in result}
+    right = all(isinstance(shard, arrays.kind) for shard in result)
+    yield Claim(
+        "each is an array of the framework",
+        right,
+        f"They are of the type {', '.join(sorted(kinds))}.",
+    )
+    if not right:
+        return
+    wanted = [arrays.name(device) for device in devices]
+    places = [arrays.where(shard) for shard in result]
+    yield Claim(
+        "each lives on its device",
+        places == wanted,
+        f"They live on {', '.join(places)}, and the devices are {', '.join(wanted)}.",
+    )
+    parts = [arrays.on_host(shard) for shard in result]
+    sizes = [len(part) if part.ndim else 0 for part in parts]
+    cut = np.array_split(X, k)
+    yield Claim(
+        "the shards have as many rows as NumPy's",
+        sizes == [len(part) for part in cut],
+        _wrong_sizes(sizes, cut, n),
+    )
+    if sizes != [len(part) for part in cut]:
+        return
+    yield Claim(
+        "they have the rows of `X`, in order",
+        all(map(np.array_equal, parts, cut)),
+        f"The first shard of {n} rows is {parts[0].tolist()}, and was to be "
+        f"{cut[0].tolist()}.",
+    )
+
+
+def _wrong_sizes(sizes: Sequence[int], cut: Sequence[np.ndarray], n: int) -> str:
+    if set(sizes) == {n}:
+        return "Each device has all rows, which is a copy and not a shard."
+    if sum(sizes) < n:
+        return f"{sum(sizes)} of {n} rows are left: the rest was dropped."
+    if sum(sizes) > n:
+        return f"There are {sum(sizes)} rows now, and there were {n}."
+    return f"Of {n} rows they have {sizes}, and not {[len(part) for part in cut]}."
+
+
+# ------------------------------------------------------------------ A2.3
+
+
+def all_reduce(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+    """Whether each of several devices gets the sum of all arrays."""
+    devices = arrays.gpus()
+    k = len(devices)
+    values = [np.array([1, 2], np.float32) * 10**i for i in range(k)]
+    parts = [arrays.put(v, d) for v, d in zip(values, devices, strict=True)]
+    result = answer(list(parts))
+    yield Claim(
+        "as many arrays come out as went in",
+        len(result) == k,
+        f"{k} went in, and {len(result)} came out.",
+    )
+    if len(result) != k:
+        return
+    kinds = {type(each).__name__ for each in result}
+    right = all(isinstance(each, arrays.kind) for each in result)
+    yield Claim(
+        "each is an array of the framework",
+        right,
+        f"They are of the type {', '.join(sorted(kinds))}.",
+    )
+    if not right:
+        return
+    found = [arrays.on_host(each) for each in result]
+    total = sum(values)
+    yield Claim(
+        "each is the sum of all",
+        all(map(np.array_equal, found, [total] * k)),
+        _wrong_sums(found, values),
+    )
+    wanted = [arrays.name(device) for device in devices]
+    places = [arrays.where(each) for each in result]
+    yield Claim(
+        "each lives where the one in its place does",
+        places == wanted,
+        f"They live on {', '.join(places)}, and those that went in on "
+        f"{', '.join(wanted)}.",
+    )
+    kept = [arrays.on_host(part) for part in parts]
+    yield Claim(
+        "what went in is as it was",
+        all(map(np.array_equal, kept, values)),
+        "One of the arrays has other values now: the sum was added up in it.",
+    )
+
+
+def _wrong_sums(found: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> str:
+    total = sum(values)
+    if found[0].shape != total.shape:
+        return f"The first has the shape {found[0].shape}, and not {total.shape}."
+    if all(np.allclose(each, total / len(values)) for each in found):
+        return "Each is the mean of all."
+    if np.array_equal(found[0], total) and np.array_equal(found[1], values[1]):
+        return "Only the first has the sum; the others have what they had."
+    if np.allclose(found[-1], total) and np.allclose(found[0], values[0]):
+        return "Each has the sum of those up to it, and only the last has all."
+    if any((each > total).any() for each in found):
+        return (
+            f"{found[-1].tolist()} is more than the sum, {total.tolist()}: something "
+            "was counted twice."
+        )
+    return f"The first is {found[0].tolist()}, and the sum {total.tolist()}."

@@ -1,0 +1,108 @@
+"""Meshes and shards: what the pieces of arrays are, and where."""
+
+import jax
+import numpy as np
+
+from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.common import lesson_07 as common
+from d2l_gpu.exercises.jax.arrays import ARRAYS
+from d2l_gpu.exercises.registry import Claim, Registry
+
+EXERCISES = Registry()
+
+
+@EXERCISES.add("07.1", common.BATCH_GRADIENT, returns=jax.Array, gpus=common.GPUS)
+def batch_gradient(answer):
+    return common.batch_gradient(answer, ARRAYS)
+
+
+@EXERCISES.add("07.2", common.ACCURACY, returns=float, gpus=common.GPUS)
+def accuracy(answer):
+    return common.accuracy(answer, ARRAYS)
+
+
+@EXERCISES.add("07.3", common.LEARNING_RATES, returns=(list, tuple), gpus=common.GPUS)
+def learning_rates(answer):
+    return common.learning_rates(answer)
+
+
+@EXERCISES.add("07.4", returns=(tuple, list), gpus=common.GPUS)
+def settings(answer):
+    return common.settings(answer)
+
+
+@EXERCISES.add("07.5", "X, W, devices", returns=(tuple, list), gpus=common.GPUS)
+def lay_out(answer):
+    rng = np.random.RandomState(0)
+    X = rng.randn(6, 4).astype(np.float32)
+    W = rng.randn(4, 8).astype(np.float32)
+    devices = d2l.try_all_gpus()
+    result = answer(X, W, list(devices))
+    names = ("X", "W", "the product")
+    yield Claim(
+        "three of JAX's arrays are returned",
+        len(result) == 3 and all(isinstance(x, jax.Array) for x in result),
+        f"They are {', '.join(type(x).__name__ for x in result)}.",
+    )
+    if len(result) != 3 or not all(isinstance(x, jax.Array) for x in result):
+        return
+    values = X, W, X @ W
+    right = [
+        x.shape == value.shape and np.allclose(np.asarray(x), value, atol=1e-5)
+        for x, value in zip(result, values, strict=True)
+    ]
+    yield Claim(
+        "they have the values of `X`, `W` and `X @ W`, in this order",
+        all(right),
+        f"Wrong is {names[right.index(False)] if False in right else ''}.",
+    )
+    if not all(right):
+        return
+    few = [n for n, x in zip(names, result, strict=True) if len(x.devices()) != 4]
+    yield Claim(
+        "each is one array on all four devices",
+        not few,
+        f"On fewer devices is {' and '.join(few)}.",
+    )
+    pieces = [x.addressable_shards[0].data.shape for x in result]
+    yield Claim(
+        "a device has half of the rows of `X`, and all of its columns",
+        pieces[0] == (3, 4),
+        f"A piece of it has the shape {pieces[0]}. The batch is laid out along "
+        "`batch`, and along no other axis of the mesh.",
+    )
+    hint = f"A piece of it has the shape {pieces[1]}. "
+    hint += {
+        (4, 8): "Every device has all of it.",
+        (2, 8): "It was cut by rows: the axes of an array are named in their order.",
+        (2, 4): "It was cut both ways.",
+        (4, 2): "It was cut into four: how many devices has the axis `model`?",
+    }.get(pieces[1], "")
+    yield Claim(
+        "a device has half of the columns of `W`, and all of its rows",
+        pieces[1] == (4, 4),
+        hint,
+    )
+    yield Claim(
+        "a device has a quarter of the product",
+        pieces[2] == (3, 4),
+        f"A piece of it has the shape {pieces[2]}: "
+        + (
+            "it was computed elsewhere, or brought together."
+            if pieces[:2] == [(3, 4), (4, 4)]
+            else "each axis of it is laid out as that of the operand it comes from."
+        ),
+    )
+    pairs = zip(*(_by_device(x) for x in result[:2]), strict=True)
+    yield Claim(
+        "devices with the same rows of `X` have different columns of `W`",
+        len(set(pairs)) == len(devices),
+        "Both were cut along the same axis of the mesh, so that no device has the "
+        "first rows and the last columns.",
+    )
+
+
+def _by_device(x: jax.Array) -> list[str]:
+    """Which part of an array each device has, in the order of the devices."""
+    shards = sorted(x.addressable_shards, key=lambda shard: shard.device.id)
+    return [str(shard.index) for shard in shards]

@@ -1,0 +1,62 @@
+"""Functions of CuPy, translated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mxnet import np
+
+from d2l_gpu.exercises.common import lesson_a2 as common
+from d2l_gpu.exercises.mxnet.arrays import ARRAYS
+from d2l_gpu.exercises.registry import Claim, Registry
+
+EXERCISES = Registry()
+
+
+@EXERCISES.add("A2.1", "x, device", returns=np.ndarray, gpus=common.GPUS)
+def centred(answer):
+    return common.centred(answer, ARRAYS)
+
+
+@EXERCISES.add("A2.2", "X, devices", returns=(list, tuple), gpus=common.GPUS)
+def shards(answer):
+    return common.shards(answer, ARRAYS)
+
+
+@EXERCISES.add("A2.3", "parts", returns=(list, tuple), gpus=common.GPUS)
+def all_reduce(answer):
+    apart = []
+
+    def watched(parts):
+        with _noticing(apart):
+            return answer(parts)
+
+    yield from common.all_reduce(watched, ARRAYS)
+    yield Claim(
+        "arrays are brought together before they are added",
+        not apart,
+        f"{' and '.join(apart)} were added as they were. MXNet lets that pass, and on "
+        "real GPUs it is up to chance whether one can read what the other has.",
+    )
+
+
+@contextmanager
+def _noticing(apart: list[str]) -> Iterator[None]:
+    """Note the first sum of arrays on different devices, which MXNet allows."""
+    names = "__add__", "__radd__", "__iadd__"
+    originals = {name: getattr(np.ndarray, name) for name in names}
+
+    def noticing(original):
+        def add(self, other):
+            if isinstance(other, np.ndarray) and other.ctx != self.ctx and not apart:
+                apart.extend(f"an array on {x.ctx}" for x in (self, other))
+            return original(self, other)
+
+        return add
+
+    for name, original in originals.items():
+        setattr(np.ndarray, name, noticing(original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(np.ndarray, name, original)

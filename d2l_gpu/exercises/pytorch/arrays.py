@@ -1,0 +1,15 @@
+"""PyTorch's tensors, for graders that all frameworks share."""
+
+import torch
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.exercises.arrays import Arrays
+
+ARRAYS = Arrays(
+    kind=torch.Tensor,
+    put=lambda values, device: torch.from_numpy(values).to(device),
+    fetch=lambda x: x.cpu().numpy(),
+    device=lambda x: x.device,
+    cpu=d2l.cpu,
+    gpus=d2l.try_all_gpus,
+)

@@ -1,0 +1,8 @@
+import jax
+import numpy as np
+from graders.answers import Answers
+from graders.lesson_a2 import add_shared
+
+ANSWERS = Answers()
+
+add_shared(ANSWERS, jax.device_put, lambda x: x.device, np.asarray)

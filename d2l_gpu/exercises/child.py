@@ -113,7 +113,8 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
 
 def kinds(types: Sequence[type]) -> str:
     """Return the names of types for a sentence, as ``a Tensor``."""
-    return " or ".join(f"a {each.__name__}" for each in types)
+    names = [each.__name__ for each in types]
+    return " or ".join(f"an {n}" if n[0] in "aeiou" else f"a {n}" for n in names)
 
 
 def _what_was_raised(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The small network of the exercises learns, the same each time, and refuses nonsense."""
+"""The small network of the exercises learns, and refuses nonsense."""
 
 import pytest
 

@@ -12,7 +12,14 @@ from d2l_gpu.frameworks import framework, frameworks
 
 # What the notebooks import beside a framework, and what the commands do; all of it is
 # in the extra `jupyter`.
-_NOTEBOOK_MODULES = ("ipykernel", "matplotlib", "pooch", "sklearn", "tqdm")
+_NOTEBOOK_MODULES = (
+    "cloudpickle",
+    "ipykernel",
+    "matplotlib",
+    "pooch",
+    "sklearn",
+    "tqdm",
+)
 _RUN_MODULES = ("nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("jupyterlab",)
 _BUNDLE_MODULES = ("jupyterlab", "packaging")

@@ -2,8 +2,10 @@
 
 import base64
 import io
+import os
 import re
 import shutil
+import stat
 import sys
 from pathlib import Path
 
@@ -516,6 +518,16 @@ def test_file_is_whole_or_untouched(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_a_new_file_is_for_all_to_read_and_an_old_one_keeps_its_permissions(tmp_path):
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    path.chmod(0o640)
+    write_atomically(path, "new")
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
+
+
 def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):
     from tools import overview
 
@@ -524,3 +536,94 @@ def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):
     overview.main()
     assert (tmp_path / "overview.png").read_bytes().startswith(b"\x89PNG")
     assert "ms (simulated)" in capsys.readouterr().out
+
+
+# ---- Exercises and their solutions
+
+EXERCISE = """\
++++ {"key": "exercise-1", "tags": ["pytorch"]}
+
+### 01.1 Add
+
+Write `add`.
+
+```{code-cell} ipython3
+:key: exercise-1-stub
+:tags: [pytorch, stub]
+
+def add(): ...
+print(add())
+```
+
++++ {"key": "exercise-1-solution", "tags": ["pytorch", "solution"]}
+
+As in the lesson.
+
+```{code-cell} ipython3
+:key: exercise-1-answer
+:tags: [pytorch, solution]
+
+def add():
+    return one + 1
+print(add())
+```
+"""
+SOLVED = Path("notebooks/en/pytorch/solutions/01_toy.ipynb")
+
+
+@pytest.fixture
+def with_exercise(project):
+    """A project whose lesson has an exercise, which needs the lesson's first cell."""
+    lesson = GOOD_LESSON.replace(":tags: [pytorch]", ":tags: [pytorch, setup]", 1)
+    lesson = lesson.replace('print("one")', "one = 1")
+    head, _, _ = lesson.partition('+++ {"key": "exercises"}')
+    write_lesson(project, head + EXERCISE)
+    header = [
+        GOOD_LESSON.partition("+++")[0] + '+++ {"key": "setup"}\n\nSetup.',
+        '+++ {"key": "exercises"}\n\n## Exercises\n\n[S](https://${solutions})',
+        '+++ {"key": "solutions-title"}\n\n# Of ${lesson_title}\n\n[L](${lesson})\n',
+    ]
+    (project / "lessons" / "header.md").write_text("\n\n".join(header))
+    return project
+
+
+def test_lesson_has_stubs_and_solutions_are_a_notebook_of_their_own(with_exercise):
+    assert build(with_exercise) == 0
+    lesson = cells_by_id(nbformat.read(with_exercise / BUILT, as_version=4))
+    solutions = cells_by_id(nbformat.read(with_exercise / SOLVED, as_version=4))
+    shared = ["exercise-1", "exercise-1-stub"]
+    before = ["title", "setup", "add", "multiply", "summary", "exercises"]
+    assert list(lesson) == before + shared
+    answer = ["exercise-1", "exercise-1-solution", "exercise-1-answer"]
+    assert list(solutions) == ["solutions-title", "setup", "add", *answer]
+    assert lesson["exercise-1-stub"].outputs[0].text == "None\n"
+    assert solutions["exercise-1-answer"].outputs[0].text == "2\n"
+    assert solutions["solutions-title"].source.startswith("# Of A toy\n")
+    assert f"/{SOLVED.as_posix()}" in lesson["exercises"].source
+    assert f"/{BUILT.as_posix()}" in solutions["solutions-title"].source
+    assert build(with_exercise, "--check") == 0
+
+
+def test_solutions_that_no_lesson_makes_are_stale(with_exercise, capsys):
+    build(with_exercise)
+    write_lesson(with_exercise, GOOD_LESSON)
+    (with_exercise / "lessons" / "header.md").unlink()
+    build(with_exercise, "toy")
+    capsys.readouterr()
+    assert build(with_exercise, "--check") == 1
+    said = capsys.readouterr().out
+    assert f"{SOLVED.as_posix()}: no lesson makes it; delete it" in said
+
+
+def test_the_readme_links_to_solutions(with_exercise):
+    readme_file = with_exercise / "README.md"
+    readme_file.write_text(f"# A\n\n{readme.BEGIN}\n{readme.END}\n")
+    build(with_exercise)
+    assert f"| [solutions]({SOLVED.as_posix()}) |" in readme_file.read_text()
+
+
+def test_prose_is_no_stub_and_needs_no_setup(project):
+    for tag in "stub", "setup", "timing":
+        text = GOOD_LESSON.replace('"summary"}', f'"summary", "tags": ["{tag}"]}}')
+        with pytest.raises(LessonError, match=f"the tag '{tag}' is not one of"):
+            read_lesson(write_lesson(project, text), KNOWN)

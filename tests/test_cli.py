@@ -241,6 +241,8 @@ def editions(published, write_notebook, monkeypatch):
         ({"LANG": "de_DE.UTF-8"}, "en"),
         ({"LANG": "de_DE.UTF-8", "LANGUAGE": "de:fr"}, "fr"),
         ({"LANG": "fr_FR.UTF-8", "LC_ALL": "en_GB.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LANGUAGE": "fr"}, "fr"),
+        ({"LC_ALL": "fr_FR.UTF-8", "LANGUAGE": "de:en:fr"}, "en"),
     ],
 )
 def test_edition_is_in_the_readers_language(

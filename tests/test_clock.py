@@ -204,6 +204,27 @@ def test_a_moment_comes_when_the_stream_gets_there():
     assert clock.now() < clock.elapsed()
 
 
+def test_waiting_for_a_moment_that_is_past_changes_nothing():
+    clock, early = a_clock(), Moment()
+    clock.note(commands.Record(early), 0, 1)
+    for _ in range(2):
+        clock.note(kernel(1000), 0, 0)
+        clock.note(commands.StreamWaits(early), 0, 0)
+    late = Moment()
+    clock.note(commands.Record(late), 0, 0)
+    clock.work_off()
+    assert late.time == spans(clock)[-1][1] > 2e-3 * PICO
+
+
+def test_the_host_can_wait_for_several_devices():
+    clock = a_clock(0, 1)
+    for i, microseconds in enumerate((1000, 10)):
+        clock.note(kernel(microseconds), i, 0)
+    end = clock.elapsed()
+    clock.note(commands.HostWaits([0, 1]), 0, 0)
+    assert clock.now() == pytest.approx(end + WAIT / PICO, rel=1e-12)
+
+
 def test_asking_whether_a_moment_has_passed_ends_with_yes():
     clock, moment = a_clock(), Moment()
     clock.note(kernel(100), 0, 0)

@@ -49,6 +49,12 @@ ZEROS = torch.zeros(2, dtype=torch.int64)
         (lambda X, Y: X.masked_fill(Y > 0, 0), found()),
         (lambda X, Y: torch._foreach_add([X], [Y]), found()),
         (lambda X, Y: F.mse_loss(X, Y), found()),
+        # What comes after the mismatch does not make up for it.
+        (lambda X, Y: torch.addcmul(X, Y, X), found()),
+        (lambda X, Y: torch.cat([X, Y, X]), wrong("tensors", "cat")),
+        (lambda X, Y: torch.where(X > 0, Y, torch.tensor(0.0)), found()),
+        # A number on the CPU has no dimensions.
+        (lambda X, Y: X + torch.ones(1), found("cpu")),
         (lambda X, Y: X @ Y, wrong("mat2", "mm")),
         (lambda X, Y: F.linear(X, Y), wrong("mat2", "mm")),
         (lambda X, Y: F.linear(X, X, Y[0]), wrong("mat1", "addmm", "vgpu:0", "vgpu:1")),

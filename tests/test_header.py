@@ -22,10 +22,11 @@ from conftest import GOOD_LESSON, REPOSITORY, write_lesson
 import d2l_gpu
 from d2l_gpu.frameworks import framework, frameworks
 from tools.build import main as build
-from tools.header import PLATFORMS, header_cells, platform_links
+from tools.header import PLATFORMS, Header, platform_links
 from tools.lesson import LessonError
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
+SOLVED = sorted((REPOSITORY / "notebooks").glob("*/*/solutions/*.ipynb"))
 RELEASE = f"d2l-gpu/d2l-gpu/blob/v{d2l_gpu.__version__}"
 PYTORCH = framework("pytorch")
 
@@ -57,6 +58,26 @@ def test_every_notebook_opens_itself_elsewhere_and_sets_up_first(path):
     assert first.id == "header-install"
     assert first.source == first_cell(its.tag)
     assert first.outputs[0].text.endswith("here: nothing to install.\n")
+
+
+@pytest.mark.parametrize("path", SOLVED, ids=label)
+def test_solutions_and_lessons_lead_to_each_other(path):
+    solutions = nbformat.read(path, as_version=4)
+    lesson_path = path.parents[1] / path.name
+    lesson = nbformat.read(lesson_path, as_version=4)
+    title = lesson.cells[0].source.partition("\n")[0].removeprefix("# ")
+    assert solutions.cells[0].source.startswith(f"# Solutions: {title}\n")
+    for one, other in (
+        (solutions.cells[0], lesson_path),
+        (
+            cell_of(lesson, "exercises"),
+            path,
+        ),
+    ):
+        relative = other.relative_to(REPOSITORY).as_posix()
+        assert f"](https://github.com/{RELEASE}/{relative})" in one.source
+    tag = path.parents[1].name
+    assert cell_of(solutions, "header-install").source == first_cell(tag)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
@@ -125,7 +146,7 @@ def test_header_stands_below_the_title_with_its_names_filled_in(project):
 def test_unknown_name_in_the_header_is_one_sentence(project):
     write_header(project, '+++ {"key": "open"}\n\n${colab} ${nothing}\n')
     with pytest.raises(LessonError, match=r"header\.md: 'nothing' is none of colab"):
-        header_cells(project / "lessons", PurePosixPath("en/a/a.ipynb"), PYTORCH)
+        Header(project / "lessons", PurePosixPath("en/a/a.ipynb"), PYTORCH).cells()
 
 
 def test_key_of_the_header_is_not_for_lessons(project, capsys):
@@ -152,7 +173,7 @@ PLATFORM_SIGNS = {
     "sagemaker-studio-lab": {"HOME": "/home/studio-lab-user"},
 }
 # What the notebooks need beside PyTorch, in place of which hollow packages will do.
-NEEDED = ("numpy", "matplotlib", "pooch", "scikit-learn", "tqdm")
+NEEDED = ("numpy", "cloudpickle", "matplotlib", "pooch", "scikit-learn", "tqdm")
 
 
 def hollow_wheel(folder: Path, name: str, version: str) -> None:
@@ -224,7 +245,7 @@ class Machine:
 def first_cell(tag: str = "pytorch") -> str:
     """Return the code that every notebook for a framework begins with."""
     path = PurePosixPath(f"notebooks/en/{tag}/01_devices.ipynb")
-    cells = header_cells(REPOSITORY / "lessons", path, framework(tag))
+    cells = Header(REPOSITORY / "lessons", path, framework(tag)).cells()
     (source,) = [cell.source for cell in cells if cell.kind == "code"]
     return source
 

@@ -139,6 +139,17 @@ for side, strides in ((1, 1), (2, 1), (2, 2), (4, 2)):
     ours = module._convolved({"W": W, "b": np.ones(5, np.float32)}, X, strides)
     errors.append(float(abs(ours - whole - 1).max()))
 answers["convolution"] = max(errors)
+
+# Each example's groups of channels have a mean of 0 and a deviation of 1, and the
+# channels of a group keep their proportions.
+X = rng.standard_normal((3, 4, 4, 64)).astype(np.float32) * np.arange(1, 65)
+norm = {"scale": np.ones(64, np.float32), "shift": np.zeros(64, np.float32)}
+Y = np.asarray(module._normalized(norm, X)).reshape(3, 16, module.GROUPS, -1)
+groups = X.reshape(3, 16, module.GROUPS, -1)
+answers["groups"] = [
+    float(abs(Y.mean(axis=(1, 3))).max()), float(abs(Y.std(axis=(1, 3)) - 1).max()),
+    float(abs(Y.std(axis=1) - groups.std(axis=1)
+              / groups.std(axis=(1, 3), keepdims=True)[:, 0]).max())]
 """
 
 # The block of the network that changes the shape, in double precision: one step on
@@ -331,6 +342,11 @@ def test_the_network_is_resnet18(answers):
 @needs_jax
 def test_the_convolution_of_small_images_is_a_convolution(answers):
     assert answers["convolution"] < 1e-5
+
+
+@needs_jax
+def test_normalization_is_that_of_groups_of_channels(answers):
+    assert max(answers["groups"]) < 1e-4
 
 
 @needs_jax

@@ -1,6 +1,7 @@
 """The simulated machine by itself: memory and the log of copies, without torch."""
 
 import gc
+import sys
 
 import pytest
 
@@ -96,6 +97,19 @@ def test_the_default_capacity_is_what_the_host_can_give(monkeypatch):
 def test_the_host_says_what_it_has_left():
     left = m.host_memory_left()
     assert left is None or 2**20 < left < 2**50
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="containers are Linux's")
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [(2**30, 2**30), (3 * 2**29, 2**29), (3 * 2**30, 0), (None, 2**40)],
+)
+def test_a_container_has_left_what_is_not_used_of_its_limit(used, left, monkeypatch):
+    limit = 2**31
+    files = {"memory.max": limit, "memory.current": used}
+    monkeypatch.setattr(m, "_meminfo", lambda field: 2**40)
+    monkeypatch.setattr(m, "_number", lambda path: files[path.rpartition("/")[2]])
+    assert m.host_memory_left() == left
 
 
 def test_notes_for_the_clock_are_worked_off_before_they_are_many():

@@ -6,6 +6,8 @@ import runpy
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,12 +18,15 @@ from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
-from d2l_gpu.course import lesson_names
+from d2l_gpu.course import SOLUTIONS, lesson_names
+from d2l_gpu.exercises.registry import lessons_of, of_lesson
 from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
+from tools.pytest_setup import framework_of, runs_once
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
 EDITIONS = sorted({path.parent for path in NOTEBOOKS})
+SOLVED = sorted((REPOSITORY / "notebooks").glob(f"*/*/{SOLUTIONS}"))
 
 
 def label(path: Path) -> str:
@@ -45,6 +50,33 @@ def test_every_lesson_has_its_notebook():
 def test_edition_is_in_order(edition):
     paths = sorted(edition.glob("*.ipynb"))
     assert list(edition_problems(paths, language=edition.parent.name)) == []
+
+
+@pytest.mark.parametrize("folder", SOLVED, ids=label)
+def test_solutions_are_in_order(folder):
+    paths = sorted(folder.glob("*.ipynb"))
+    language = folder.parents[1].name
+    assert list(edition_problems(paths, language, solutions=True)) == []
+
+
+@pytest.mark.parametrize("edition", EDITIONS, ids=label)
+def test_every_exercise_is_specified_checked_and_solved(edition):
+    tag = edition.name
+    for lesson in lessons_of(tag):
+        (path,) = edition.glob(f"{lesson}_*.ipynb")
+        checked = set(checks_in(path))
+        assert checked and checked == set(checks_in(edition / SOLUTIONS / path.name))
+        sources = "\n".join(cell.source for cell in nbformat.read(path, 4).cells)
+        assert checked == set(re.findall(rf"^### ({lesson}\.\d+) ", sources, re.M))
+        if find_spec(framework_of(path).module):
+            assert checked == of_lesson(tag, lesson).keys()
+
+
+def checks_in(path: Path) -> Iterator[str]:
+    """Yield the numbers of the exercises that the cells of a notebook check."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            yield from re.findall(r"^d2l\.check\('([\w.]+)'", cell.source, re.M)
 
 
 # ---- Planted notebooks that the checks must reject
@@ -132,6 +164,26 @@ def with_summary_last(notebook):
 def test_planted_notebook_is_rejected(good_notebook, plant, problem):
     plant(good_notebook)
     assert any(problem in found for found in notebook_problems(good_notebook))
+
+
+def with_an_answer(notebook):
+    notebook.cells[3].source += "\nd2l.check('01.1', add)"
+    notebook.cells[3].outputs = [stream("01.1: all holds.\n  [x] it adds\n")]
+
+
+def with_a_failing_solution(notebook):
+    with_an_answer(notebook)
+    notebook.cells[3].outputs = [stream("01.1: 0 of 1 hold.\n  [ ] it adds\n")]
+
+
+def test_a_lesson_shows_no_answer_and_a_solution_has_to_pass(good_notebook):
+    with_an_answer(good_notebook)
+    (found,) = notebook_problems(good_notebook)
+    assert "cell cell-3: it shows an answer: 01.1: all holds." in found
+    assert not list(notebook_problems(good_notebook, solutions=True))
+    with_a_failing_solution(good_notebook)
+    (found,) = notebook_problems(good_notebook, solutions=True)
+    assert "cell cell-3: a solution does not pass: 01.1: 0 of 1 hold." in found
 
 
 @pytest.mark.parametrize(
@@ -353,7 +405,22 @@ def shown(text: str) -> list:
     return [new_output("execute_result", data={"text/plain": text}, execution_count=1)]
 
 
-def test_every_notebook_is_run_and_compared_twice_in_one_kernel(tmp_path):
+@pytest.mark.parametrize(
+    ("path", "once"),
+    [
+        ("pytorch/03_copying.ipynb", False),
+        ("pytorch/solutions/03_copying.ipynb", True),
+        ("pytorch/07_multi_gpu_resnet18.ipynb", False),
+        ("jax/07_multi_gpu_resnet18.ipynb", True),
+        ("jax/03_copying.ipynb", False),
+        ("toy.ipynb", False),
+    ],
+)
+def test_only_long_notebooks_are_run_once(path, once):
+    assert runs_once(REPOSITORY / "notebooks" / "en" / path) == once
+
+
+def test_notebooks_are_run_and_compared_twice_in_one_kernel(tmp_path):
     two_streams = [stream("a"), *shown("1"), stream("b")]
     write_planted(
         tmp_path / "same.ipynb",

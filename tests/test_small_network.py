@@ -1,4 +1,4 @@
-"""The small network of the exercises learns, and refuses nonsense."""
+"""The small network of the exercises learns, always the same, and refuses nonsense."""
 
 import pytest
 

@@ -69,6 +69,22 @@ def test_an_event_tells_the_time_if_it_was_asked_to():
         torch.vgpu.Event(interprocess=True)
 
 
+def test_the_stream_that_is_named_waits_for_an_event_and_no_other():
+    source, waits, other = (torch.vgpu.Stream(0) for _ in range(3))
+    done, first, second = (torch.vgpu.Event(enable_timing=True) for _ in range(3))
+    X = torch.ones(1000, 1000, device="vgpu:0")
+    with source:
+        for _ in range(20):
+            _ = X @ X
+    done.record(source)
+    with other:
+        done.wait(waits)
+    first.record(waits)
+    second.record(other)
+    assert done.elapsed_time(first) >= 0
+    assert done.elapsed_time(second) < 0
+
+
 def test_properties_say_that_it_is_virtual():
     properties = torch.vgpu.get_device_properties("vgpu:1")
     assert properties.name.startswith("virtual GPU, computed on the CPU")

@@ -121,6 +121,14 @@ net = d2l.resnet18(10)
 answers["resnet18"] = [
     sum(int(np.prod(w.shape)) for w in net.trainable_weights),
     net(images[:2]).shape.as_list(), len(net.layers)]
+
+# All normalizations begin with a mean of 0, and look at a batch once.
+first = net.layers[0](images[:32])
+net(images[:32], training=True)
+seen = np.mean(first, axis=(0, 1, 2))
+answers["share of a batch"] = [
+    float((layer.moving_mean.numpy() @ seen) / (seen @ seen))
+    for layer in net.layers if hasattr(layer, "moving_mean")]
 print(json.dumps(answers))
 """
 
@@ -229,3 +237,8 @@ def test_digits_and_network_are_those_of_the_other_editions(answers):
         "int64",
     ]
     assert answers["resnet18"] == [11_175_818, [2, 10], 13]
+
+
+@needs_tensorflow
+def test_a_tenth_of_the_running_statistics_is_new_at_each_step(answers):
+    assert answers["share of a batch"] == pytest.approx([0.1], rel=1e-3)

@@ -191,6 +191,7 @@ def test_memory_is_counted_once_per_storage_and_only_on_its_device():
     X = torch.ones(1024, 256, device=gpu(1))
     assert torch.vgpu.memory_allocated(1) == MIB
     views = [X[0], X.T, X.view(-1), X.detach(), X[:, ::2]]
+    views += [*X.split(512), *X.unbind(), *X.chunk(2, dim=1)]
     assert torch.vgpu.memory_allocated(1) == MIB
     assert torch.vgpu.memory_allocated(0) == 0
     del X
@@ -200,6 +201,14 @@ def test_memory_is_counted_once_per_storage_and_only_on_its_device():
     assert torch.vgpu.max_memory_allocated(1) == MIB
     torch.vgpu.reset_peak_memory_stats(1)
     assert torch.vgpu.max_memory_allocated(1) == 0
+
+
+def test_a_peak_that_is_reset_is_what_is_in_use():
+    X = torch.ones(256, device=gpu(1))
+    torch.ones(1024, device=gpu(1))
+    assert torch.vgpu.max_memory_allocated(1) == X.nbytes + 4096
+    torch.vgpu.reset_peak_memory_stats(1)
+    assert torch.vgpu.max_memory_allocated(1) == X.nbytes
 
 
 def test_views_share_their_values():
@@ -541,7 +550,10 @@ def test_optimizer_state_lives_with_its_parameters():
 
 def test_deepcopy_is_a_copy_on_the_same_device():
     net = nn.Linear(2, 1).to(gpu(1))
+    net(torch.ones(1, 2, device=gpu(1))).sum().backward()
     other = copy.deepcopy(net)
+    assert other.weight.grad.tolist() == net.weight.grad.tolist() == [[1, 1]]
+    assert other.weight.grad is not net.weight.grad
     with torch.no_grad():
         other.weight.zero_()
     assert other.weight.device == gpu(1)
@@ -565,6 +577,15 @@ def test_a_file_comes_back_where_it_was_or_where_it_is_mapped():
     plain = saved({"x": torch.ones(2)})
     state = torch.load(io.BytesIO(plain), weights_only=True, map_location=gpu(1))
     assert state["x"].device == gpu(1)
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_what_needs_a_gradient_needs_one_when_it_is_loaded(needs):
+    X = torch.ones(2, requires_grad=needs)
+    for thing in (X, nn.Parameter(torch.ones(2), needs)):
+        for place in ("cpu", "vgpu:0"):
+            data = io.BytesIO(saved(thing.detach().to(place).requires_grad_(needs)))
+            assert torch.load(data, map_location="vgpu:1").requires_grad is needs
 
 
 def test_plain_pytorch_reads_the_file(tmp_path):

@@ -120,6 +120,16 @@ def test_what_is_only_written_is_not_read():
     assert {uses[x].nbytes for x in ("_foreach_zero_", "fill_", "zero_")} == {4000}
 
 
+@pytest.mark.parametrize("rows", [100, 10_000])
+def test_looking_up_reads_and_writes_what_is_found_and_not_the_table(rows):
+    def program(table):
+        return CELL.embedding(
+            torch.zeros(5, dtype=torch.long, device=table.device), table
+        )
+
+    assert simulated(program, (rows, 8))["embedding"].nbytes == 2 * 5 * 8 * 4
+
+
 def test_views_and_memory_without_values_take_no_time():
     def program(X):
         return torch.empty_like(X.view(-1)[10:].detach())

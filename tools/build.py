@@ -20,7 +20,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from d2l_gpu.course import lesson_names, select_lessons
+from d2l_gpu.course import SOLUTIONS, lesson_names, select_lessons
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.frameworks import Framework, frameworks
@@ -28,7 +28,7 @@ from d2l_gpu.frameworks import framework as framework_with
 from tools import environments
 from tools.companion import missing
 from tools.equivalents import with_table
-from tools.header import SOLUTIONS, Header, solutions_of
+from tools.header import INTRODUCTION, TITLE, Header, solutions_of
 from tools.lesson import (
     SETUP,
     SOLUTION,
@@ -102,13 +102,14 @@ class Edition:
         )
         body, exercises = split_exercises(body)
         if self.solutions:
-            title, introduction = header.cell("solutions-title"), []
+            top, introduction = header.cell(TITLE), []
             body = [cell for cell in body if SETUP in cell.tags]
             exercises = [cell for cell in exercises if STUB not in cell.tags]
         else:
-            title, introduction = [title], header.cell("exercises") if exercises else []
+            top = [title]
+            introduction = header.cell(INTRODUCTION) if exercises else []
             exercises = [cell for cell in exercises if SOLUTION not in cell.tags]
-        cells = [*title, *header.cells(), *body, *introduction, *exercises]
+        cells = [*top, *header.cells(), *body, *introduction, *exercises]
         keys = [cell.key for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(

@@ -21,8 +21,24 @@ _AIMS = {"en": re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)}
 _LAST_HEADINGS = {"en": ["Summary", "Exercises"]}
 
 
-def notebook_problems(notebook: NotebookNode, language: str = "en") -> Iterator[str]:
-    """Yield what is wrong with one committed notebook, a line each."""
+# What a check says of a function that is not written yet, and of a solution.
+_SAID = {
+    False: re.compile(r"[\w.]+: not answered yet\."),
+    True: re.compile(r"(?: +\|.*\n)*[\w.]+: all holds\."),
+}
+_CHECK = re.compile(r"^d2l\.check\(", re.MULTILINE)
+
+
+def notebook_problems(
+    notebook: NotebookNode, language: str = "en", solutions: bool = False
+) -> Iterator[str]:
+    """Yield what is wrong with one committed notebook, a line each.
+
+    Args:
+        notebook: as it was read.
+        language: of its prose.
+        solutions: whether it is one with the solutions to exercises.
+    """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     counts = [cell.execution_count for cell in code]
     if None in counts:
@@ -36,7 +52,15 @@ def notebook_problems(notebook: NotebookNode, language: str = "en") -> Iterator[
     for cell in code:
         for problem in output_problems(cell):
             yield f"cell {cell.id}: {problem}"
-    yield from _form_problems(notebook, language)
+        if _CHECK.search(cell.source) and not _SAID[solutions].match(_printed(cell)):
+            what = "a solution does not pass" if solutions else "it shows an answer"
+            yield f"cell {cell.id}: {what}: {_printed(cell).strip()}"
+    if not solutions:
+        yield from _form_problems(notebook, language)
+
+
+def _printed(cell: NotebookNode) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
 
 
 def _form_problems(notebook: NotebookNode, language: str) -> Iterator[str]:
@@ -76,19 +100,22 @@ def share_compared(notebooks: Sequence[NotebookNode]) -> float:
     return len(compared) / len(with_output) if with_output else 0.0
 
 
-def edition_problems(paths: Sequence[Path], language: str = "en") -> Iterator[str]:
+def edition_problems(
+    paths: Sequence[Path], language: str = "en", solutions: bool = False
+) -> Iterator[str]:
     """Yield what is wrong with an edition: the notebooks of a language and framework.
 
     Args:
-        paths: all its notebooks.
+        paths: all its notebooks, or all with solutions.
         language: the language that their prose is in.
+        solutions: whether they are those.
     """
     notebooks = [nbformat.read(path, as_version=4) for path in paths]
     if not notebooks:
         yield "there are no notebooks"
         return
     for path, notebook in zip(paths, notebooks, strict=True):
-        for problem in notebook_problems(notebook, language):
+        for problem in notebook_problems(notebook, language, solutions):
             yield f"{path.name}: {problem}"
     share = share_compared(notebooks)
     if share < MIN_COMPARED:

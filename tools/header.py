@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from d2l_gpu import __version__
+from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework
 from tools.lesson import Cell, LessonError, parse_lesson
 
 SOURCE = "header.md"
-SOLUTIONS = "solutions"  # the folder with them, beside the lessons
 
 # Keys of cells that not every notebook has: links to hosted platforms, to the same
 # lesson for other frameworks, and what stands there where no other has it.
 _OPEN, _OTHERS, _ALONE = "header-open", "header-frameworks", "header-alone"
+
+# Of those that stand elsewhere: before exercises, and in place of a lesson's title.
+INTRODUCTION, TITLE = "exercises", "solutions-title"
 
 # What to put before `owner/name/blob/tag/path` of a file on GitHub.
 PLATFORMS = {
@@ -63,18 +66,12 @@ class Header:
         Raises:
             LessonError: what is wrong with the source.
         """
-        left_out = set()
+        left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
         if _are_solutions(self.path):
-            left_out = {_ALONE, _OTHERS}
-        else:
-            left_out.add(_ALONE if self.others else _OTHERS)
+            left_out |= {_ALONE, _OTHERS}
         if not self.framework.hosted:
             left_out.add(_OPEN)
-        return [
-            cell
-            for cell in self._all()
-            if cell.key.startswith("header-") and cell.key not in left_out
-        ]
+        return [cell for cell in self._all() if cell.key not in left_out]
 
     def cell(self, key: str) -> list[Cell]:
         """Return the cell with a key, which stands elsewhere; none without a header.

@@ -1,7 +1,7 @@
 """How pytest runs the notebooks, and how its processes share the cores and the files.
 
-nbval runs every notebook twice in one kernel here, as readers do who choose Run All
-again, and compares every cell both times, in the environment of its framework if that
+nbval runs notebooks twice in one kernel here, as readers do who choose Run All again,
+and compares every cell both times, in the environment of its framework if that
 has one of its own. A notebook that needs more than is installed is skipped; with
 --forbid-skips, whatever is skipped fails.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
@@ -34,6 +35,7 @@ LONGEST = (
     "07_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
     "test_launch.py",
+    "test_graders.py",
     "test_benchmarks.py",
     "test_bundle.py",
     "test_checkpoints.py",
@@ -42,6 +44,7 @@ LONGEST = (
     "test_distributed.py",
     "test_header.py",
     "test_cluster.py",
+    "test_exercises.py",
     "test_browser.py",
     "test_progress.py",
     "08_scaling.ipynb",
@@ -53,7 +56,7 @@ LONGEST = (
 
 
 class NotebookTwice(IPyNbFile):
-    """A notebook of which nbval runs and compares all cells, and then again."""
+    """A notebook of which nbval runs and compares all cells, and mostly then again."""
 
     def setup(self) -> None:
         framework = framework_of(self.path)
@@ -78,7 +81,7 @@ class NotebookTwice(IPyNbFile):
         if reason is not None:
             pytest.skip(reason, allow_module_level=True)
         yield from cells
-        for cell in cells:
+        for cell in [] if runs_once(self.path) else cells:
             yield IPyNbCell.from_parent(
                 self,
                 name=f"{cell.name} again",
@@ -88,10 +91,21 @@ class NotebookTwice(IPyNbFile):
             )
 
 
+def runs_once(path: Path) -> bool:
+    """Return whether a notebook is too long to be run a second time.
+
+    These are solutions, where each check starts a Python of its own, and the training
+    on several GPUs but for PyTorch's, which does most of what cannot be done twice.
+    """
+    is_training = path.name == LONGEST[0] and framework_of(path).tag != "pytorch"
+    return is_training or path.parent.name == SOLUTIONS
+
+
 def framework_of(path: Path) -> Framework:
     """Return the framework that a notebook is for, by its folder, or PyTorch."""
     by_tag = {each.tag: each for each in frameworks()}
-    return by_tag.get(path.parent.name, by_tag["pytorch"])
+    folder = path.parents[path.parent.name == SOLUTIONS]
+    return by_tag.get(folder.name, by_tag["pytorch"])
 
 
 @contextlib.contextmanager

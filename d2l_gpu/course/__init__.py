@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+SOLUTIONS = "solutions"
+"""The folder with the solutions to the exercises of an edition, beside its lessons."""
+
 
 def notebooks_dir(language: str | None = None, framework: str | None = None) -> Path:
     """Return the folder of one edition of the notebooks, ``<language>/<framework>``.

@@ -19,6 +19,7 @@ DOWNLOADS = "https://www.python.org/downloads/"
 # What the notebooks import, beside the frameworks.
 IMPORTED = (
     "IPython",
+    "cloudpickle",
     "d2l",
     "d2l_gpu",
     "matplotlib",

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import io
+import numbers
 import os
 import pickle
 import re
@@ -38,19 +39,23 @@ class AnswerError(Exception):
 
 
 def main() -> None:
-    tag, number, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    tag, number, seconds, folder = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _leave(_graded_in_time(tag, number, folder), folder)
+    verdict = _graded_in_time(tag, number, float(seconds), Path(folder))
+    _leave(verdict, Path(folder))
 
 
-def _graded_in_time(tag: str, number: str, folder: Path) -> Verdict:
+def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verdict:
     exercise = find(tag, number)
-    make_gpus(tag, exercise.gpus)
+    make_gpus(tag, exercise.gpus, exercise.as_cuda)
     printed = io.StringIO()
     claims: list[Claim] = []
     late = threading.Timer(
-        exercise.seconds,
-        lambda: _leave(_too_late(exercise, claims, printed.getvalue()), folder),
+        seconds,
+        lambda: _leave(
+            Verdict(number, tuple(claims), _too_late(seconds), printed.getvalue()),
+            folder,
+        ),
     )
     late.daemon = True
     with contextlib.redirect_stdout(printed):
@@ -65,11 +70,12 @@ def _graded_in_time(tag: str, number: str, folder: Path) -> Verdict:
     return Verdict(number, verdict.claims, verdict.problem, printed.getvalue())
 
 
-def make_gpus(tag: str, n: int) -> None:
+def make_gpus(tag: str, n: int, as_cuda: bool = False) -> None:
     """Make the virtual GPUs of this process, for one framework."""
+    names = {"as_cuda": True} if as_cuda else {}
     helper = importlib.import_module(f"d2l_gpu.{framework_with(tag).module}")
     with contextlib.redirect_stdout(io.StringIO()):
-        helper.use_virtual_gpus(n)
+        helper.use_virtual_gpus(n, **names)
 
 
 def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
@@ -88,7 +94,7 @@ def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
             claims.append(replace(claim, holds=bool(claim.holds)))
     except AnswerError as error:
         problem = str(error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         problem = _what_was_raised(error)
     return Verdict(exercise.number, tuple(claims), problem)
 
@@ -99,7 +105,7 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
     @functools.wraps(answer, updated=())
     def call(*args, **kwargs):
         result = answer(*args, **kwargs)
-        if exercise.returns and not isinstance(result, exercise.returns):
+        if not fits(result, exercise.returns):
             wanted = kinds(exercise.returns)
             what = "nothing" if result is None else _one(type(result))
             raise AnswerError(
@@ -108,6 +114,13 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
         return result
 
     return call
+
+
+def fits(value: Any, types: Sequence[type]) -> bool:
+    """Return whether a value is of one of the types, of any if there are none; numbers
+    of NumPy are as good as those of Python."""
+    numeric = {int: numbers.Integral, float: numbers.Real}
+    return not types or isinstance(value, tuple(numeric.get(t, t) for t in types))
 
 
 def kinds(types: Sequence[type]) -> str:
@@ -121,7 +134,7 @@ def _one(kind: type) -> str:
     return f"an {name}" if vowel else f"a {name}"
 
 
-def _what_was_raised(error: Exception) -> str:
+def _what_was_raised(error: BaseException) -> str:
     text = " ".join(str(error).split())
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place_in_answer(traceback.extract_tb(error.__traceback__))
@@ -130,11 +143,10 @@ def _what_was_raised(error: Exception) -> str:
     return f"what your answer gave back could not be used: {what}"
 
 
-def _too_late(exercise: Exercise, claims: list[Claim], printed: str) -> Verdict:
+def _too_late(seconds: float) -> str:
     frame = sys._current_frames()[threading.main_thread().ident]
     place = _place_in_answer(traceback.extract_stack(frame))
-    problem = f"your answer did not end within {exercise.seconds:g} seconds{place}."
-    return Verdict(exercise.number, tuple(claims), problem, printed)
+    return f"your answer did not end within {seconds:g} seconds{place}."
 
 
 def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:

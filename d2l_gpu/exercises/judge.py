@@ -61,7 +61,7 @@ def why_no_answer(exercise: Exercise, answer: Any) -> str:
         wanted = "a value" if exercise.parameters is None else _wanted(exercise)
         return f"not answered yet. It asks for {wanted}."
     if exercise.parameters is None:
-        if exercise.returns and not isinstance(answer, exercise.returns):
+        if not child.fits(answer, exercise.returns):
             return f"the answer is {child.kinds(exercise.returns)}, not {answer!r}."
         return ""
     if not callable(answer):
@@ -146,7 +146,7 @@ def _process(
     process = subprocess.Popen(
         [
             *(sys.executable, "-c", f"from {child.__name__} import main; main()"),
-            *(framework, exercise.number, str(folder)),
+            *(framework, exercise.number, str(exercise.seconds), str(folder)),
         ],
         stdin=subprocess.PIPE,  # it ends when this is closed
         stdout=output,

@@ -57,6 +57,7 @@ class Exercise:
         returns: the types that the function, or the value, may be of; empty for any.
         gpus: how many virtual GPUs there are.
         seconds: that the answer has.
+        as_cuda: whether the virtual GPUs answer to the name cuda, too.
     """
 
     number: str
@@ -66,12 +67,19 @@ class Exercise:
     returns: tuple[type, ...] = ()
     gpus: int = 2
     seconds: float = SECONDS
+    as_cuda: bool = False
 
 
 @dataclass
 class Registry:
-    """The exercises of one lesson."""
+    """The exercises of one lesson.
 
+    Attributes:
+        as_cuda: whether its virtual GPUs answer to the name cuda, too (PyTorch's only).
+        exercises: by their numbers.
+    """
+
+    as_cuda: bool = False
     exercises: dict[str, Exercise] = field(default_factory=dict)
 
     def add(
@@ -99,11 +107,29 @@ class Registry:
             if number in self.exercises:
                 raise ValueError(f"Two graders are for exercise {number}.")
             self.exercises[number] = Exercise(
-                number, grader.__name__, grader, names, types, gpus, seconds
+                number,
+                grader.__name__,
+                grader,
+                names,
+                types,
+                gpus,
+                seconds,
+                self.as_cuda,
             )
             return grader
 
         return register
+
+
+def in_all_cases(cases: Iterable[Iterable[Claim]]) -> list[Claim]:
+    """Return what is claimed in several cases, each claim once: it holds if it does in
+    all of them, and has the hint for the first in which it does not."""
+    claims: dict[str, Claim] = {}
+    for case in cases:
+        for claim in case:
+            if claims.setdefault(claim.text, claim).holds:
+                claims[claim.text] = claim
+    return list(claims.values())
 
 
 def find(framework: str, number: str) -> Exercise:

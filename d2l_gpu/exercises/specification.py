@@ -1,10 +1,10 @@
 """What an exercise asks for, out of the notebook that the reader has."""
 
 import re
-import sys
 
 from d2l_gpu.course import notebooks_dir
 from d2l_gpu.exercises.registry import find
+from d2l_gpu.live import in_jupyter
 
 
 def specification(framework: str, number: str, language: str | None = None) -> str:
@@ -37,7 +37,7 @@ def specification(framework: str, number: str, language: str | None = None) -> s
 def show(framework: str, number: str, language: str | None = None) -> None:
     """Show the text of an exercise: rendered in a notebook, else printed."""
     text = specification(framework, number, language)
-    if "ipykernel" in sys.modules:
+    if in_jupyter():
         from IPython.display import Markdown, display
 
         display(Markdown(text))

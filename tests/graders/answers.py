@@ -99,7 +99,8 @@ def report(framework: str, lesson: str, gpus: int | None) -> None:
     counts = sorted({exercise.gpus for exercise in exercises.values()})
     wanted = counts[0] if gpus is None else gpus
     with contextlib.redirect_stdout(io.StringIO()):
-        child.make_gpus(framework, wanted)
+        as_cuda = any(exercise.as_cuda for exercise in exercises.values())
+        child.make_gpus(framework, wanted, as_cuda)
         results = [
             _graded(framework, answer)
             for answer in answers

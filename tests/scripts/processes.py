@@ -136,6 +136,8 @@ def sent():
     Y = ForkingPickler.loads(pickled)
     assert isinstance(Y, nn.Parameter)
     assert Y.requires_grad and Y.device == X.device and Y.item() == 2
+    frozen = ForkingPickler.loads(ForkingPickler.dumps(X.requires_grad_(False)))
+    assert isinstance(frozen, nn.Parameter) and not frozen.requires_grad
 
 
 def shared():

@@ -1,9 +1,12 @@
 """MXNet's arrays, for graders."""
 
-from mxnet import np
+from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.arrays import Arrays
+
+# As all lessons begin, so that answers find the arrays that they were written for.
+npx.set_np()
 
 ARRAYS = Arrays(
     kind=np.ndarray,

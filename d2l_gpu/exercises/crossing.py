@@ -1,0 +1,86 @@
+"""What crosses between devices while an answer runs, with any framework.
+
+Graders that several frameworks share work with a `Port`, which each framework has in
+its own ``port.py``. How copies are seen, is the framework's matter: PyTorch's virtual
+GPUs keep a log of them, TensorFlow calls back for each operation, JAX writes what its
+transfer guard notes, and MXNet invokes every operation by one function.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from d2l_gpu.exercises.registry import Claim
+
+HOST = "the host"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What crossed from one device to another.
+
+    Attributes:
+        nbytes: that were sent.
+        source, target: names of devices; `HOST` for the CPU, and where Python or NumPy
+            asked for values. Empty where it is not known.
+    """
+
+    nbytes: int
+    source: str
+    target: str
+
+
+class Port(ABC):
+    """What graders need of a framework.
+
+    Attributes:
+        tensor: the type of its tensors.
+        mutable: whether their values can be changed.
+    """
+
+    tensor: type
+    mutable = True
+
+    @abstractmethod
+    def gpu(self, i: int) -> Any:
+        """Return a virtual GPU."""
+
+    @abstractmethod
+    def name(self, device: Any) -> str:
+        """Return the name of a device."""
+
+    @abstractmethod
+    def home(self, x: Any) -> str:
+        """Return the name of the device where a tensor lives."""
+
+    @abstractmethod
+    def array(self, values: np.ndarray, device: Any = None) -> Any:
+        """Return a tensor with these values on a device; on the CPU without one."""
+
+    @abstractmethod
+    def values(self, x: Any) -> np.ndarray:
+        """Return the values of a tensor."""
+
+    @abstractmethod
+    def watch(self) -> AbstractContextManager[list[Copy]]:
+        """Make a list of what crosses, in order, complete when the block ends."""
+
+    def watched(self, values: np.ndarray) -> Any:
+        """Return a tensor on the first GPU, of which it is seen when Python asks for
+        its values."""
+        return self.array(values, self.gpu(0))
+
+
+def with_port(grader: Callable, port: Any) -> Callable[[Any], Iterable[Claim]]:
+    """Return a grader of one framework, made of one for several.
+
+    Args:
+        grader: takes what it needs of a framework, and the answer.
+        port: what it needs: a `Port`, or what is built upon one.
+    """
+    return functools.update_wrapper(functools.partial(grader, port), grader)

@@ -1,0 +1,137 @@
+"""Arrays on devices: bytes, keys, donated arguments, and plans."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.common import lesson_02 as common
+from d2l_gpu.exercises.jax.arrays import ARRAYS
+from d2l_gpu.exercises.registry import Claim, Registry
+
+EXERCISES = Registry()
+
+HALVED = (
+    "An array of this type is asked for, and JAX creates another unless it is told "
+    "otherwise."
+)
+
+
+@EXERCISES.add("02.1", "shape, dtype", returns=int)
+def bytes_of(answer):
+    def measured(shape, dtype):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no float64
+            return jnp.zeros(shape, dtype, device=d2l.gpu(1)).nbytes
+
+    types = ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"]
+    hints = {
+        "bool": "Memory is addressed by bytes, not by bits.",
+        "float64": HALVED,
+        "int64": HALVED,
+    }
+    refusals = (RuntimeError, ValueError)
+    return common.bytes_of(answer, measured, types, refusals, hints)
+
+
+@EXERCISES.add("02.2", returns=(int, float))
+def parameters(answer):
+    return common.parameters(answer)
+
+
+@EXERCISES.add("02.3", "shape, seed, device", returns=jax.Array)
+def random_on(answer):
+    generators = {"NumPy's generator": (np.random.seed, np.random.rand)}
+    return common.random_on(answer, ARRAYS, generators)
+
+
+@EXERCISES.add("02.4", "W, gradient, lr", returns=jax.Array)
+def step(answer):
+    device = d2l.gpu(1)
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    # Not of NumPy's values: JAX may read their memory, and cannot write there.
+    W = jnp.arange(12.0, device=device).reshape(3, 4)
+    gradient = jax.device_put(np.full((3, 4), 2, np.float32), device)
+    place = W.unsafe_buffer_pointer()
+    result = answer(W, gradient, 0.5)
+    right = result.shape == W.shape and np.allclose(result, values - 1)
+    yield Claim(
+        "the new parameters are returned", right, common.wrong_step(result, values)
+    )
+    yield Claim(
+        "they live where the old ones did",
+        result.device == device,
+        f"They live on {result.device}.",
+    )
+    yield Claim(
+        "the gradient is still there",
+        not gradient.is_deleted(),
+        "It was given up as well. Which of the arguments are donated?",
+    )
+    yield Claim(
+        "the old parameters are given up",
+        W.is_deleted(),
+        "They are still there, and the new ones are beside them.",
+    )
+    yield Claim(
+        "the new ones are where the old ones were",
+        right and result.unsafe_buffer_pointer() == place,
+        "They have memory of their own. So for a moment, old and new ones were there "
+        "together; to delete the old ones afterwards is too late.",
+    )
+
+
+@EXERCISES.add("02.5", returns=(set, list, tuple))
+def sharing(answer):
+    A = jnp.ones((8, 8), device=d2l.gpu(1))
+    names = {"A": A, "jax": jax, "jnp": jnp, "d2l": d2l}
+    rows = "Can an array of JAX begin in the middle of another?"
+    there = (
+        "Is there anything left to do, if it is asked of an array that is so already?"
+    )
+    questions = {
+        "A[0]": f"{rows} Look at the lesson's row.",
+        "A.T": "In which order are the numbers of the transpose, and in which those of "
+        "`A`?",
+        "A.reshape(-1)": f"{rows} Is another shape another array?",
+        "A + 0": "Does JAX look at the number that is added?",
+        "jnp.asarray(A)": there,
+        "jnp.array(A)": "What does NumPy's function of this name do, and what does "
+        "`asarray`?",
+        "jax.device_put(A, d2l.gpu(1))": f"{there} Where does `A` live?",
+    }
+    place = A.unsafe_buffer_pointer()
+    return common.sharing(
+        answer,
+        questions,
+        lambda expression: eval(expression, names).unsafe_buffer_pointer() == place,
+    )
+
+
+@EXERCISES.add("02.6", "A, B, x", returns=jax.Array)
+def product(answer):
+    rng = np.random.default_rng(0)
+    A, B, x = (rng.standard_normal(shape) for shape in ((256, 256), (256, 256), (256,)))
+    wanted = A @ B @ x
+    A, B, x = (
+        jax.device_put(each.astype(np.float32), d2l.gpu(1)) for each in (A, B, x)
+    )
+    result = answer(A, B, x)
+    hint = "The numbers are others. Matrices may not change places."
+    if result.shape != x.shape:
+        hint = f"The result has the shape {result.shape}; a vector is wanted."
+    yield Claim(
+        "the result is A B x",
+        result.shape == x.shape and np.allclose(result, wanted, rtol=1e-3, atol=0.05),
+        hint,
+    )
+    plan = jax.jit(answer).lower(A, B, x).compile().memory_analysis()
+    matrices = plan.temp_size_in_bytes / A.nbytes
+    yield Claim(
+        "the plan has room for less than a matrix between arguments and result",
+        matrices < 1,
+        f"It has room for {matrices:.2g}. Which of the products has a matrix for its "
+        "result?",
+    )

@@ -1,0 +1,84 @@
+"""Copying between devices."""
+
+import re
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from d2l_gpu.exercises import copying
+from d2l_gpu.exercises.crossing import HOST
+from d2l_gpu.exercises.jax.port import PORT, compilations
+from d2l_gpu.exercises.registry import Claim
+
+EXERCISES = copying.exercises(PORT)
+
+
+@EXERCISES.add("03.5", "X, rounds", returns=jax.Array)
+def decay(answer):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    X = PORT.watched(values)
+    few, many = 10, 40
+    refused = _refused(answer, X, few)
+    sort = "One number"
+    if "int32" in refused:
+        sort = "An argument of a compiled function"
+    elif refused and "[]" not in refused:
+        sort = "An array"
+    yield Claim(
+        "no copy is made that no line asks for",
+        not refused,
+        f"{sort} was sent without a word: the guard refused {refused}.",
+    )
+    if refused:
+        return
+    copies, compiled = {}, {}
+    for rounds in (few, many):
+        with PORT.watch(numbers=True) as copies[rounds]:
+            before = compilations()
+            result = answer(X, rounds)
+            compiled[rounds] = compilations() - before
+    wanted = 2 + 0.5**many * (values - 2)
+    found = PORT.values(result)
+    after_one = "" if np.ptp(found) < 1e-3 else ", as if it were the first round"
+    yield Claim(
+        "all rounds are made",
+        found.shape == wanted.shape and np.allclose(found, wanted, atol=1e-5),
+        f"After {many} rounds every value is close to 2, and the largest was "
+        f"{found.max():g}{after_one}.",
+    )
+    yield Claim(
+        "`X` stays where it is",
+        PORT.home(result) == PORT.home(X)
+        and not any(copy.target == HOST for copy in copies[many]),
+        "Its values came to the host, and were computed with there.",
+    )
+    yield Claim(
+        "what is sent does not depend on the rounds",
+        len(copies[many]) == len(copies[few]),
+        f"In {few} rounds there were {len(copies[few])} copies, in {many} rounds "
+        f"{len(copies[many])}: sent on purpose, but inside of the loop.",
+    )
+    yield Claim(
+        "what is compiled does not depend on the rounds",
+        compiled[many] <= compiled[few],
+        f"In {few} rounds, JAX compiled {compiled[few]} programs, in {many} rounds "
+        f"{compiled[many]}. It knows a function by itself, not by its text.",
+    )
+
+
+def _refused(answer: Callable, *arguments) -> str:
+    """Return what the guard refused of an answer; empty if nothing."""
+    try:
+        with (
+            jax.transfer_guard_host_to_device("disallow"),
+            jax.transfer_guard_device_to_device("disallow"),
+        ):
+            answer(*arguments)
+    except jax.errors.JaxRuntimeError as error:
+        found = re.search(r"Disallowed (\S+ transfer: aval=\S+\])", str(error))
+        if found is None:
+            raise
+        what, _, shape = found[1].partition(": aval=ShapedArray(")
+        return f"a {what} of {shape}"
+    return ""

@@ -1,0 +1,87 @@
+"""Arrays on contexts: bytes, random numbers, writing in place, and views."""
+
+import mxnet as mx
+import numpy as onp
+from mxnet import np, npx
+
+from d2l_gpu import mxnet as d2l
+from d2l_gpu.exercises.common import lesson_02 as common
+from d2l_gpu.exercises.mxnet.arrays import ARRAYS
+from d2l_gpu.exercises.registry import Claim, Registry
+
+npx.set_np()
+
+EXERCISES = Registry()
+
+
+@EXERCISES.add("02.1", "shape, dtype", returns=int)
+def bytes_of(answer):
+    def measured(shape, dtype):
+        return np.zeros(shape, dtype=dtype, ctx=d2l.gpu(1)).asnumpy().nbytes
+
+    types = ["float16", "bool", "uint8", "int32", "float64", "int64"]
+    hints = {"bool": "Memory is addressed by bytes, not by bits."}
+    refusals = (mx.MXNetError, ValueError)
+    return common.bytes_of(answer, measured, types, refusals, hints)
+
+
+@EXERCISES.add("02.2", returns=(int, float))
+def parameters(answer):
+    return common.parameters(answer)
+
+
+@EXERCISES.add("02.3", "shape, seed, device", returns=np.ndarray)
+def random_on(answer):
+    generators = {
+        "MXNet's generator": (npx.random.seed, lambda: np.random.uniform().item()),
+        "NumPy's generator": (onp.random.seed, onp.random.rand),
+    }
+    return common.random_on(answer, ARRAYS, generators)
+
+
+@EXERCISES.add("02.4", "W, gradient, lr")
+def step(answer):
+    values = onp.arange(12, dtype=onp.float32).reshape(3, 4)
+    W = np.array(values, ctx=d2l.gpu(1))
+    gradient = np.full((3, 4), 2.0, ctx=d2l.gpu(1))
+    returned = answer(W, gradient, 0.5)
+    new = W.asnumpy()
+    yield Claim(
+        "`W` has changed",
+        not onp.array_equal(new, values),
+        "It has not, and a new array came back: its memory is taken beside that of `W`."
+        if isinstance(returned, np.ndarray)
+        else "It has not. What was written went to a copy, or to an array of its own.",
+    )
+    yield Claim(
+        "it is `W` - lr · gradient",
+        onp.allclose(new, values - 1),
+        common.wrong_step(new, values),
+    )
+    yield Claim(
+        "the gradient is as it was",
+        onp.array_equal(gradient.asnumpy(), onp.full((3, 4), 2.0)),
+        "It belongs to the caller, and was overwritten.",
+    )
+
+
+@EXERCISES.add("02.5", returns=(set, list, tuple))
+def sharing(answer):
+    def shares(expression):
+        A = np.zeros((4, 6), ctx=d2l.gpu(1))
+        view = eval(expression, {"A": A, "np": np})
+        A[:] = 5
+        return view.max().item() == 5
+
+    whole = "Are these whole rows, one after the other?"
+    questions = {
+        "A[1:]": whole,
+        "A[::2]": f"{whole} What lies between them?",
+        "A[:, 0]": f"{whole} What does the lesson's column do?",
+        "A[0][1:]": "A row is an array like others. What is a part of it?",
+        "A + 0": "Does MXNet look at the number that is added?",
+        "A.copy()": "What does its name say?",
+        "A.as_in_ctx(A.ctx)": "Is there anything left to do, if an array is "
+        "wanted where it is?",
+    }
+    return common.sharing(answer, questions, shares)

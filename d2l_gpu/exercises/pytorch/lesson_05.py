@@ -1,0 +1,672 @@
+"""What it costs: time is that of simulators, whose devices are the answer's alone."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.vgpu.clock import Span
+
+EXERCISES = Registry()
+
+# So much longer than necessary is not worth a word: a wait too many at the end, say.
+LEEWAY = 1.1
+
+
+def _time_of(sim, program: Callable) -> float:
+    """Return when host and devices have done a program, in simulated seconds."""
+    sim.reset()
+    program()
+    return sim.elapsed()
+
+
+# ------------------------------------------------------------------ CPU or GPU?
+
+SIZES = tuple(range(64, 1537, 64))
+CASES = (("V100", 1), ("V100", 3), ("H100", 1), ("H100", 3))
+
+# What may be timed on the GPU, all but the first by mistake: whether the matrix goes
+# there, and whether the result comes back.
+COUNTED = {
+    "right": (True, True),
+    "no copies": (False, False),
+    "only there": (True, False),
+    "only back": (False, True),
+}
+TOLD = {
+    "no copies": "These are the sizes from which on the GPU is faster if the matrix is "
+    "there already and the result may stay. Here, both have to travel.",
+    "only there": "These are the sizes without the way back: the result is wanted in "
+    "the host's memory.",
+    "only back": "These are the sizes without the way there: the matrix lies in the "
+    "host's memory first.",
+}
+
+
+@functools.cache
+def _simulator(model: str):
+    return d2l.simulator(1, model, host="meta")
+
+
+@functools.cache
+def _seconds(n: int, products: int, model: str, what: str) -> tuple[float, float]:
+    """Return what the products take on the CPU and on the GPU."""
+    there, back = COUNTED[what]
+
+    def on_cpu(device):
+        X = torch.empty(n, n, device=device)
+        for _ in range(products):
+            X @ X
+
+    def on_gpu(device):
+        X = torch.empty(n, n, device="meta" if there else device).to(device)
+        for _ in range(products):
+            Y = X @ X
+        if back:
+            Y.to("meta")
+
+    cpu, gpu = _simulator("Xeon E5-2698 v4").gpu(), _simulator(model).gpu()
+    return d2l.bench(on_cpu, cpu)[0].seconds, d2l.bench(on_gpu, gpu)[0].seconds
+
+
+@functools.cache
+def _crossings(what: str) -> list[int]:
+    """Return the answers, for each of the cases, if that is timed on the GPU."""
+    return [
+        next(
+            n
+            for n in SIZES
+            for cpu, gpu in [_seconds(n, products, model, what)]
+            if gpu < cpu
+        )
+        for model, products in CASES
+    ]
+
+
+@EXERCISES.add("05.1", "cpu, gpu, sizes, products", returns=int)
+def crossing(answer):
+    cpu = _simulator("Xeon E5-2698 v4").gpu()
+    found, kernels = [], []
+    for model, products in CASES:
+        sim = _simulator(model)
+        sim.reset()
+        found.append(answer(cpu, sim.gpu(), list(SIZES), products))
+        kernels.append(sim.report().devices[0].kernels)
+    yield Claim(
+        "sizes of the list are returned",
+        set(found) <= set(SIZES),
+        f"{next((n for n in found if n not in SIZES), None)} is none of them.",
+    )
+    if not set(found) <= set(SIZES):
+        return
+    right = _crossings("right")
+    told = ""
+    if found != right:
+        told = next((TOLD[what] for what in TOLD if _crossings(what) == found), "")
+    if found[0] == found[1] == right[0]:
+        told = "With three products the same sizes came out as with one. " + (
+            "Nothing more was computed for them."
+            if kernels[0] == kernels[1]
+            else "How often does the matrix go there, and how many results come back?"
+        )
+    # A mistake may give the right answer in one of the cases.
+    for products in (1, 3):
+        rows = [
+            (model, mine, true)
+            for (model, k), mine, true in zip(CASES, found, right, strict=True)
+            if k == products
+        ]
+        yield Claim(
+            f"with {products} product{'s' * (products > 1)} they are those from which "
+            "on a GPU is faster, copies included",
+            all(mine == true for _, mine, true in rows),
+            told or _why_not(products, rows),
+        )
+
+
+def _why_not(products: int, rows: Sequence[tuple[str, int, int]]) -> str:
+    for model, mine, true in rows:
+        if mine != true:
+            cpu, gpu = (s * 1e6 for s in _seconds(mine, products, model, "right"))
+            if mine < true:
+                return (
+                    f"At n = {mine} the {model} takes {gpu:.0f} µs, copies included, "
+                    f"and the CPU {cpu:.0f} µs (simulated): it is not faster yet."
+                )
+            return (
+                f"At n = {mine} the {model} takes {gpu:.0f} µs, copies included, and "
+                f"the CPU {cpu:.0f} µs (simulated); it is faster at a smaller n "
+                "already."
+            )
+    return ""
+
+
+# ------------------------------------------------------------------ norms
+
+
+@EXERCISES.add("05.2", "X, steps, every", returns=list)
+def norms(answer):
+    sim = d2l.simulator(1)
+    torch.manual_seed(0)
+    X = 1.01 * torch.linalg.qr(torch.randn(100, 100))[0]
+    wanted, Y = [], X
+    for _ in range(95):
+        Y = Y @ X
+        wanted.append(float(Y.norm()))
+    X = X.to(sim.gpu())
+    runs = {every: _logged(answer, sim, X, every) for every in (1, 10, 95)}
+    numbers = {every: len(result) for every, (result, *_) in runs.items()}
+    yield Claim(
+        "there are as many norms as steps",
+        set(numbers.values()) == {95},
+        _wrong_number(numbers),
+    )
+    if set(numbers.values()) != {95}:
+        return
+    result = runs[10][0]
+    yield Claim(
+        "they are Python numbers",
+        all(isinstance(x, float) for x in result),
+        f"The first one is a {type(result[0]).__name__}, whose value nobody has "
+        "fetched.",
+    )
+    values = [_number(x) for x in result]
+    yield Claim(
+        "they are the norms of the products, in order",
+        torch.allclose(torch.tensor(values), torch.tensor(wanted), rtol=1e-3),
+        _wrong_norms(values, wanted, float(X.norm())),
+    )
+    needed = {every: math.ceil(95 / every) for every in runs}
+    yield Claim(
+        "norms are fetched together, `every` of them in one copy",
+        all(copies == needed[every] for every, (_, copies, *_) in runs.items()),
+        _wrong_copies({every: run[1] for every, run in runs.items()}, needed),
+    )
+    nbytes = runs[95][2]
+    yield Claim(
+        "nothing but the norms crosses, 4 bytes each",
+        nbytes == 4 * 95,
+        f"{nbytes:,} bytes crossed for 95 norms. What was fetched has more numbers "
+        "than one for each step.",
+    )
+    peak = runs[95][3] / X.nbytes
+    yield Claim(
+        "the products do not stay in the memory of the GPU",
+        peak < 10,
+        f"There were {peak:.0f} matrices at one time. A norm is one number; who keeps "
+        "the products until the end?",
+    )
+    waits = runs[95][4]
+    yield Claim(
+        "with `every=95` Python waits once, at the end",
+        waits <= 1,
+        f"It waited {waits} times, although as few copies were made as necessary: "
+        "something in the loop waits, and not for a value.",
+    )
+
+
+def _logged(answer, sim, X: torch.Tensor, every: int) -> tuple:
+    """Return what is answered; copies, bytes; memory; how often Python waited."""
+    before = torch.vgpu.memory_allocated(sim.gpu())
+    torch.vgpu.reset_peak_memory_stats(sim.gpu())
+    sim.reset()
+    result = answer(X, 95, every)
+    used = sim.report().links
+    return (
+        result,
+        sum(link.copies for link in used),
+        sum(link.nbytes for link in used),
+        torch.vgpu.max_memory_allocated(sim.gpu()) - before,
+        sum(span.lane == "wait" for span in map(Span._make, sim.clock.spans)),
+    )
+
+
+def _number(x) -> float:
+    return float(x) if isinstance(x, float | int) or _is_scalar(x) else math.nan
+
+
+def _is_scalar(x) -> bool:
+    return isinstance(x, torch.Tensor) and x.numel() == 1
+
+
+def _wrong_number(numbers: dict[int, int]) -> str:
+    for every, number in numbers.items():
+        came = f"With `every={every}`, {number} norms came back for 95 steps"
+        if number == 95 // every * every != 95:
+            return (
+                f"{came}: the last {95 - number} were never fetched, since 95 is not a "
+                f"multiple of {every}."
+            )
+        if number == math.ceil(95 / every) != 95:
+            return f"{came}, one for each fetch. Those of *all* steps are wanted."
+        if number != 95:
+            return f"{came}."
+    return ""
+
+
+def _wrong_norms(values: list[float], wanted: list[float], first: float) -> str:
+    if math.isclose(values[0], first, rel_tol=1e-3):
+        return "The first one is the norm of `X` itself, not that of the first product."
+    if math.isclose(values[0], wanted[0] ** 2, rel_tol=1e-3):
+        return "The first one is the square of the norm: the root is missing."
+    if math.isclose(values[-1], wanted[0], rel_tol=1e-3):
+        return (
+            "All are the norm of `X @ X`. Each step multiplies the result of the step "
+            "before."
+        )
+    for i, (value, norm) in enumerate(zip(values, wanted, strict=True), 1):
+        if not math.isclose(value, norm, rel_tol=1e-3):
+            return f"The norm of step {i} is {norm:.4f}, not {value:.4f}."
+    return ""
+
+
+def _wrong_copies(copies: dict[int, int], needed: dict[int, int]) -> str:
+    if copies[10] >= 95:
+        return (
+            f"With `every=10`, {copies[10]} copies were made for 95 steps: each norm "
+            "was fetched by itself, and each fetch waits."
+        )
+    if copies[10] == 1:
+        return (
+            "With `every=10` nothing was fetched before the end. A log is to be read "
+            "while the program runs: after every tenth step ten norms are due."
+        )
+    for every in copies:
+        if copies[every] != needed[every]:
+            return (
+                f"With `every={every}`, {copies[every]} copies were made, and "
+                f"{needed[every]} are enough."
+            )
+    return ""
+
+
+# ------------------------------------------------------------------ timing
+
+
+@EXERCISES.add("05.3", "program, devices, clock", returns=float)
+def seconds(answer):
+    sim = d2l.simulator(2, host="meta")
+    runs = [
+        _timed(answer, sim, work, n)
+        for work, n in (((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096))
+    ]
+    yield Claim(
+        "`program` is run",
+        all(run.calls for run in runs),
+        "It was never called.",
+    )
+    yield Claim(
+        "`clock` is read",
+        all(run.readings > 1 for run in runs),
+        "It takes two readings to measure a time, and they are to be those of "
+        "`clock`. On a virtual GPU any other clock measures what your laptop did.",
+    )
+    if not all(run.calls and run.readings > 1 for run in runs):
+        return
+    wrong = [run for run in runs if not 0.95 < run.answered / run.right < 1.05]
+    hint = _wrong_time(wrong[0]) if wrong else ""
+    yield Claim(
+        "the time is that of one run, until both devices have done their work",
+        not wrong,
+        hint,
+    )
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A time that was answered, and what would have been other answers.
+
+    Attributes:
+        answered: the time.
+        right: that of a run, with all devices idle before and after.
+        asking: in which Python has asked for all of it.
+        one: for each device, the time until only that one is done.
+        calls, readings: how often the program was called, and the clock read.
+    """
+
+    answered: float
+    right: float
+    asking: float
+    one: Sequence[float]
+    calls: int
+    readings: int
+
+
+def _timed(answer, sim, work: Sequence[int], n: int) -> _Timed:
+    Xs = [torch.empty(n, n, device=gpu) for gpu in sim.gpus()]
+    calls = readings = 0
+
+    def multiply(times: Sequence[int]) -> None:
+        for X, products in zip(Xs, times, strict=True):
+            for _ in range(products):
+                X @ X
+
+    def program():
+        nonlocal calls
+        calls += 1
+        multiply(work)
+        if calls == 1:
+            multiply((20, 20))  # what is made at first use
+
+    def clock():
+        nonlocal readings
+        readings += 1
+        return sim.now()
+
+    one = []
+    for gpu in sim.gpus():
+        sim.reset()
+        multiply(work)
+        asking = sim.now()
+        torch.vgpu.synchronize(gpu)
+        one.append(sim.now())
+    sim.reset()
+    multiply(work)
+    sim.synchronize()
+    right = sim.now()
+    sim.reset()
+    multiply((50, 50))  # somebody else's, not done yet
+    answered = answer(program, sim.gpus(), clock)
+    return _Timed(answered, right, asking, one, calls, readings)
+
+
+def _wrong_time(run: _Timed) -> str:
+    answered = f"{run.answered * 1e3:.2f} ms"
+    if run.answered < 2 * run.asking:
+        return (
+            f"{answered} is how long Python takes to ask for the work. Nobody has "
+            "waited for it: the clock was read while the queues were full."
+        )
+    shorter = min(run.one)
+    if 0.95 < run.answered / shorter < 1.05:
+        return (
+            f"After {answered} one of the devices is done, and the other one is not. "
+            "Who waits for a device waits for no other."
+        )
+    if run.answered < run.right:
+        return f"{answered} is less than the work takes. Is it the time of one run?"
+    if run.calls == 1:
+        return (
+            f"{answered} is more than the work takes: the first call is in it, which "
+            "does what later ones find done."
+        )
+    for times in (run.calls, run.calls - 1):
+        if times > 1 and 0.95 < run.answered / run.right / times < 1.05:
+            return f"{answered} is the time of {times} runs, not of one."
+    return (
+        f"{answered} is more than a run takes, once the first one is over. When the "
+        "clock was read at the start, the queues were not empty."
+    )
+
+
+# ------------------------------------------------------------------ two devices
+
+
+PRODUCTS = 15
+
+
+@EXERCISES.add("05.4", "Xs, products", returns=list)
+def at_once(answer):
+    sim = d2l.simulator(2)
+    torch.manual_seed(0)
+    host = [1.01 * torch.linalg.qr(torch.randn(512, 512))[0] for _ in range(2)]
+    host[1] *= 1.01
+    Xs = [X.to(gpu) for X, gpu in zip(host, sim.gpus(), strict=True)]
+    wanted = []
+    for X in host:
+        Y = X
+        for _ in range(PRODUCTS):
+            Y = Y @ X
+        wanted.append(float(Y.norm()))
+    sim.reset()
+    result = answer(Xs, PRODUCTS)
+    took, report = sim.elapsed(), sim.report()
+    yield Claim(
+        "two Python numbers are returned",
+        len(result) == 2 and all(isinstance(x, float) for x in result),
+        f"What came back is {[type(x).__name__ for x in result]}.",
+    )
+    values = [_number(x) for x in result]
+    if len(values) != 2:
+        return
+    yield Claim(
+        "they are the norms, in the order of the matrices",
+        all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted)),
+        _wrong_power_norms(values, wanted),
+    )
+    crossed = sum(link.nbytes for link in report.links)
+    yield Claim(
+        "no matrix leaves its device",
+        crossed < Xs[0].nbytes,
+        f"{crossed:,} bytes crossed. Of each device only the norm has to come back.",
+    )
+    if crossed >= Xs[0].nbytes:
+        return
+    ratio = took / max(device.busy for device in report.devices)
+    fetched = sum(link.copies for link in report.links if link.target == "host")
+    if fetched > 2:
+        waited = f"{fetched} copies were made for two norms, and each one waits."
+    else:
+        waited = (
+            "The second device had nothing to do until the first was done: Python was "
+            "waiting for the one and had not yet asked anything of the other."
+        )
+    yield Claim(
+        "both devices work at the same time",
+        ratio < 1.7,
+        f"It took {ratio:.1f} times as long as one of them had to compute (simulated). "
+        f"{waited}",
+    )
+
+
+def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
+    if all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted[::-1])):
+        return "They are in the opposite order."
+    if math.isclose(values[0] * 1.01, wanted[0], rel_tol=1e-3):
+        return (
+            "There was one product too few: the first one is already `X @ X`, and each "
+            "of the `products` multiplies once more."
+        )
+    return f"The first norm is {wanted[0]:.4f}, not {values[0]:.4f}."
+
+
+# ------------------------------------------------------------------ at most two steps
+
+
+@EXERCISES.add("05.5", "step, batches, device")
+def at_most_two(answer):
+    sim = d2l.simulator(1, host="meta")
+    gpu = sim.gpu()
+    W = torch.empty(1024, 1024, device=gpu)
+    seen, asked, ends = [], [], []
+
+    def step(batch):
+        seen.append(batch)
+        asked.append(sim.now())
+        for _ in range(1 + batch % 3):  # steps are not equally long
+            W @ W
+        event = torch.vgpu.Event(enable_timing=True)
+        event.record(torch.vgpu.current_stream(gpu))
+        ends.append(event)
+
+    batches = list(range(12))
+    start = torch.vgpu.Event(enable_timing=True)
+    sim.reset()
+    start.record(torch.vgpu.current_stream(gpu))
+    answer(step, batches, gpu)
+    busy = sim.report().devices[0].busy / sim.elapsed()
+    yield Claim(
+        "`step` is called for each batch, in order",
+        seen == batches,
+        f"There were {len(batches)} batches, and it was called {len(seen)} times."
+        if len(seen) != len(batches)
+        else "It was called in another order.",
+    )
+    if seen != batches:
+        return
+    done = [start.elapsed_time(end) / 1e3 for end in ends]
+    # How many steps are not done when the next one is asked for, that one included.
+    ahead = [
+        1 + sum(end > asked[k] for end in done[:k]) for k in range(2, len(batches))
+    ]
+    yield Claim(
+        "at most two steps are in the queue",
+        max(ahead) <= 2,
+        _too_far_ahead(max(ahead), len(batches)),
+    )
+    yield Claim(
+        "there are two, whenever there can be",
+        min(ahead) >= 2 or max(ahead) > 2,
+        "Before a step was asked for, all steps before it were done: the queue ran "
+        f"empty, and the GPU was busy for {busy:.0%} of the time (simulated). "
+        + _waited_too_long(ahead),
+    )
+
+
+def _too_far_ahead(most: int, batches: int) -> str:
+    if most >= batches:
+        return (
+            f"Up to {most} steps were in the queue: nothing made Python wait. An event "
+            "belongs to the queue in which it is recorded, and that is to be the one "
+            "of `device`."
+        )
+    if most == 3:
+        return (
+            "There were three. When step k is asked for, step k - 1 may be under way; "
+            "which one has to be done?"
+        )
+    return (
+        f"Up to {most} were. Python waited now and then, and ran ahead in between: "
+        "there has to be a wait for each step."
+    )
+
+
+def _waited_too_long(ahead: list[int]) -> str:
+    if all(each == 1 for each in ahead):
+        return (
+            "That was so for each step: Python waited for the step that it had just "
+            "asked for."
+        )
+    return (
+        f"That was so for {ahead.count(1)} of {len(ahead)} steps: where Python "
+        "waited, it waited for too much."
+    )
+
+
+# ------------------------------------------------------------------ a chain
+
+
+@EXERCISES.add("05.6", "batches, Ws", returns=list)
+def chain(answer):
+    result, wanted, gpus, by_host = _values_of_chain(answer)
+    yield Claim(
+        "there is a result for each batch",
+        len(result) == len(wanted) and all(map(torch.is_tensor, result)),
+        f"The number of batches was {len(wanted)}, that of results is {len(result)}.",
+    )
+    if len(result) != len(wanted) or not all(map(torch.is_tensor, result)):
+        return
+    yield Claim(
+        "the results live on the last device",
+        all(Y.device == gpus[-1] for Y in result),
+        f"The first one lives where `Ws[{gpus.index(result[0].device)}]` does."
+        if result[0].device in gpus
+        else f"The first one lives on {result[0].device}.",
+    )
+    values = [Y.cpu() for Y in result]
+    yield Claim(
+        "each batch was multiplied by all matrices, in order",
+        all(
+            a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-4)
+            for a, b in zip(values, wanted, strict=True)
+        ),
+        "They are the results of other batches."
+        if values[0].shape == wanted[-1].shape
+        and torch.allclose(values[0], wanted[-1], rtol=1e-3, atol=1e-4)
+        else "The values are not those of `batch @ Ws[0] @ Ws[1] @ …`.",
+    )
+    yield Claim(
+        "no batch goes by way of the host",
+        not by_host,
+        f"For {len(wanted)} batches {by_host} copies to the host were made, and Python "
+        "waited for each of them.",
+    )
+    if by_host:
+        return
+    sim = d2l.simulator(4, host="meta")
+    batches, Ws = _matrices(sim, 12, 4096)
+    sim.reset()
+    result = answer(batches, Ws)
+    through, took, report = sim.now(), sim.elapsed(), sim.report()
+    idle = [device.name for device in report.devices if not device.busy]
+    yield Claim(
+        "each device does its part",
+        not idle,
+        f"Nothing was computed on {', '.join(idle)}: matrices were moved instead of "
+        "batches.",
+    )
+    crossed = sum(link.nbytes for link in report.links if link.target == "other GPUs")
+    needed = 3 * sum(X.nbytes for X in batches)
+    hint = (
+        f"{crossed:,} bytes crossed, and {needed:,} are necessary: one batch, once, "
+        "from each device to the next."
+    )
+    yield Claim(
+        "each batch crosses once from a device to the next, and nothing else does",
+        crossed == needed,
+        hint,
+    )
+    if crossed != needed:
+        return
+    least = _time_of(sim, lambda: _batch_by_batch(batches, Ws))
+    if through > 0.5 * took:
+        hint = (
+            "Python was waiting for most of that time, and asked for nothing more "
+            "meanwhile."
+        )
+    else:
+        hint = (
+            "Python did not wait, but what it asked for first was all the work of one "
+            "device, before anything for the next. A queue is done in order, copies "
+            "too."
+        )
+    yield Claim(
+        "a device begins with the next batch while others are busy with the last",
+        took < LEEWAY * least,
+        f"It took {took / least:.1f} times as long as necessary (simulated). {hint}",
+    )
+
+
+def _matrices(sim, batches: int, n: int) -> tuple[list, list]:
+    first, *_ = gpus = sim.gpus()
+    return (
+        [torch.empty(n, n, device=first) for _ in range(batches)],
+        [torch.empty(n, n, device=gpu) for gpu in gpus],
+    )
+
+
+def _values_of_chain(answer) -> tuple[list, list, list, int]:
+    """Return results, wanted ones, the devices, and how many copies went to the
+    host."""
+    sim = d2l.simulator(4)
+    torch.manual_seed(0)
+    batches = [torch.randn(3, 8) for _ in range(5)]
+    Ws = [torch.randn(8, 8) for _ in range(4)]
+    wanted = [torch.linalg.multi_dot([X, *Ws]) for X in batches]
+    on_gpus = [W.to(gpu) for W, gpu in zip(Ws, sim.gpus(), strict=True)]
+    batches = [X.to(sim.gpu(0)) for X in batches]
+    sim.reset()
+    result = answer(batches, on_gpus)
+    links = sim.report().links
+    by_host = sum(link.copies for link in links if link.target == "host")
+    return result, wanted, sim.gpus(), by_host
+
+
+def _batch_by_batch(batches: list, Ws: list) -> None:
+    for X in batches:
+        for W in Ws:
+            X = X.to(W.device) @ W

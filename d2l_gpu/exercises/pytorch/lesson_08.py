@@ -1,0 +1,400 @@
+"""How far it scales: times are those of the simulator, the same everywhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.exercises.registry import Claim, Registry, in_all_cases
+
+EXERCISES = Registry()
+
+
+def _simulate(net: nn.Module, n: int, way: str, images: int, link: str = "PCIe3"):
+    X = torch.zeros(images, 1, 28, 28, device="meta")
+    y = torch.zeros(images, dtype=torch.long, device="meta")
+    return d2l.simulate_step(net, X, y, n, way, link=link)
+
+
+def _resnet() -> nn.Module:
+    with torch.device("meta"):
+        return d2l.resnet18(num_classes=10)
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"
+
+
+# ------------------------------------------------------------------ 08.1
+
+
+@EXERCISES.add("08.1", "base, step", returns=(float,))
+def efficiency(answer):
+    with torch.device("meta"):
+        net = nn.Sequential(
+            nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(10816, 10)
+        )
+    one, one_large, two, many, fast = (
+        _simulate(net, n, way, images, link)
+        for n, way, images, link in (
+            (1, "none", 64, "PCIe3"),
+            (1, "none", 256, "PCIe3"),
+            (2, "ring", 64, "PCIe3"),
+            (16, "ring", 64, "PCIe3"),
+            (4, "ring", 64, "NVLink2"),
+        )
+    )
+    cases = (
+        ("the same images on each of 16 GPUs as on one", one, many),
+        ("256 images, shared by 4 GPUs", one_large, fast),
+        ("2 GPUs as the base of 16", two, many),
+    )
+    for what, base, step in cases:
+        wanted = base.batch_size / base.seconds
+        wanted = step.batch_size / step.seconds / wanted
+        value = answer(base, step)
+        yield Claim(
+            f"it is right for {what}",
+            abs(value - wanted) < 1e-9,
+            _which_efficiency(value, wanted, base, step),
+        )
+
+
+def _which_efficiency(value: float, wanted: float, base, step) -> str:
+    speedup = step.examples_per_second / base.examples_per_second
+    figures = f"Here it says {value:.3g}. "
+    for other, why in (
+        (
+            base.seconds / step.seconds,
+            "That is the ratio of the times. Did both steps have as many images on "
+            "each GPU?",
+        ),
+        (speedup, "That is how many times as many images a second there are."),
+        (1 / wanted, "That is how many times as long as it would ideally take."),
+        (
+            speedup / step.num_gpus,
+            "All of the GPUs are held against the base. How many has that?",
+        ),
+    ):
+        if abs(value - other) < 1e-6 * abs(other):
+            return figures + why
+    return figures + (
+        f"The base makes {base.examples_per_second:,.0f} images a second with "
+        f"{base.num_gpus} GPU(s), the step {step.examples_per_second:,.0f} with "
+        f"{step.num_gpus}."
+    )
+
+
+# ------------------------------------------------------------------ 08.2
+
+_ENOUGH = 0.95
+_SIZES = tuple(2**i for i in range(4, 12))
+
+
+@EXERCISES.add("08.2", returns=int)
+def images_on_each(answer):
+    yield Claim(
+        f"it is one of {', '.join(map(str, _SIZES))}",
+        answer in _SIZES,
+        f"It is {answer}.",
+    )
+    if answer not in _SIZES:
+        return
+    net = _resnet()
+    reached = _efficiency_of_16(net, "ring", answer)
+    hint = f"With {answer} images on each of the 16 it is {reached:.3f}, simulated. "
+    if _efficiency_of_16(net, "bucketed", answer) >= _ENOUGH:
+        hint += "So many are enough where the exchange is hidden, with buckets."
+    else:
+        hint += "What is exposed takes as long as before, whatever the images."
+    yield Claim(f"so many reach {_ENOUGH}", reached >= _ENOUGH, hint)
+    half = _efficiency_of_16(net, "ring", answer // 2)
+    yield Claim(
+        "half as many do not",
+        half < _ENOUGH,
+        f"{answer // 2} images reach {half:.3f} already, simulated.",
+    )
+
+
+def _efficiency_of_16(net: nn.Module, way: str, images: int) -> float:
+    one = _simulate(net, 1, "none", images)
+    return one.seconds / _simulate(net, 16, way, images).seconds
+
+
+# ------------------------------------------------------------------ 08.3
+
+
+@EXERCISES.add("08.3", returns=int)
+def best_number(answer):
+    batch = 256
+    numbers = [2**i for i in range(9)]
+    yield Claim(
+        f"it is one of {', '.join(map(str, numbers))}",
+        answer in numbers,
+        f"It is {answer}.",
+    )
+    if answer not in numbers:
+        return
+    net = _resnet()
+    seconds = {n: _simulate(net, n, "ring", batch // n).seconds for n in numbers}
+    best = min(seconds, key=seconds.get)
+    hint = f"With {answer} GPUs a step takes {_text(seconds[answer])}, simulated; "
+    if answer > best:
+        hint += f"with {answer // 2} of them {_text(seconds[answer // 2])}. "
+        hint += "What grows with their number?"
+    elif answer < best:
+        hint += f"with {answer * 2} of them {_text(seconds[answer * 2])}. "
+        around = [n for n in (answer // 2, answer, answer * 2) if n in numbers]
+        hidden = {n: _simulate(net, n, "bucketed", batch // n).seconds for n in around}
+        if min(hidden, key=hidden.get) == answer:
+            hint += "Your number is the best one with buckets."
+        else:
+            hint += "Where do the images on each become too few?"
+    yield Claim("no other of them takes less time", answer == best, hint)
+
+
+# ------------------------------------------------------------------ 08.4
+
+
+@EXERCISES.add("08.4", "replicas, loss, batches")
+def accumulate(answer):
+    k, parts, n = 2, 4, 128
+    torch.manual_seed(8)
+    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3)).double()
+    X = torch.randn(k * parts * n, 20, dtype=torch.float64)
+    y = torch.arange(len(X)) % 3
+    wanted = _gradient(net, X, y)
+    ends = [i * parts * n for i in range(1, k + 1)]
+    last = sum(_gradient(net, X[end - n : end], y[end - n : end]) for end in ends)
+    devices = [d2l.gpu(i) for i in range(k)]
+    replicas = d2l.replicate(net, devices)
+    batches = [
+        list(zip(inputs.split(n), labels.split(n), strict=True))
+        for inputs, labels in zip(*d2l.split_batch(X, y, devices), strict=True)
+    ]
+    small = _memory_of(replicas[1], *batches[1][0])
+    large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
+    device = d2l.gpu(1)
+    torch.vgpu.reset_peak_memory_stats(device)
+    before = torch.vgpu.memory_allocated(device)
+    with d2l.transfers() as log:
+        answer(list(replicas), F.cross_entropy, [list(own) for own in batches])
+    peak = torch.vgpu.max_memory_allocated(device) - before
+    without = [
+        i for i, own in enumerate(replicas) for p in own.parameters() if p.grad is None
+    ]
+    yield Claim(
+        "each replica has gradients",
+        not without,
+        f"Replica {without[0]} has none." if without else "",
+    )
+    if without:
+        return
+    gradients = [_flat_gradient(own) for own in replicas]
+    yield Claim(
+        "both replicas have the same",
+        torch.equal(*gradients),
+        "They differ, so the next step would let the replicas drift apart. What is "
+        "still to be added up?",
+    )
+    yield Claim(
+        "it is the gradient of the mean loss over all examples",
+        torch.allclose(gradients[0], wanted, atol=1e-9),
+        _which_gradient(gradients[0], wanted, last, k, parts),
+    )
+    nbytes = sum(p.nbytes for p in net.parameters())
+    yield Claim(
+        "gradients are exchanged once",
+        log.nbytes <= 2 * (k - 1) * nbytes,
+        f"{log.nbytes:,} bytes crossed. The gradient has {nbytes:,}, which go to one "
+        "GPU and come back. How often were they under way?",
+    )
+    yield Claim(
+        "the memory is that of one small batch, not of all",
+        peak <= small + (large - small) / 3,
+        f"At the peak it needs {peak:,} bytes; forward and backward take {small:,} "
+        f"with one small batch and {large:,} with all {parts} at once. What keeps the "
+        "activations of a batch, and until when?",
+    )
+
+
+def _gradient(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    F.cross_entropy(net(X), y).backward()
+    gradient = _flat_gradient(net)
+    net.zero_grad()
+    return gradient
+
+
+def _memory_of(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> int:
+    """Return the peak of forward and backward on a device, gradients included."""
+    torch.vgpu.reset_peak_memory_stats(X.device)
+    before = torch.vgpu.memory_allocated(X.device)
+    F.cross_entropy(net(X), y).backward()
+    net.zero_grad()
+    return torch.vgpu.max_memory_allocated(X.device) - before
+
+
+def _flat_gradient(net: nn.Module) -> torch.Tensor:
+    return torch.cat([p.grad.cpu().flatten() for p in net.parameters()])
+
+
+def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
+    def times(other) -> float | None:
+        factor = float(its @ other / (other @ other))
+        return factor if torch.allclose(its, factor * other, atol=1e-9) else None
+
+    factor = times(wanted)
+    if factor is not None and factor > 1:
+        return (
+            f"It has the right direction, and is {factor:.3g} times too long. On each "
+            f"of {k} GPUs are {parts} small batches: how many means were added?"
+        )
+    if factor is not None:
+        return (
+            f"It has the right direction, and only {factor:.3g} of the length. By what "
+            "is it divided, and how often?"
+        )
+    if times(last) is not None:
+        return (
+            "It is made of the last small batches alone. What happened to the "
+            "gradients of those before?"
+        )
+    return (
+        "It has another direction: some small batches count more often than others. Is "
+        "a sum that was exchanged added to again?"
+    )
+
+
+# ------------------------------------------------------------------ 08.5
+
+
+@EXERCISES.add("08.5", "n, seconds", returns=(list, tuple))
+def share(answer):
+    sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", host="meta")
+    replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
+    seconds = _computing(sim, replicas, [64] * 3)
+    cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0])
+    yield from in_all_cases(
+        _shared(answer, sim, replicas, n, times) for n, times in cases
+    )
+
+
+def _shared(
+    answer: Callable, sim, replicas: Sequence[nn.Module], n: int, times: list[float]
+) -> Iterator[Claim]:
+    shares = answer(n, list(times))
+    whole = all(isinstance(x, Integral) and x >= 0 for x in shares)
+    whole &= len(shares) == len(times)
+    yield Claim(
+        "there is a whole number for each device, none of them below zero",
+        whole,
+        f"What is returned for {len(times)} devices is {list(shares)}.",
+    )
+    if not whole:
+        return
+    yield Claim(
+        "all images are shared out, each once",
+        sum(shares) == n,
+        f"{' + '.join(map(str, shares))} are {sum(shares)} images, not {n}.",
+    )
+    total = sum(1 / t for t in times)
+    ideal = [n / t / total for t in times]
+    right = all(abs(a - b) <= 1 for a, b in zip(shares, ideal, strict=True))
+    yield Claim(
+        "all are done at the same time, but for one image",
+        right,
+        "" if right else _who_waits(sim, replicas, shares, times),
+    )
+
+
+def _computing(sim, replicas: Sequence[nn.Module], shares: Sequence[int]) -> list:
+    """Return how long each device computes, simulated, with its share of a batch."""
+    sim.reset()
+    for device, net, n in zip(sim.gpus(), replicas, shares, strict=True):
+        if n:
+            X = torch.zeros(n, 1, 28, 28, device=device)
+            y = torch.zeros(n, dtype=torch.long, device=device)
+            F.cross_entropy(net(X), y).backward()
+    return [device.busy for device in sim.report().devices]
+
+
+def _who_waits(sim, replicas, shares, times) -> str:
+    if len(shares) == len(replicas):
+        busy = _computing(sim, replicas, shares)
+        figures = (
+            f"With {' + '.join(map(str, shares))} images they compute for "
+            f"{', '.join(map(_text, busy))}, simulated. "
+        )
+    else:
+        busy = [n * t for n, t in zip(shares, times, strict=True)]
+        figures = f"With {' + '.join(map(str, shares))} images of {times} s each, "
+    if len(set(shares)) == 1 or max(shares) - min(shares) <= 1:
+        return figures + "Everybody has as many, and the fast ones wait."
+    ratio = [n / t for n, t in zip(shares, times, strict=True)]
+    if max(ratio) - min(ratio) <= 0.1 * max(ratio):
+        return figures + "The slowest one has most. Is a large time a high speed?"
+    slowest, done = busy.index(max(busy)), busy.index(min(busy))
+    return figures + f"GPU {done} waits for GPU {slowest}."
+
+
+# ------------------------------------------------------------------ 08.6
+
+
+@EXERCISES.add("08.6", "seconds, n", returns=(float, torch.Tensor))
+def mean_step(answer):
+    torch.manual_seed(8)
+    seconds = 0.05 * (1 + 0.3 * torch.randn(200).abs())
+    kept = seconds.clone()
+    yield from in_all_cases(
+        _right_mean(answer, seconds, kept, n) for n in (2, 16, 1024, 1)
+    )
+    yield Claim(
+        "the measurements are as they were",
+        torch.equal(seconds, kept),
+        "They belong to the caller, and have been changed.",
+    )
+
+
+def _right_mean(answer: Callable, seconds, kept, n: int) -> Iterator[Claim]:
+    torch.manual_seed(n)
+    value, wanted = float(answer(seconds, n)), _expected_maximum(kept, n)
+    yield Claim(
+        "the mean is right, to a hundredth, for n from 1 to 1,024",
+        abs(value - wanted) <= 0.01 * wanted,
+        f"For n = {n} it is {value * 1e3:.2f} ms. "
+        + _which_mean(value, wanted, kept, n),
+    )
+
+
+def _expected_maximum(seconds: torch.Tensor, n: int) -> float:
+    """Return the mean of the largest of n that are drawn with replacement."""
+    ordered = seconds.double().sort().values
+    below = torch.arange(len(ordered) + 1, dtype=torch.float64) / len(ordered)
+    return float(ordered @ (below**n).diff())
+
+
+def _which_mean(value: float, wanted: float, seconds: torch.Tensor, n: int) -> str:
+    mean, most = float(seconds.mean()), float(seconds.max())
+    for other, why in (
+        (mean, "That is the mean of a device, but a step waits for all of them."),
+        (
+            most,
+            "That is the slowest ever measured. How often is it among those that "
+            f"{n} draw?",
+        ),
+        (n * mean, "That is as long as if one began after the other."),
+        (mean / n, "That would be the time if the devices shared one step."),
+    ):
+        if abs(value - other) < 0.005 * other:
+            return why
+    if value > wanted:
+        return (
+            "That is too long. Of each step the slowest counts: first the largest over "
+            "the devices, then the mean over the steps."
+        )
+    if value > mean:
+        return f"That is too short. Are there {n} devices in each step?"
+    return f"A device takes {mean * 1e3:.2f} ms on average."

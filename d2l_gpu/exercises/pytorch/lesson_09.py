@@ -1,0 +1,569 @@
+"""In the wild: a training that dies and goes on, and what is chosen by measuring."""
+
+import contextlib
+import errno
+import math
+import os
+import sys
+import tempfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, median
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2l_gpu import torch as d2l
+from d2l_gpu.exercises.registry import Claim, Registry
+
+EXERCISES = Registry()
+
+
+# ------------------------------------------------------------------ 09.1
+
+
+class _Died(BaseException):
+    """The end of a process, which no program can prevent: no Exception."""
+
+
+@dataclass
+class _Run:
+    """What a process made of a training, step by step.
+
+    Attributes:
+        dies: after how many steps; None if it does not.
+        batches: what tells one batch from another, of each step.
+        dropped: what tells which numbers were dropped, of each step.
+        parameters: before each step.
+        momentum: whether the optimizer had any before its first step.
+    """
+
+    dies: int | None = None
+    batches: list[float] = field(default_factory=list)
+    dropped: list[bytes] = field(default_factory=list)
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    momentum: bool = False
+
+    def new(self) -> tuple:
+        """Return a network, an optimizer and batches, as a new process has them."""
+        torch.manual_seed(7)
+        net = nn.Sequential(_Dropping(self), nn.Flatten(), nn.Linear(64, 10))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def note(optimizer, *_) -> None:
+            if not self.parameters:
+                self.momentum = bool(optimizer.state)
+            self.parameters.append(_vector(net))
+
+        optimizer.register_step_pre_hook(note)
+        return net, optimizer, d2l.load_data_digits(64, resize=8)[0]
+
+
+class _Dropping(nn.Module):
+    """Dropout on the input of a network, where a process may die."""
+
+    def __init__(self, run: _Run):
+        super().__init__()
+        self.run = run
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        if self.run.dies is not None and len(self.run.parameters) >= self.run.dies:
+            raise _Died
+        dropped = F.dropout(X + 1, 0.1, self.training)
+        self.run.batches.append(float((X.sum((1, 2, 3)) * _WEIGHTS[: len(X)]).sum()))
+        self.run.dropped.append((dropped == 0).numpy().tobytes())
+        return dropped
+
+
+_WEIGHTS = torch.linspace(1, 2, 64)
+_LAST, _DIES, _EVERY = 50, 35, 10
+
+
+def _vector(net: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def _undisturbed() -> tuple[_Run, torch.Tensor]:
+    """What is to come of it, and how."""
+    run = _Run()
+    net, optimizer, batches = run.new()
+    for _ in range(_LAST // len(batches) + 1):
+        for X, y in batches:
+            if len(run.parameters) == _LAST:
+                break
+            optimizer.zero_grad()
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+    return run, _vector(net)
+
+
+@EXERCISES.add("09.1", "new, folder, last", returns=nn.Module)
+def train_on(answer):
+    wanted, weights = _undisturbed()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        calm = _Run()
+        net = answer(calm.new, Path(name), _LAST)
+        made = len(calm.parameters)
+        yield Claim(
+            "a run to which nothing happens makes all steps",
+            made == _LAST,
+            f"It made {made} steps, and `last` was {_LAST}.",
+        )
+        if made != _LAST:
+            return
+        yield Claim(
+            "it ends with the weights that it should have",
+            torch.equal(_vector(net), weights),
+            "They are others than those of this network after so many steps of its "
+            "optimizer, on the batches in their order.",
+        )
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with contextlib.suppress(_Died):
+            answer(_Run(dies=_DIES).new, folder, _LAST)
+        left = sorted(path.name for path in folder.iterdir())
+        yield Claim(
+            "a run that dies leaves a checkpoint behind",
+            bool(left),
+            f"It died after {_DIES} steps, and the folder was empty.",
+        )
+        if not left:
+            return
+        run = _Run()
+        net = answer(run.new, folder, _LAST)
+        made = len(run.parameters)
+        hint = f"The second run made {made} steps. "
+        if made == _LAST:
+            hint += "It began at the beginning."
+        elif made > _LAST - _DIES + _DIES % _EVERY:
+            hint += "The checkpoint from which it went on was an old one."
+        else:
+            hint += f"The first had made {_DIES}, and together they are too few."
+        yield Claim(
+            "the next run goes on from the last tenth step",
+            made == _LAST - _DIES + _DIES % _EVERY,
+            hint,
+        )
+        if made != _LAST - _DIES + _DIES % _EVERY:
+            return
+        first = _LAST - made
+        yield Claim(
+            "its batches are those that are due",
+            run.batches == wanted.batches[first:],
+            _wrong_batch(run.batches[0], wanted.batches, first),
+        )
+        if run.batches != wanted.batches[first:]:
+            return
+        yield Claim(
+            "it goes on with the parameters that there were",
+            torch.equal(run.parameters[0], wanted.parameters[first]),
+            "They are those of a new network."
+            if torch.equal(run.parameters[0], wanted.parameters[0])
+            else "They are those of another step.",
+        )
+        yield Claim(
+            "the optimizer has its momentum",
+            run.momentum,
+            "Before its first step, the new optimizer knew of no past gradients.",
+        )
+        yield Claim(
+            "dropout drops what it would have dropped",
+            run.dropped == wanted.dropped[first:],
+            "It drops what it did at the very beginning: random numbers begin again "
+            "with those of the seed."
+            if run.dropped[0] == wanted.dropped[0]
+            else "The random numbers are in another state than they were.",
+        )
+        yield Claim(
+            "the end is the same, to the last bit",
+            torch.equal(_vector(net), weights),
+            "The largest difference of two weights is "
+            f"{(_vector(net) - weights).abs().max():.2g}.",
+        )
+        again = _Run()
+        net = answer(again.new, folder, _LAST)
+        yield Claim(
+            "called once more, it has nothing to do",
+            not again.parameters and torch.equal(_vector(net), weights),
+            f"All {_LAST} steps had been made, and it made {len(again.parameters)} "
+            "more."
+            if again.parameters
+            else "It made no step, and returned another network than the trained one.",
+        )
+
+
+def _wrong_batch(found: float, batches: list[float], due: int) -> str:
+    if found not in batches:
+        return "The first one is none that there is in these epochs."
+    step, per_epoch = batches.index(found), 23
+    text = (
+        f"The first one is batch {step % per_epoch} of epoch {step // per_epoch}, and "
+        f"due was batch {due % per_epoch} of epoch {due // per_epoch}. "
+    )
+    if step == 0:
+        return text + "The data begin at their beginning."
+    if step % per_epoch == 0:
+        return text + "The epoch begins anew."
+    return text + "Which step was counted when it was saved?"
+
+
+# ------------------------------------------------------------------ 09.2
+
+
+@dataclass
+class _Watch:
+    """What happens to a file while it is written.
+
+    Attributes:
+        path: of the file.
+        whole: what is in it before.
+        events: in order: ``overwritten``, ``removed``, ``forced`` onto the disk,
+            ``renamed``, and ``changed`` where the old content was gone already.
+        sources: the folders of what was renamed to it.
+        full: whether the disk is.
+    """
+
+    path: Path
+    whole: bytes
+    events: list[str] = field(default_factory=list)
+    sources: list[Path] = field(default_factory=list)
+    full: bool = False
+
+    def hear(self, event: str, args: tuple) -> None:
+        """Take note of what Python tells of files."""
+        if event == "open" and self._is_it(args[0]) and _writes(args):
+            self.events.append("overwritten")
+        elif event == "os.remove" and self._is_it(args[0]):
+            self.events.append("removed")
+        elif event == "os.rename" and self._is_it(args[1]):
+            self.events.append("renamed")
+            self.sources.append(Path(os.fsdecode(args[0])).absolute().parent)
+
+    def _is_it(self, path) -> bool:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return False
+        return Path(os.fsdecode(path)).absolute() == self.path.absolute()
+
+    def force(self, _) -> None:
+        """What is done in place of `os.fsync`."""
+        self.events.append("forced")
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def look(self) -> None:
+        """Look at the file in the middle of writing."""
+        with contextlib.suppress(OSError):
+            with _unheard():
+                there = self.path.read_bytes()
+            if there == self.whole:
+                return
+        self.events.append("changed")
+
+
+def _writes(args: tuple) -> bool:
+    _, mode, flags = args
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+_hearing: list[_Watch] = []
+
+
+def _hook(event: str, args: tuple) -> None:
+    for watch in _hearing:
+        watch.hear(event, args)
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    heard, _hearing[:] = _hearing[:], []
+    yield
+    _hearing[:] = heard
+
+
+@contextlib.contextmanager
+def _watched(watch: _Watch) -> Iterator[None]:
+    if not _hook_is_there:
+        sys.addaudithook(_hook)  # for good: there is no way to remove one
+        _hook_is_there.append(True)
+    _hearing.append(watch)
+    try:
+        with mock.patch.object(os, "fsync", watch.force):
+            yield
+    finally:
+        _hearing.clear()
+
+
+_hook_is_there: list[bool] = []
+
+
+class _Probe:
+    """Part of a state that does something when it is about to be written."""
+
+    def __init__(self, act: Callable[[], None]):
+        self.act = act
+
+    def __reduce__(self) -> tuple:
+        self.act()
+        return OrderedDict, ()  # one of the few things that torch.load reads
+
+
+@EXERCISES.add("09.2", "state, path")
+def save_whole(answer):
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        path = Path(name) / "state.pt"
+        answer({"step": 10, "weight": torch.arange(1000.0)}, path)
+        found = _read(path)
+        yield Claim(
+            "what was saved can be loaded",
+            bool(found) and found.get("step") == 10 and len(found["weight"]) == 1000,
+            "`torch.load` does not give back what was saved."
+            if path.exists()
+            else "There is no file of this name afterwards.",
+        )
+        if not found:
+            return
+        watch = _Watch(path, path.read_bytes())
+        with _watched(watch):
+            state = {"step": 20, "weight": torch.arange(1000.0)}
+            answer(state | {"probe": _Probe(watch.look)}, path)
+        found = _read(path)
+        yield Claim(
+            "a later state takes the place of the one before",
+            bool(found) and found.get("step") == 20,
+            "The old one is still there.",
+        )
+        broken = {"overwritten", "removed", "changed"} & set(watch.events)
+        yield Claim(
+            "at every moment, one of the two is there as a whole",
+            not broken,
+            "The old file was removed first. If the process dies now, neither is there."
+            if "removed" in broken
+            else "The file was written in its place. If the process dies in the middle "
+            "of it, half of it is new, and the old one is gone.",
+        )
+        if broken:
+            return
+        forced = "forced" in watch.events
+        late = forced and "renamed" in watch.events[: watch.events.index("forced")]
+        yield Claim(
+            "it is on the disk before it gets its name",
+            forced and not late,
+            "It was forced onto the disk only when it had its name already, which may "
+            "have been there before the content."
+            if forced
+            else "Nothing was forced onto the disk (`os.fsync`). A system may rename "
+            "at once, and write the content later.",
+        )
+        if not forced or late:
+            return
+        yield Claim(
+            "what is being written lies in the same folder",
+            watch.sources == [Path(name).absolute()],
+            "It came from another folder, which may be on another disk. Then the "
+            "renaming fails, or is a copy.",
+        )
+        yield from _when_it_fails(answer, path)
+
+
+def _when_it_fails(answer, path: Path) -> Iterator[Claim]:
+    before, names = path.read_bytes(), set(path.parent.iterdir())
+    watch = _Watch(path, before, full=True)
+    raised = 0
+    with _watched(watch):
+        for state in ({"step": 30}, {"step": 40, "probe": _Probe(_fail)}):
+            try:
+                answer(state, path)
+            except (OSError, _NotSaved):
+                raised += 1
+    yield Claim(
+        "if it fails, the one before stays",
+        path.is_file() and path.read_bytes() == before,
+        "The disk was full, and the old file is gone or another.",
+    )
+    yield Claim(
+        "the error is raised",
+        raised == 2,
+        "A disk was full, then a state could not be written, and nobody was told of "
+        f"{2 - raised} of the two.",
+    )
+    left = sorted(path.name for path in set(path.parent.iterdir()) - names)
+    yield Claim(
+        "nothing else is left behind",
+        not left,
+        f"{', '.join(left)} was left in the folder, and would be after each failure.",
+    )
+
+
+class _NotSaved(RuntimeError):
+    """What a state raises that cannot be written."""
+
+
+def _fail() -> None:
+    raise _NotSaved("this state cannot be written")
+
+
+def _read(path: Path) -> dict:
+    """What is in a file, empty if it is not what was written."""
+    try:
+        found = torch.load(path)
+    except Exception:  # of many kinds, as the files are
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# ------------------------------------------------------------------ 09.3
+
+
+@EXERCISES.add("09.3", "step_seconds, save_seconds, hours_of_one, gpus", returns=int)
+def steps_between(answer):
+    cases = ((0.5, 60, 50_000, 16_384), (2, 20, 50_000, 1024), (0.25, 5, 9_000, 8))
+    found = [answer(*case) for case in cases]
+    positive = all(steps >= 1 for steps in found)
+    yield Claim(
+        "it is a number of steps, at least 1",
+        positive,
+        f"In one case it is {min(found)}.",
+    )
+    if not positive:
+        return
+    step, save, _, gpus = cases[0]
+    more = max(
+        _lost(steps, *case) / min(_around(case))
+        for steps, case in zip(found, cases, strict=True)
+    )
+    yield Claim(
+        "no other number of steps loses a thousandth less time",
+        more <= 1.001,
+        _wrong_interval(found, cases)
+        or f"For {gpus:,} GPUs, steps of {step} s and checkpoints of {save} s it is "
+        f"{found[0]:,}; in the worst of three cases {more:.2f} times as much is lost "
+        "as has to be.",
+    )
+
+
+def _lost(steps: int, step: float, save: float, hours: float, gpus: int) -> float:
+    """The share of the time that is lost, as the lesson has it."""
+    seconds = steps * step
+    return save / seconds + seconds / 2 / (hours * 3600 / gpus)
+
+
+def _around(case: tuple) -> Iterator[float]:
+    """What is lost with each number of steps on a fine scale."""
+    for i in range(2000):
+        yield _lost(max(1, round(1.01**i)), *case)
+        if 1.01**i > 1e8:
+            return
+
+
+def _wrong_interval(found: list[int], cases) -> str:
+    """Name the misunderstanding that gives these numbers; empty if none does."""
+
+    def gives(formula: Callable[..., float]) -> bool:
+        return all(
+            abs(steps - formula(*case)) <= 1 + 1e-3 * steps
+            for steps, case in zip(found, cases, strict=True)
+        )
+
+    def young(step, save, between) -> float:
+        return math.sqrt(2 * save * between) / step
+
+    if gives(lambda t, s, h, g: young(t, s, h * 3600)):
+        return (
+            "This is the interval for one GPU. How often does one of all of them fail?"
+        )
+    if gives(lambda t, s, h, g: young(t, s, h * 3600 * g)):
+        return "With more GPUs it would be longer. Do more GPUs fail less often?"
+    if gives(lambda t, s, h, g: young(t, s, h / g)):
+        return "One time is in hours and the other in seconds."
+    if gives(lambda t, s, h, g: young(1, s, h * 3600 / g)):
+        return "These are seconds, and not steps."
+    if gives(lambda t, s, h, g: young(t, s, h * 3600 / g) / math.sqrt(2)):
+        return (
+            "It is too short by the root of 2. A failure costs half an interval in the "
+            "mean, not all of it."
+        )
+    if gives(lambda t, s, h, g: h * 3600 / g / t):
+        return "So long it takes until something fails. Then all of it would be lost."
+    return ""
+
+
+# ------------------------------------------------------------------ 09.4
+
+# Seconds of a step: the first turn of each form, then three others.
+_TRIALS = (
+    {"plain": [9, 4, 4, 4], "last": [9, 3, 3, 3], "low": [9, 2, 2, 2]},
+    {"plain": [5, 4.0, 4.0, 4.1], "last": [5, 3.9, 3.9, 3.9], "low": [9, 8, 8, 8]},
+    {"plain": [9, 4, 4], "last": [9, 3, 3.1], "low": [20, 2, 3.2]},
+    {"plain": [5, 4, 4, 4], "last": [5, 3, 3, 9], "low": [5, 3.6, 3.6, 3.6]},
+    {"plain": [5, 4, 4, 4], "last": [5, 2, 6, 6], "low": [5, 3, 3, 3]},
+)
+
+
+@EXERCISES.add("09.4", "seconds", returns=str)
+def choose(answer):
+    trials = [{name: list(taken) for name, taken in t.items()} for t in _TRIALS]
+    found = [answer(trial) for trial in trials]
+    known = all(name in trial for name, trial in zip(found, _TRIALS, strict=True))
+    yield Claim(
+        "it is the name of a form",
+        known,
+        f"What came back are {', '.join(map(repr, found))}.",
+    )
+    if not known:
+        return
+    yield Claim(
+        "a form that is clearly faster is chosen",
+        found[0] == _chosen(_TRIALS[0]),
+        "The slowest form was chosen."
+        if found[0] == "plain" and found[1] == "low"
+        else f"In the first trial it is {found[0]!r}; the seconds are {_TRIALS[0]}.",
+    )
+    if found[0] != _chosen(_TRIALS[0]):
+        return
+    yield Claim(
+        "a form that is faster by less than a twentieth is not",
+        found[1] == "plain",
+        f"It is {found[1]!r}, which is faster by a fortieth. Is it worth it, and would "
+        "it be so in the next trial?",
+    )
+    yield Claim(
+        "the first turn does not count",
+        found[2] == _chosen(_TRIALS[2]),
+        "In one trial the first turn of the best form took 20 seconds and the others "
+        "2 and 3.2, and it has decided."
+        if found[2] == _chosen(_TRIALS[2], first=0)
+        else f"In a trial with slow first turns it is {found[2]!r}.",
+    )
+    yield Claim(
+        "one slow turn does not decide, nor one fast",
+        found[3:] == [_chosen(trial) for trial in _TRIALS[3:]],
+        _one_turn(found[3:]),
+    )
+
+
+def _chosen(
+    seconds: dict[str, list[float]],
+    of: Callable = median,
+    first: int = 1,
+    worth: float = 1.05,
+) -> str:
+    typical = {name: of(taken[first:]) for name, taken in seconds.items()}
+    fastest = min(typical, key=typical.__getitem__)
+    return fastest if typical["plain"] / typical[fastest] >= worth else "plain"
+
+
+def _one_turn(found: list[str]) -> str:
+    def gives(of: Callable) -> bool:
+        return found == [_chosen(trial, of) for trial in _TRIALS[3:]]
+
+    if gives(mean):
+        return "One turn took three times as long as the others, and a mean hears it."
+    if gives(min):
+        return "One turn was lucky, and the smallest of several is what luck makes it."
+    return f"In two such trials they are {found[0]!r} and {found[1]!r}."

@@ -1,0 +1,130 @@
+"""Tensors on devices: bytes, random numbers, variables, and who shares memory."""
+
+import re
+from contextlib import contextmanager
+
+import numpy as np
+import tensorflow as tf
+
+from d2l_gpu import tensorflow as d2l
+from d2l_gpu.exercises.common import lesson_02 as common
+from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
+
+EXERCISES = Registry()
+
+
+@EXERCISES.add("02.1", "shape, dtype", returns=int)
+def bytes_of(answer):
+    def measured(shape, dtype):
+        with tf.device(d2l.gpu(1)):
+            return tf.zeros(shape, dtype).numpy().nbytes
+
+    types = ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"]
+    hints = {"bool": "Memory is addressed by bytes, not by bits."}
+    refusals = (tf.errors.OpError, ValueError)
+    return common.bytes_of(answer, measured, types, refusals, hints)
+
+
+@EXERCISES.add("02.2", returns=(int, float))
+def parameters(answer):
+    return common.parameters(answer)
+
+
+@EXERCISES.add("02.3", "shape, seed, device", returns=tf.Tensor)
+def random_on(answer):
+    generators = {
+        "TensorFlow's generator": (
+            tf.random.set_seed,
+            lambda: float(tf.random.uniform(())),
+        ),
+        "NumPy's generator": (np.random.seed, np.random.rand),
+    }
+    return common.random_on(answer, ARRAYS, generators)
+
+
+@EXERCISES.add("02.4", "W, gradient, lr")
+def step(answer):
+    device = d2l.gpu(1)
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with tf.device(device):
+        W = tf.Variable(values)
+        gradient = tf.fill((3, 4), 2.0)
+    returned = answer(W, gradient, 0.5)
+    new = W.numpy()
+    yield Claim(
+        "`W` has changed",
+        not np.array_equal(new, values),
+        "It has not, and something new came back: its memory is taken beside that of "
+        "`W`."
+        if returned is not None
+        else "It has not. `W = …` gives the name to something else, for this function.",
+    )
+    yield Claim(
+        "it is `W` - lr · gradient",
+        np.allclose(new, values - 1),
+        common.wrong_step(new, values),
+    )
+    problem = ""
+    with _no_silent_copies():
+        try:
+            answer(W, gradient, 0.5)
+        except tf.errors.InvalidArgumentError as error:
+            problem = str(error)
+            if "conflicting devices" not in problem:
+                raise
+    yield Claim(
+        "everything is computed where `W` lives, and nothing is copied",
+        not problem,
+        _copied(problem),
+    )
+
+
+@contextmanager
+def _no_silent_copies():
+    """Make it an error if an operation reads from another device than its own."""
+    before = tf.config.experimental.get_device_policy()
+    tf.config.experimental.set_device_policy("explicit")
+    try:
+        yield
+    finally:
+        tf.config.experimental.set_device_policy(before)
+
+
+def _copied(problem: str) -> str:
+    found = re.search(
+        r"compute (\w+) as .*expected to be on (\S+) but is actually on (\S+)", problem
+    )
+    if not found:
+        return problem
+    operation, where, operand = found.groups()
+    hint = (
+        f"The operation {operation} ran on {d2l.name(where)}, and what it reads was on "
+        f"{d2l.name(operand)}, and was copied."
+    )
+    if "Assign" in operation:
+        return f"{hint} What is assigned was made elsewhere."
+    return f"{hint} What decides where an operation runs?"
+
+
+@EXERCISES.add("02.5", returns=(set, list, tuple))
+def sharing(answer):
+    def numbers(tensor):
+        return np.asarray(memoryview(tensor))
+
+    def shares(expression):
+        with tf.device(d2l.gpu(1)):
+            A = tf.ones((64, 64))
+            result = eval(expression, {"A": A, "tf": tf})
+        return np.shares_memory(numbers(result), numbers(A))
+
+    order = "Do its numbers lie in `A` one after the other?"
+    questions = {
+        "A[1:]": order,
+        "A[:, 0]": f"{order} How far is it from one to the next?",
+        "A * 1": "Does TensorFlow look at the number that it multiplies by?",
+        "tf.reshape(A, -1)": f"{order} Do they change places?",
+        "tf.transpose(A)": f"{order} Which is the second one?",
+        "tf.identity(A)": "If nobody can change either of the two, what is a copy for?",
+    }
+    return common.sharing(answer, questions, shares)

@@ -1,0 +1,311 @@
+"""Exercises as a reader meets them: what is asked for, and what is said of answers.
+
+Whether graders are right is another matter; see `test_graders.py`.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import REPOSITORY
+from fresh_process import PATH, run_fresh
+from waiting import wait_until
+
+from d2l_gpu.exercises import specification
+from d2l_gpu.exercises.judge import judge, why_no_answer
+from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.verdict import Verdict
+
+
+def total(a, b, c, device):
+    """The solution, as far as this needs it."""
+    sums = {}
+    for x in (a, b, c):
+        sums[x.device] = sums[x.device] + x if x.device in sums else x
+    return sum(part.to(device) for part in sums.values())
+
+
+def said_of(answer) -> str:
+    return str(judge("pytorch", "03.1", answer))
+
+
+# ---- Answers that run
+
+
+def test_a_right_answer_holds_in_all():
+    verdict = judge("pytorch", "03.1", total)
+    assert verdict.all_hold and verdict.hint == ""
+    lines = str(verdict).splitlines()
+    assert lines[0] == "03.1: all holds."
+    assert lines[1:] == [f"  [x] {claim.text}" for claim in verdict.claims]
+    assert len(lines) == 5
+
+
+def test_a_wrong_answer_gets_one_hint():
+    def sends_each(a, b, c, device):
+        return a.to(device) + b.to(device) + c.to(device)
+
+    lines = said_of(sends_each).splitlines()
+    assert lines[0] == "03.1: 3 of 4 hold."
+    assert lines[4].startswith("  [ ] no more is copied")
+    assert lines[5].startswith("  Hint: In one case 3 tensors crossed")
+    assert len(lines) == 6
+
+
+def test_what_an_answer_prints_is_shown_first():
+    def talks(a, b, c, device):
+        print("at", device)
+        return a
+
+    lines = said_of(talks).splitlines()
+    assert lines[0] == "  | at vgpu:0"
+    assert lines[16] == "03.1: 0 of 4 hold." or lines[16].startswith("03.1: ")
+
+
+def test_an_answer_is_carried_with_what_it_refers_to():
+    code = """
+        import torch
+        from d2l_gpu import torch as d2l
+        d2l.require_gpus(2)
+        kept = torch.zeros(2, 3, device=d2l.gpu(1))
+
+        def helper(parts, device):
+            return sum(part.to(device) for part in parts) + kept.to(device) * 0
+
+        def answer(a, b, c, device):
+            return helper((a, b, c), device)
+
+        d2l.check('03.1', answer)
+        assert torch.vgpu.memory_allocated(0) == 0
+    """
+    out = run_fresh(code)
+    assert "[x] the sum is that of all three" in out
+
+
+# ---- Answers that do not
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("d2l.check('03.1')", "not answered yet. It asks for a function total(a, b"),
+        ("d2l.check('03.1', ...)", "not answered yet."),
+        ("d2l.check('03.1', None)", "not answered yet."),
+        ("def f(a, b, c, device): ...", "not answered yet."),
+        ("def f(a, b, c, device):\n    'Says more.'\n    pass", "not answered yet."),
+        ("def f(a, b, c, device):\n    return ...", "not answered yet."),
+        (
+            "def f(a, b, c, device):\n    raise NotImplementedError",
+            "not answered yet.",
+        ),
+        (
+            "def f(a, b, c, device):\n    raise NotImplementedError('later')",
+            "not answered yet.",
+        ),
+        ("d2l.check('03.1', 24)", "it asks for a function total(a, b, c, device), not"),
+        ("def f(a, b): return a", "total(a, b, c, device); yours takes (a, b)."),
+        ("def f(a, b, c, d, e): return a", "yours takes (a, b, c, d, e)."),
+        ("def f(a, b, c, device): a", "total returned nothing; what it returns is to"),
+        ("def f(a, b, c, device): return 'x'", "total returned a str; what it returns"),
+        (
+            "def f(a, b, c, device):\n    x = 1\n    return a + x / 0",
+            "your answer raised ZeroDivisionError: division by zero"
+            " (line 3: `return a + x / 0`)",
+        ),
+        (
+            "def f(a, b, c, device): return a + b + c",
+            "your answer raised RuntimeError: Expected all tensors to be on the same",
+        ),
+        (
+            "def f(a, b, c, device): return a[0]",
+            "[ ] the sum is that of all three",
+        ),
+        ("def f(a, b, c, device):\n    import os\n    os._exit(3)", "with status 3."),
+        ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
+        (
+            "import threading\nlock = threading.Lock()\n"
+            "def f(a, b, c, device): return lock",
+            "your answer cannot be carried to another process: cannot pickle",
+        ),
+        ("class f:\n    def __init__(self, a): ...", "yours takes (a)."),
+    ],
+)
+def test_what_is_said_of_other_answers(source, said, tmp_path):
+    # As a cell of a notebook, whose lines only the process that ran it knows.
+    if "def f" in source or "class f" in source:
+        source += "\n\nd2l.check('03.1', f)"
+    code = f"""
+        import linecache
+        from d2l_gpu import torch as d2l
+        source = {source!r}
+        linecache.cache["<cell>"] = len(source), None, source.splitlines(True), "<cell>"
+        exec(compile(source, "<cell>", "exec"), globals())
+    """
+    out = run_fresh(code)
+    assert out.startswith("03.1: ") and said in out
+    assert "Traceback" not in out
+
+
+def test_an_answer_that_does_not_end_is_ended():
+    out = run_fresh(
+        """
+        from dataclasses import replace
+        from d2l_gpu.exercises.judge import judge
+        from d2l_gpu.exercises.registry import of_lesson
+
+        there = of_lesson("pytorch", "03")
+        there["03.1"] = replace(there["03.1"], seconds=0.5)
+
+        def f(a, b, c, device):
+            print("begins")
+            while True:
+                pass
+
+        print(judge("pytorch", "03.1", f))
+        """
+    )
+    *printed, last = out.splitlines()
+    assert printed == ["  | begins"]
+    assert last.startswith("03.1: your answer did not end within 0.5 seconds")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks for the processes there are")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_answer_ends_with_the_process_that_asked(tmp_path, how):
+    code = """
+    import os, time
+    from pathlib import Path
+    from d2l_gpu.exercises.judge import judge
+
+    def f(a, b, c, device):
+        Path("pid").write_text(str(os.getpid()))
+        time.sleep(600)
+
+    judge("pytorch", "03.1", f)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env=os.environ | PATH,
+    )
+    number = tmp_path / "pid"
+    wait_until(lambda: number.is_file() and number.read_text())
+    process.send_signal(how)
+    process.wait()
+    wait_until(lambda: not is_running(int(number.read_text())))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_without_cloudpickle_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(ImportError, match=r'pip install "d2l-gpu\[lessons\]"'):
+        judge("pytorch", "03.1", total)
+
+
+def test_real_gpus_and_settings_of_the_reader_change_nothing(monkeypatch):
+    monkeypatch.setenv("D2L_GPU_VIRTUAL", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert judge("pytorch", "03.1", total).all_hold
+
+
+# ---- What does not exist, and values
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "said"),
+    [
+        ("03.9", ValueError, "no exercise '03.9' for PyTorch: lesson 03 has 03.1, "),
+        ("33.1", ValueError, "no exercise '33.1' for PyTorch: the lessons with exer"),
+        ("../03.1", ValueError, "There is no exercise '../03.1'"),
+        ("", ValueError, "There is no exercise ''"),
+        (3.1, TypeError, "An exercise is named by a text such as '03.1', not 3.1."),
+    ],
+)
+def test_unknown_exercises(number, error, said):
+    with pytest.raises(error, match=re.escape(said)):
+        judge("pytorch", number, total)
+    with pytest.raises(error, match=re.escape(said)):
+        specification.specification("pytorch", number)
+
+
+def test_values_are_answers_too():
+    there = Registry()
+
+    @there.add("09.9", returns=(int, float))
+    def nbytes(answer):
+        yield Claim("it is four", answer == 4, "It has four bytes.")
+
+    exercise = there.exercises["09.9"]
+    assert why_no_answer(exercise, ...) == "not answered yet. It asks for a value."
+    assert why_no_answer(exercise, "4") == "the answer is a int or a float, not '4'."
+    assert why_no_answer(exercise, 4) == ""
+
+
+def test_two_graders_for_one_exercise_are_refused():
+    there = Registry()
+    there.add("09.9")(lambda answer: ())
+    with pytest.raises(ValueError, match=r"Two graders are for exercise 09\.9"):
+        there.add("09.9")(lambda answer: ())
+
+
+def test_a_verdict_survives_the_way_between_processes():
+    claims = (Claim("one", True), Claim("two", False, "Look."))
+    verdict = Verdict("01.1", claims, "", "x\n")
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    assert json.loads(verdict.to_json())["number"] == "01.1"
+    assert not verdict.all_hold and verdict.hint == "Look."
+    assert not Verdict("01.1").all_hold
+
+
+def test_long_outputs_show_their_end():
+    text = str(Verdict("01.1", problem="no.", printed="line\n" * 50))
+    assert text.splitlines()[0] == "  | (30 lines printed before these)"
+    assert text.count("| line") == 20
+
+
+# ---- What is asked for
+
+
+def test_an_exercise_is_shown_as_the_lesson_has_it(capsys):
+    text = specification.specification("pytorch", "03.1")
+    assert text.startswith("### 03.1 The cheaper order")
+    assert text in (REPOSITORY / "lessons" / "03_copying.md").read_text("utf-8")
+    specification.show("pytorch", "03.1")
+    assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_an_exercise_is_shown_in_the_reader_s_language(tmp_path, monkeypatch):
+    for language, title in ("en", "Cheaper"), ("fr", "Moins cher"):
+        folder = tmp_path / language / "pytorch"
+        folder.mkdir(parents=True)
+        cells = [{"cell_type": "markdown", "id": "a", "metadata": {}}]
+        cells[0]["source"] = f"### 03.1 {title}"
+        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        (folder / "03_copying.ipynb").write_text(json.dumps(notebook))
+    monkeypatch.setattr(
+        specification,
+        "notebooks_dir",
+        lambda language, framework: tmp_path / (language or "fr") / framework,
+    )
+    assert specification.specification("pytorch", "03.1") == "### 03.1 Moins cher"
+    assert "Cheaper" in specification.specification("pytorch", "03.1", "en")
+
+
+def test_a_notebook_renders_what_it_shows(monkeypatch):
+    shown = []
+    monkeypatch.setattr(specification, "in_jupyter", lambda: True)
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    specification.show("pytorch", "03.1")
+    assert shown[0].data.startswith("### 03.1")

@@ -1,0 +1,188 @@
+"""What a teacher hands out: notebooks for students, solutions, how long it takes.
+
+    python -m tools.classroom FOLDER                   the whole course, with PyTorch
+    python -m tools.classroom FOLDER 03 05             these lessons
+    python -m tools.classroom FOLDER --worksheets      the exercises alone, by lesson
+
+Students get the lessons without outputs, so that they predict first, and the functions
+of the exercises as stubs. The folder gets ``students``, ``solutions`` and the page
+``durations.md``.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course.files import write_atomically
+from d2l_gpu.frameworks import framework as framework_with
+from tools.durations import RESULTS
+
+MACHINES = {0: "without a GPU", 1: "on one GPU", 2: "on two GPUs"}
+
+_EXERCISE = re.compile(r"^### \w\d\.\d+ ", re.MULTILINE)
+_MINUTES = re.compile(r"(\d+) minutes\b")
+
+
+def student_notebook(
+    lesson: NotebookNode, solutions: NotebookNode, worksheet: bool = False
+) -> NotebookNode:
+    """Return a lesson as students get it, as if nobody had run it.
+
+    Args:
+        lesson: as it is published, with the stubs of its exercises.
+        solutions: to its exercises, which tell what exercises need of the lesson.
+        worksheet: whether to leave out all but the exercises.
+    """
+    cells = lesson.cells
+    if worksheet:
+        needed = {cell.id for cell in solutions.cells}
+        first = next(
+            i for i, cell in enumerate(cells) if cell.source.startswith("## Exercises")
+        )
+        kept = [cell for cell in cells[1:first] if cell.id in needed]
+        cells = [cells[first], *kept, *cells[first + 1 :]]
+        cells[0] = nbformat.from_dict(
+            cells[0] | {"source": f"# {_title(lesson)}\n\n{cells[0].source}"}
+        )
+    copied = nbformat.from_dict({**lesson, "cells": cells})
+    for cell in copied.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return copied
+
+
+def _title(notebook: NotebookNode) -> str:
+    return notebook.cells[0].source.partition("\n")[0].lstrip("# ")
+
+
+def durations_page(framework: str, notebooks: Sequence[Path]) -> str:
+    """Return the page that says how long lessons and exercises take.
+
+    Args:
+        framework: the tag of the edition.
+        notebooks: the lessons.
+    """
+    runs = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else []
+    runs = [run for run in runs if run["framework"] == framework]
+    title = framework_with(framework).title
+    lines = [
+        f"# How long the course takes, with {title}",
+        "",
+        "*To read* is what a lesson says of itself: reading it and running its cells. "
+        "*Run All* is measured: all cells of the lesson one after another, and of the "
+        "notebook with its solutions, each in a new kernel.",
+        "",
+    ]
+    head = ["Lesson", "Exercises", "To read"]
+    head += [f"Run All, {machine}" for machine in MACHINES.values()]
+    lines += [_row(head), _row(["---"] * len(head))]
+    for path in notebooks:
+        notebook = nbformat.read(path, as_version=4)
+        minutes = _MINUTES.search(notebook.cells[0].source)
+        row = [path.stem, str(len(_exercises(notebook)))]
+        row.append(f"{minutes[1]} min" if minutes else "")
+        for gpus in MACHINES:
+            row.append(_measured(runs, gpus, path.stem))
+        lines.append(_row(row))
+    lines.append("")
+    for gpus, machine in MACHINES.items():
+        of_machine = [run for run in runs if run["gpus"] == gpus]
+        what = "; ".join(f"{run['hardware']}, {run['date']}" for run in of_machine)
+        lines.append(
+            f"* {machine}: {what or f'not measured yet; {_HOW.format(framework)}'}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+_HOW = "`python -m tools.durations --framework {}` on such a machine does it"
+
+
+def _exercises(notebook: NotebookNode) -> list[str]:
+    return [cell.id for cell in notebook.cells if _EXERCISE.match(cell.source)]
+
+
+def _measured(runs: Sequence[dict], gpus: int, lesson: str) -> str:
+    """Return the seconds of a lesson and its solutions, on the last such machine."""
+    of_machine = [run["seconds"] for run in runs if run["gpus"] == gpus]
+    if not of_machine or lesson not in of_machine[-1]:
+        return "—"
+    found = of_machine[-1]
+    solutions = found.get(f"{SOLUTIONS}/{lesson}")
+    return f"{found[lesson]:.0f} s" + (f" + {solutions:.0f} s" if solutions else "")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def hand_out(
+    notebooks: Sequence[Path], framework: str, target: Path, worksheets: bool
+) -> Iterator[Path]:
+    """Write what is handed out, and yield the path of each file.
+
+    Args:
+        notebooks: the lessons, each with its solutions in the folder beside it.
+        framework: that they are for.
+        target: the folder to write into; what has the same names is replaced.
+        worksheets: whether students get the exercises alone.
+
+    Raises:
+        ValueError: a lesson has no exercises that check themselves.
+    """
+    pairs = []
+    for path in notebooks:
+        solved = path.parent / SOLUTIONS / path.name
+        if not solved.is_file():
+            raise ValueError(f"{path.stem} has no solutions: {solved} is not there")
+        pairs.append(
+            (path, *(nbformat.read(each, as_version=4) for each in (path, solved)))
+        )
+    for path, lesson, solutions in pairs:
+        student = student_notebook(lesson, solutions, worksheets)
+        for folder, notebook in ("students", student), (SOLUTIONS, solutions):
+            file = target / folder / path.name
+            write_atomically(file, nbformat.writes(notebook) + "\n")
+            yield file
+    page = target / "durations.md"
+    write_atomically(page, durations_page(framework, notebooks))
+    yield page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write what is handed out; return 0, or 1 if it cannot be had."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.classroom", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("lessons", nargs="*", metavar="lesson", help="as 03 or copying")
+    parser.add_argument("--framework", default="pytorch", metavar="TAG")
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--worksheets", action="store_true", help="exercises alone")
+    options = parser.parse_args(arguments)
+    try:
+        framework_with(options.framework)  # or it raises
+        edition = notebooks_dir(options.language, options.framework)
+        solved = lesson_names(edition / SOLUTIONS)
+        names = select_lessons(options.lessons, lesson_names(edition))
+        if not options.lessons:
+            names = [name for name in names if name in solved]
+        paths = [edition / f"{name}.ipynb" for name in names]
+        for file in hand_out(
+            paths, options.framework, options.folder, options.worksheets
+        ):
+            print(file)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

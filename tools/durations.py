@@ -1,0 +1,110 @@
+"""How long the notebooks of an edition run, each in a new kernel.
+
+    python -m tools.durations [--framework pytorch] [lesson ...]
+
+These are seconds of one machine, for the page that `tools.classroom` writes for
+teachers; nothing is compared with them. Each lesson runs once, and so do its solutions.
+The figures go to ``benchmarks/results/durations.json``, in place of older ones of
+another machine with as many GPUs; on the same, lessons that are not run keep theirs.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+
+from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course.files import write_atomically
+from d2l_gpu.course.kernel import progress_bar, run_cells
+from d2l_gpu.frameworks import framework as framework_with
+from d2l_gpu.host import cpu_name
+from tools import environments
+from tools.companion import missing
+
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "durations.json"
+
+
+def seconds_of(path: Path, framework: str) -> float:
+    """Return how long all cells of a notebook run, from the start of the kernel on."""
+    notebook = nbformat.read(path, as_version=4)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        progress_bar(notebook, path.stem) as bar,
+    ):
+        start = time.perf_counter()
+        run_cells(
+            notebook,
+            Path(folder),
+            after_cell=bar.update,
+            kernel=environments.kernel(framework_with(framework)),
+        )
+        return time.perf_counter() - start
+
+
+def hardware(framework: str) -> tuple[str, int]:
+    """Return what the machine is, and how many GPUs it has that PyTorch sees."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    text = f"{cpu_name()}, {cores or os.cpu_count()} cores"
+    gpus = []
+    if framework == "pytorch":
+        from d2l_gpu import torch as d2l
+
+        gpus = d2l.devices().rows[1:]  # none is in use, so all are real
+    if gpus:
+        text += f"; {len(gpus)} × {gpus[0][2]}"
+    return f"{text}; Python {platform.python_version()}", len(gpus)
+
+
+def with_run(runs: list[dict], run: dict) -> list[dict]:
+    """Return runs with another one, joined with the older one that it is like."""
+    same = [
+        old
+        for old in runs
+        if (old["framework"], old["gpus"]) == (run["framework"], run["gpus"])
+    ]
+    if same and same[0]["hardware"] == run["hardware"]:
+        run = run | {"seconds": same[0]["seconds"] | run["seconds"]}
+    return [old for old in runs if old not in same] + [run]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lessons", nargs="*", metavar="lesson")
+    parser.add_argument("--framework", default="pytorch")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    edition = notebooks_dir("en", options.framework)
+    names = select_lessons(options.lessons, lesson_names(edition))
+    machine, gpus = hardware(options.framework)
+    seconds = {}
+    for name in names:
+        if reason := missing(name):
+            print(f"left out: {reason}")
+            continue
+        for part in name, f"{SOLUTIONS}/{name}":
+            path = edition / f"{part}.ipynb"
+            if path.is_file():
+                seconds[part] = round(seconds_of(path, options.framework), 1)
+                print(f"{part}: {seconds[part]:.1f} s", flush=True)
+    there = options.results.is_file()
+    runs = json.loads(options.results.read_text("utf-8")) if there else []
+    run = {
+        "framework": options.framework,
+        "gpus": min(gpus, 2),
+        "hardware": machine,
+        "date": datetime.date.today().isoformat(),
+        "seconds": seconds,
+    }
+    text = json.dumps(with_run(runs, run), indent=1, ensure_ascii=False)
+    write_atomically(options.results, text + "\n")
+    print(f"together: {sum(seconds.values()):.0f} s, on {machine}")
+
+
+if __name__ == "__main__":
+    main()

@@ -439,7 +439,7 @@ def move(answer):
     yield Claim(
         "the parameters are on `device`",
         all(p.device == second for p in net.parameters()),
-        f"They are on {next(net.parameters()).device}.",
+        f"They are on {next(net.parameters()).device}, where they were.",
     )
     held = [p for group in optimizer.param_groups for p in group["params"]]
     yield Claim(

@@ -475,7 +475,7 @@ def by_way_of_the_host(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "They are on vgpu:0.")
+@wrong("04.6", "where they were")
 def forgets_the_model(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 

@@ -26,7 +26,7 @@ _SAID = {
     False: re.compile(r"^\w\d\.\d+: not answered yet\.", re.MULTILINE),
     True: re.compile(r"^\w\d\.\d+: all holds\.", re.MULTILINE),
 }
-_CHECK = re.compile(r"^d2l\.check\(", re.MULTILINE)
+_CHECK = re.compile(r"^(?:d2l\.)?check\(", re.MULTILINE)
 
 
 def notebook_problems(

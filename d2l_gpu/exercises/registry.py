@@ -121,17 +121,6 @@ class Registry:
         return register
 
 
-def in_all_cases(cases: Iterable[Iterable[Claim]]) -> list[Claim]:
-    """Return what is claimed in several cases, each claim once: it holds if it does in
-    all of them, and has the hint for the first in which it does not."""
-    claims: dict[str, Claim] = {}
-    for case in cases:
-        for claim in case:
-            if claims.setdefault(claim.text, claim).holds:
-                claims[claim.text] = claim
-    return list(claims.values())
-
-
 def find(framework: str, number: str) -> Exercise:
     """Return an exercise of a framework's edition.
 

@@ -6,9 +6,7 @@ GPUs keep a log of them, TensorFlow calls back for each operation, JAX writes wh
 transfer guard notes, and MXNet invokes every operation by one function.
 """
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from d2l_gpu.exercises.arrays import Arrays
-from d2l_gpu.exercises.registry import Claim
 
 HOST = "the host"
 
@@ -81,13 +78,3 @@ class Port(ABC):
         """Return a tensor on the first GPU, of which it is seen when Python asks for
         its values."""
         return self.array(values, self.gpu(0))
-
-
-def with_port(grader: Callable, port: Any) -> Callable[[Any], Iterable[Claim]]:
-    """Return a grader of one framework, made of one for several.
-
-    Args:
-        grader: takes what it needs of a framework, and the answer.
-        port: what it needs: a `Port`, or what is built upon one.
-    """
-    return functools.update_wrapper(functools.partial(grader, port), grader)

@@ -118,6 +118,11 @@ def test_an_answer_is_carried_with_what_it_refers_to():
             " (line 3: `return a + x / 0`)",
         ),
         (
+            "exec('def made_of_a_text(): 1 / 0')\n"
+            "def f(a, b, c, device):\n    return made_of_a_text()",
+            " (line 3: `return made_of_a_text()`)",
+        ),
+        (
             "def f(a, b, c, device): return a + b + c",
             "your answer raised RuntimeError: Expected all tensors to be on the same",
         ),

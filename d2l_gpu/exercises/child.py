@@ -29,6 +29,10 @@ from d2l_gpu.frameworks import framework as framework_with
 
 ANSWER, VERDICT = "answer.pickle", "verdict.json"
 
+# What functions that libraries make of texts have for a file: those of MXNet, and those
+# around NumPy's before 1.25. Nobody has their lines.
+_OF_TEXTS = ("<string>", "<__array_function__ internals>")
+
 # Where in the answer something happened, for the process that knows its lines.
 _PLACE = "\0{line}\0{file}\0"
 PLACE = re.compile("\0(?P<line>\\d+)\0(?P<file>[^\0]*)\0")
@@ -129,7 +133,7 @@ def kinds(types: Sequence[type]) -> str:
 
 
 def _one(kind: type) -> str:
-    name = kind.__name__
+    name = kind.__name__.rpartition(".")[2]  # JAX's array has a path for a name
     vowel = name[0].lower() in "aeiou" or name == "ndarray"  # an n-d array
     return f"an {name}" if vowel else f"a {name}"
 
@@ -153,11 +157,16 @@ def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
     """Return the place of the innermost line that belongs to nobody else."""
     others = [str(Path(__file__).resolve().parents[1])]
     others += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    for frame in reversed(frames):
-        known = frame.filename.startswith(("<frozen", *others))
-        if not known:
-            return _PLACE.format(line=frame.lineno, file=frame.filename)
-    return ""
+    places = [
+        frame
+        for frame in reversed(frames)
+        if not frame.filename.startswith(("<frozen", *others))
+    ]
+    # Where nothing else is left, the answer itself was made of a text.
+    places.sort(key=lambda frame: frame.filename in _OF_TEXTS)
+    if not places:
+        return ""
+    return _PLACE.format(line=places[0].lineno, file=places[0].filename)
 
 
 def _leave(verdict: Verdict, folder: Path) -> None:

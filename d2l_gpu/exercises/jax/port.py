@@ -19,6 +19,7 @@ if "jax" not in sys.modules:
 import jax
 
 from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.jax.arrays import ARRAYS
 
 # A line of the transfer guard; numbers of Python's have a weak type.
 _LOGGED = re.compile(
@@ -29,28 +30,22 @@ _LOGGED = re.compile(
 
 
 class JaxPort(Port):
-    tensor = jax.Array
-
-    def gpu(self, i: int) -> jax.Device:
-        return d2l.gpu(i)
-
-    def name(self, device: jax.Device) -> str:
-        return HOST if device == d2l.cpu() else str(device)
+    mutable = False
 
     def home(self, x: jax.Array) -> str:
         return " and ".join(sorted(map(self.name, x.devices())))
 
-    def array(self, values: np.ndarray, device: jax.Device | None = None) -> jax.Array:
-        return jax.numpy.array(values, device=device or d2l.cpu())
+    def array(
+        self, values: np.ndarray, device: jax.Device | None = None
+    ) -> jax.Array | np.ndarray:
+        # What is on the CPU, is NumPy's in the lessons.
+        return values if device is None else jax.numpy.array(values, device=device)
 
     def watched(self, values: np.ndarray) -> jax.Array:
         # NumPy reads an array that lies on one CPU device without asking JAX.
         both = jax.sharding.Mesh([d2l.gpu(0), d2l.gpu(1)], "d")
         spec = jax.sharding.PartitionSpec()
         return jax.device_put(values, jax.sharding.NamedSharding(both, spec))
-
-    def values(self, x: jax.Array) -> np.ndarray:
-        return np.asarray(x)
 
     @contextmanager
     def watch(self, numbers: bool = False) -> Iterator[list[Copy]]:
@@ -79,8 +74,10 @@ class JaxPort(Port):
             yield copies
         for line in lines:
             logged = _LOGGED.fullmatch(line)
-            if logged is None:
+            if "guard_lib" not in line:
                 sys.stderr.write(line)
+            elif logged is None:  # a number or an index of Python's
+                copies += [Copy(0, HOST, "")] * numbers
             elif numbers or not logged["weak"]:
                 copy = self._copy(logged)
                 if copy.source != copy.target:
@@ -112,7 +109,7 @@ def _stderr() -> Iterator[list[str]]:
             lines += file.read().decode(errors="replace").splitlines(keepends=True)
 
 
-PORT = JaxPort()
+PORT = JaxPort(ARRAYS)
 
 
 @functools.cache

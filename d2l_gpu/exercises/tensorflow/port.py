@@ -5,32 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 from d2l_gpu.tensorflow import tf
 
 
 class TensorFlowPort(Port):
-    tensor = tf.Tensor
-
-    def gpu(self, i: int) -> str:
-        return d2l.gpu(i)
-
-    def name(self, device: str) -> str:
-        name = d2l.name(device)
-        return HOST if name == d2l.name(d2l.cpu()) else name
-
-    def home(self, x: tf.Tensor) -> str:
-        return self.name(x.device)
-
-    def array(self, values: np.ndarray, device: str | None = None) -> tf.Tensor:
-        with tf.device(device or d2l.cpu()):
-            return tf.constant(values)
-
-    def values(self, x: tf.Tensor) -> np.ndarray:
-        return x.numpy()
+    mutable = False
 
     @contextmanager
     def watch(self) -> Iterator[list[Copy]]:
@@ -68,4 +49,4 @@ class TensorFlowPort(Port):
             op_callbacks.remove_op_callback(operation)
 
 
-PORT = TensorFlowPort()
+PORT = TensorFlowPort(ARRAYS)

@@ -85,9 +85,14 @@ def sends_image_by_image(images, device):
     return sent.astype(jnp.float32) / 255
 
 
+@wrong("03.2", "returned an ndarray")
+def forgets_jax(images, device):
+    return (images / 255).astype(np.float32)
+
+
 @wrong("03.2", "It stayed behind")
 def forgets_to_send(images, device):
-    return images.astype(jnp.float32) / 255
+    return jnp.asarray(images).astype(jnp.float32) / 255
 
 
 @right("03.3")
@@ -229,3 +234,9 @@ def compiles_in_the_loop(X, rounds):
 @wrong("03.5", "as if it were the first round")
 def makes_one_round(X, rounds):
     return jax.jit(lambda X: 0.5 * X + 1)(X)
+
+
+@wrong("03.4", "not in the order")
+def begins_in_the_middle(tensors, device):
+    parts = with_slices(tensors, device)
+    return parts[5:] + parts[:5]

@@ -223,3 +223,21 @@ def leaves_what_was_written(a, b):
     before = b.asnumpy()
     a += 1
     return bool((b.asnumpy() != before).any())
+
+
+@wrong("03.4", "not in the order")
+def begins_in_the_middle(tensors, device):
+    parts = with_slices(tensors, device)
+    return parts[5:] + parts[:5]
+
+
+@wrong("03.4", "went in, 39 came out")
+def loses_the_last(tensors, device):
+    return with_slices(tensors[:-1], device)
+
+
+@wrong("03.5", "It was asked of `Z` and `Z`")
+def forgets_to_look(a, b):
+    a += 1
+    a -= 1
+    return False

@@ -276,3 +276,20 @@ def forgets_the_policy(f):
 def tries_it_out_first(f):
     f()
     return keeps_the_error(f)
+
+
+@wrong("03.4", "not in the order")
+def begins_in_the_middle(tensors, device):
+    parts = with_slices(tensors, device)
+    return parts[5:] + parts[:5]
+
+
+@wrong("03.4", "went in, 39 came out")
+def loses_the_last(tensors, device):
+    return with_slices(tensors[:-1], device)
+
+
+@wrong("03.5", "nothing is copied silently")
+def always(f):
+    f()
+    return True

@@ -1,0 +1,285 @@
+"""Graders of the exercises about models (lesson 04) that several frameworks share."""
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from d2l_gpu.exercises.crossing import HOST, Port
+from d2l_gpu.exercises.registry import Claim, Registry, given
+
+OPTIMIZERS = ("sgd", "momentum", "adam")
+UNITS = (784, 256, 10)  # of the network whose memory is asked for
+FLOAT = 4  # bytes
+
+
+class Models(ABC):
+    """What graders need of a framework's models.
+
+    Args:
+        port: what they need of its tensors.
+    """
+
+    def __init__(self, port: Port):
+        self.port = port
+
+    @abstractmethod
+    def training_bytes(self, optimizer: str) -> int:
+        """Return the bytes of parameters, gradients and state of an optimizer, after
+        a step of training a network with `UNITS`."""
+
+    @abstractmethod
+    def whole(self, device: Any) -> Any:
+        """Return a model of several parameters on a device."""
+
+    @abstractmethod
+    def spread(self) -> Mapping[str, Any]:
+        """Return models whose parameters live on both GPUs, and what is said of them;
+        the first has only its first layer on the first GPU."""
+
+    @abstractmethod
+    def weight(self, values: np.ndarray) -> Any:
+        """Return parameters on the first GPU."""
+
+    def exchanged(
+        self, answer: Callable, weight: Any, i: int, j: int, value: float
+    ) -> tuple[Any, Any]:
+        """Return what an answer gives for the old number, and the weight afterwards."""
+        return answer(weight, i, j, value), weight
+
+    @abstractmethod
+    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
+        """Return linear layers with weights (inputs, outputs) and biases, each on the
+        GPU with its index."""
+
+    @abstractmethod
+    def gradients(
+        self, answer: Callable, layers: list, devices: Sequence, X: Any
+    ) -> list:
+        """Return the gradients of the sum of all outputs by the layers' weights, None
+        where there is none; of the shape (inputs, outputs) each."""
+
+
+def memory(models: Models, answer: Mapping):
+    right = {optimizer: models.training_bytes(optimizer) for optimizer in OPTIMIZERS}
+    given = {name: answer.get(name) for name in OPTIMIZERS}
+    numbers = all(isinstance(value, Real) for value in given.values())
+    yield Claim(
+        "there is a number for each of the three",
+        numbers and set(answer) == set(OPTIMIZERS),
+        f"The keys are to be {', '.join(map(repr, OPTIMIZERS))}, and the values "
+        "numbers.",
+    )
+    if not numbers:
+        return
+    weights = FLOAT * sum(a * b for a, b in itertools.pairwise(UNITS))
+    parameters = weights + FLOAT * sum(UNITS[1:])
+    for name, what in (
+        ("sgd", "without momentum"),
+        ("momentum", "with momentum"),
+        ("adam", "with Adam"),
+    ):
+        value, wanted = given[name], right[name]
+        hint = f"You say {value:,} bytes, and it is "
+        hint += "more." if value < wanted else "less."
+        if value * FLOAT == wanted:
+            hint = "This is how many numbers there are. Each takes 4 bytes."
+        elif value * parameters == wanted * weights:
+            hint = "The biases are parameters, too."
+        elif value == wanted - parameters:
+            hint = (
+                "As much as the parameters take is missing. Training keeps gradients, "
+                "and an optimizer may keep something for each parameter."
+            )
+        elif value == wanted + parameters:
+            hint = "As much as the parameters take is too much."
+        yield Claim(f"so many bytes {what}", value == wanted, hint)
+
+
+def home(models: Models, answer):
+    port = models.port
+    names = [port.name(port.gpu(i)) for i in (0, 1)]
+    found = [_said(answer, models.whole(port.gpu(i))) for i in (0, 1)]
+    yield Claim(
+        "of a model on one device, it returns the device",
+        [_name(port, each) for each in found] == names,
+        f"Of two models, on {names[0]} and on {names[1]}, it said {found[0]!r} and "
+        f"{found[1]!r}.",
+    )
+    refused = {what: _said(answer, model) for what, model in models.spread().items()}
+    for what, said in refused.items():
+        hint = f"It returned {said!r}."
+        if isinstance(said, Exception):
+            hint = f"It raised {type(said).__name__}."
+        if _name(port, said) in names:
+            hint = (
+                f"It returned {_name(port, said)}, though {what}. Which parameters did "
+                "it look at?"
+            )
+        yield Claim(
+            f"where {what}, a ValueError is raised", isinstance(said, ValueError), hint
+        )
+    errors = [str(said) for said in refused.values() if isinstance(said, ValueError)]
+
+    def named(error: str) -> bool:
+        devices = [port.gpu(i) for i in (0, 1)]
+        return all(port.name(x) in error or repr(x) in error for x in devices)
+
+    yield Claim(
+        "the error names both devices",
+        bool(errors) and all(map(named, errors)),
+        next((f"It says: {error!r}." for error in errors if not named(error)), ""),
+    )
+
+
+def _said(answer: Callable, model: Any) -> Any:
+    """Return what is returned, or raised."""
+    try:
+        return answer(model)
+    except Exception as error:
+        return error
+
+
+def _name(port: Port, said: Any) -> str:
+    """Return the name of what may be a device."""
+    try:
+        return port.name(said)
+    except Exception:  # whatever the framework makes of something else
+        return ""
+
+
+def exchange(models: Models, answer):
+    port = models.port
+    values = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
+    weight = models.weight(values)
+    place = port.home(weight)
+    i, j, value = 5, 7, -1.5
+    with port.watch() as copies:
+        old, after = models.exchanged(answer, weight, i, j, value)
+    new = port.values(after).copy()
+    yield Claim(
+        "the old number is returned, a number of Python's",
+        isinstance(old, float) and old == values[i, j],
+        _wrong_number(old, value),
+    )
+    wanted = values.copy()
+    wanted[i, j] = value
+    same = new.shape == wanted.shape
+    yield Claim(
+        "the new number is in its place", same and new[i, j] == value, "It is not."
+    )
+    others = same and np.array_equal(
+        np.delete(new, i * 32 + j), np.delete(wanted, i * 32 + j)
+    )
+    yield Claim(
+        "all other numbers are as they were",
+        others,
+        f"{int((new != wanted).sum())} numbers differ from what they are to be."
+        if same
+        else f"The shape has become {new.shape}.",
+    )
+    if after is not weight:
+        yield Claim(
+            "the new array lives where the old one lives",
+            port.home(after) == place,
+            f"It lives on {port.home(after)}, and `weight` on {place}.",
+        )
+    fetched = sum(copy.nbytes for copy in copies if copy.target == HOST)
+    yield Claim(
+        "4 bytes are fetched",
+        fetched == FLOAT,
+        f"{fetched:,} bytes were fetched: choose the number where the parameters live.",
+    )
+    sent = sum(copy.nbytes for copy in copies if copy.target != HOST)
+    yield Claim(
+        "at most one number is sent",
+        sent <= 2 * FLOAT,  # one of Python's may have 8 bytes
+        f"{sent:,} bytes were sent: more than the one number was written.",
+    )
+
+
+def _wrong_number(old: Any, new: float) -> str:
+    if old is None:
+        return "Nothing is returned."
+    if not isinstance(old, float):
+        return f"What is returned is a {type(old).__name__}, not a number of Python's."
+    if old == new:
+        return "It is the new one. Fetch the old one before you write."
+    return f"It is {old:g}, which stands elsewhere."
+
+
+def forward(models: Models, answer):
+    port = models.port
+    rng = np.random.default_rng(0)
+    (W1, b1), (W2, b2) = parameters = [
+        (
+            rng.standard_normal((inputs, outputs)).astype(np.float32),
+            np.ones(outputs, np.float32),
+        )
+        for inputs, outputs in ((64, 16), (16, 200))
+    ]
+    batch = rng.standard_normal((32, 64)).astype(np.float32)
+    hidden = batch @ W1 + b1
+    devices = [port.gpu(i) for i in (0, 1)]
+    layers, X = models.layers(parameters), port.array(batch, devices[0])
+    with port.watch() as copies:
+        output = answer(layers, devices, X)
+    values, wanted = port.values(output), hidden @ W2 + b2
+    yield Claim(
+        "the outputs are those of both layers",
+        values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-3),
+        f"Their shape is {values.shape}, and ought to be {wanted.shape}."
+        if values.shape != wanted.shape
+        else "They are others.",
+    )
+    last = port.name(devices[1])
+    yield Claim(
+        "they live where the last layer lives",
+        port.home(output) == last,
+        f"They live on {port.home(output)}, and the last layer on {last}.",
+    )
+    yield Claim(
+        "what crosses is what the first layer has computed, once",
+        len(copies) == 1 and copies[0].nbytes == hidden.nbytes,
+        _crossed_otherwise(copies, X=batch, W1=W1, W2=W2, hidden=hidden),
+    )
+    found = models.gradients(answer, layers, devices, X)
+    ones = np.ones_like(wanted)
+    right = [batch.T @ (ones @ W2.T), hidden.T @ ones]
+    yield Claim(
+        "each layer gets its gradient",
+        all(
+            each is not None and np.allclose(each, gradient, rtol=1e-3, atol=1e-2)
+            for each, gradient in zip(found, right, strict=True)
+        ),
+        "The gradient cannot find its way back to the first layer: somewhere the "
+        "numbers were taken out of the framework's sight.",
+    )
+
+
+def _crossed_otherwise(copies: Sequence, **sizes: np.ndarray) -> str:
+    crossed = sorted(copy.nbytes for copy in copies)
+    if any(HOST in (copy.source, copy.target) for copy in copies):
+        return "Something went by way of the host. GPUs can copy from each other."
+    if sizes["W2"].nbytes in crossed:
+        return "The parameters of the last layer crossed, which are to stay."
+    if sizes["W1"].nbytes in crossed:
+        return "The parameters of the first layer crossed, which are to stay."
+    if crossed.count(sizes["hidden"].nbytes) > 1:
+        return f"It crossed {crossed.count(sizes['hidden'].nbytes)} times."
+    return f"{sum(crossed):,} bytes crossed, in {len(crossed)} copies."
+
+
+def exercises(models: Models) -> Registry:
+    """Return the shared exercises of lesson 04, for one framework."""
+    registry = Registry()
+    registry.add("04.1", returns=dict)(given(memory, models))
+    registry.add("04.2", "model")(given(home, models))
+    registry.add("04.3", "weight, i, j, value")(given(exchange, models))
+    registry.add("04.4", "layers, devices, X", returns=models.port.tensor)(
+        given(forward, models)
+    )
+    return registry

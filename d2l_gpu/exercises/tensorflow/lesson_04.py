@@ -1,0 +1,80 @@
+"""Models on devices."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from d2l_gpu.exercises.common.lesson_04 import UNITS, Models, exercises
+from d2l_gpu.exercises.tensorflow.port import PORT
+from d2l_gpu.tensorflow import keras, layers, tf
+
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.1),
+    "momentum": lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(0.1),
+}
+
+
+class KerasModels(Models):
+    def training_bytes(self, optimizer: str) -> int:
+        inputs, *outputs = UNITS
+        with tf.device(self.port.gpu(0)):
+            net = keras.Sequential(
+                [keras.Input((inputs,)), *map(layers.Dense, outputs)]
+            )
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(net(tf.ones((1, inputs))))
+            gradients = tape.gradient(loss, net.trainable_variables)
+            its = OPTIMIZERS[optimizer]()
+            its.apply(gradients, net.trainable_variables)
+        kept = (*net.weights, *gradients, *its.variables)
+        # An optimizer has a rate and a counter, too, which are single numbers.
+        tensors = [x for x in map(tf.convert_to_tensor, kept) if x.shape.rank]
+        return sum(x.dtype.size * x.shape.num_elements() for x in tensors)
+
+    def whole(self, device: str) -> keras.Model:
+        return keras.Sequential([_dense(3, 4, device), _dense(4, 2, device)])
+
+    def spread(self) -> Mapping[str, keras.Model]:
+        first, second = self.port.gpu(0), self.port.gpu(1)
+        inner = [_dense(4, 5, second), _dense(5, 4, first)]
+        nested = [
+            _dense(3, 4, second),
+            keras.Sequential(inner),
+            _dense(4, 2, second),
+        ]
+        return {
+            "the layers live on two": keras.Sequential(
+                [_dense(3, 4, first), _dense(4, 2, second)]
+            ),
+            "a layer within a layer lives elsewhere": keras.Sequential(nested),
+        }
+
+    def weight(self, values: np.ndarray) -> tf.Variable:
+        with tf.device(self.port.gpu(0)):
+            return tf.Variable(values)
+
+    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
+        made = []
+        for i, (W, b) in enumerate(parameters):
+            made.append(_dense(*W.shape, self.port.gpu(i)))
+            made[-1].set_weights([W, b])
+        return made
+
+    def gradients(
+        self, answer: Callable, layers: list, devices: Sequence[str], X: tf.Tensor
+    ) -> list:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(answer(layers, devices, X))
+        found = tape.gradient(loss, [layer.kernel.value for layer in layers])
+        return [None if each is None else each.numpy() for each in found]
+
+
+def _dense(inputs: int, outputs: int, device: str) -> layers.Dense:
+    with tf.device(device):
+        layer = layers.Dense(outputs)
+        layer.build((None, inputs))
+    return layer
+
+
+EXERCISES = exercises(KerasModels(PORT))

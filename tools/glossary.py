@@ -3,7 +3,8 @@
 ``lessons/locale/<language>.tsv`` has a line for each term, of fields between tabs: the
 English term, its translations, one of which has to be in every message that has the
 term, and, if there are any, words that it must not be translated by; all of several
-between `` | ``. The beginnings of words are enough. The last field says by which native
+between `` | ``. The beginnings of words are enough. A space in a term is a hyphen,
+too. The last field says by which native
 source the translation was checked. Lines that begin with ``#`` are comments.
 """
 
@@ -84,17 +85,23 @@ class Glossary:
             english: prose of the source, without code.
             other: that of the translation.
         """
-        folded = other.casefold()
+        folded = remaining = other.casefold()
+        there = []
         for term in self.terms:
             rest = term.pattern.sub(" ", english)
             if rest == english:
                 continue
             english = rest
+            there.append(term)
             if not any(each.casefold() in folded for each in term.translations):
                 wanted = " or ".join(term.translations)
                 yield f"{term.english!r} is to be translated by {wanted}"
+            for each in sorted(term.translations, key=len, reverse=True):
+                remaining = remaining.replace(each.casefold(), " ")
+        # What is wrong for one term may be right for another one of the message.
+        for term in there:
             for wrong in term.wrong:
-                if re.search(rf"(?<!\w){re.escape(wrong)}", other, re.IGNORECASE):
+                if re.search(rf"(?<!\w){re.escape(wrong.casefold())}", remaining):
                     yield f"{term.english!r} is not {wrong!r} here"
 
 

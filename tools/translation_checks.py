@@ -28,6 +28,7 @@ from tools.translation import FOLDER, Message
 from tools.typography import RULES
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
+_REPLACED = re.compile("\ue000\\w+\ue001")
 _NUMBER = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d+")
 _WORD = re.compile(r"[A-Za-z][A-Za-z’'-]*")
 _TEXT_IN_FORMULA = re.compile(r"\\(?:text|mathrm|textrm)\{[^}]*\}")
@@ -72,14 +73,15 @@ def parts(text: str) -> Parts:
     blocks, prose, headings = [], [], []
     code, formulas, links = Counter(), Counter(), Counter()
     in_heading = False
-    # A name in ${…} would be the beginning of a formula.
-    text = _PLACEHOLDER.sub(lambda match: f"`{match.group()}`", text)
+    code.update(_PLACEHOLDER.findall(text))
+    # A name in ${…} would be the beginning of a formula: others stand for its marks.
+    text = _PLACEHOLDER.sub(lambda match: f"\ue000{match[0][2:-1]}\ue001", text)
     for token in _parser().parse(text):
         if token.type == "inline":
             words = []
             for child in token.children:
                 _take_inline(child, words, code, formulas, links)
-            prose.append("".join(words))
+            prose.append(_REPLACED.sub("\u2060", "".join(words)))
             if in_heading:
                 headings.append(prose[-1])
         elif token.type == "math_block":
@@ -236,10 +238,10 @@ def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
             continue
         glossary = Glossary.read(project.lessons / FOLDER / f"{language}.tsv")
         for message in wanted:
-            entry = translation.entries.get(message.context)
-            if entry is None or not entry.msgstr or entry.msgid != message.text:
+            if translation.problem(message):
                 continue  # `tools.translate --check` tells
-            found = problems(message, entry.msgstr, language, glossary, names)
+            text = translation.entries[message.context].msgstr
+            found = problems(message, text, language, glossary, names)
             for problem in found:
                 yield f"{language}: {message.context}: {problem}"
 

@@ -28,12 +28,13 @@ def _found(pattern: str, what: str) -> Rule:
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "fr": (
-        _found(r"[^\u00a0\u202f\s][;!?»](?!\w)", "no no-break space before ; ! ? »"),
-        _found(r"[^\u00a0\u202f\d\s]:(?=\s|$)", "no no-break space before a colon"),
+        _found(r"[^\u202f\s][;!?](?!\w)", "no narrow no-break space before ; ! ?"),
+        _found(r"[^\u00a0\s][:»](?=\s|$)", "no no-break space before : or »"),
         _found(r" [;:!?»]", "an ordinary space before ; : ! ? »"),
         _found(r"«(?![\u00a0\u202f])", "no no-break space behind «"),
         _found(r"[\"“”]", "quotation marks other than « »"),
-        _found(r"\w'\w", "a straight apostrophe"),
+        _found(r"\w'[\w\u2060]", "a straight apostrophe"),
+        _found(r"\d %|\d%", "no no-break space before %"),
     ),
     "pt": (
         _found(r"\s[;:!?,.](?=\s|$)", "a space before a punctuation mark"),

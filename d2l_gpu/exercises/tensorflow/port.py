@@ -18,7 +18,7 @@ class TensorFlowPort(Port):
         # TensorFlow's debugger uses the callbacks as well, but offers no other access
         # to them. They see operations, and so every operand that is not where its
         # operation runs. What Python asks for is no operation, and is seen by `_numpy`;
-        # what NumPy takes through Python's buffers, by nobody. (Seen with 2.20, 2.21.)
+        # what NumPy takes through Python's buffers, by nobody. (Seen with 2.21.)
         from tensorflow.python.framework import op_callbacks, ops
 
         copies: list[Copy] = []

@@ -68,9 +68,7 @@ class Glossary:
                     "the source are wanted, with tabs between them"
                 )
             if english in terms:
-                raise ValueError(
-                    f"{path.name}:{number}: {english!r} has a line already"
-                )
+                raise ValueError(f"{path.name}:{number}: {english!r} has two lines")
             fields += [""] * (3 - len(fields))
             terms[english] = Term(
                 english, _several(fields[0]), _several(fields[1]), fields[2]

@@ -44,7 +44,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _found(rf"[{_HAN}][,;:!?]", "a half-width punctuation mark behind Chinese"),
         _found(rf"[{_HAN}]\.(?!\w)", "a half-width full stop behind Chinese"),
         _found(rf"[,;:!?][{_HAN}]", "a half-width punctuation mark before Chinese"),
-        _found(rf"[{_HAN}]\(|\)[{_HAN}]", "half-width brackets beside Chinese"),
+        _found(rf"[{_HAN}{_FULL}][()]|[()][{_HAN}{_FULL}]", "half-width brackets"),
         _found(rf"[{_HAN}][A-Za-z0-9]|[A-Za-z0-9%][{_HAN}]", "no space beside Latin"),
         _found(rf"[{_HAN}]\u2060|\u2060[{_HAN}]", "no space beside code or a formula"),
         _found(

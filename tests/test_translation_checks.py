@@ -126,6 +126,8 @@ def test_good_translations_have_no_problems(language):
         ("zh", "块 GPU", "块GPU", "no space beside Latin"),
         ("zh", "复制到第", "复制 到第", "a space in Chinese"),
         ("zh", "为什么？", "(为什么)？", "half-width brackets"),
+        ("zh", "0.5 ms 的数：", "0.5 ms: ", "a half-width punctuation mark"),
+        ("zh", "和 `n % 2`。", "和 `n % 2`.", "a half-width full stop"),
         ("zh", "字节，也", "字节， 也", "a space beside punctuation"),
     ],
 )
@@ -157,6 +159,18 @@ def test_small_numbers_may_have_been_words():
     ]
 
 
+def test_digits_of_names_may_be_repeated():
+    assert found("这块 V100 很快，V100 有 16 GiB。", "zh", "A V100 has 16 GiB.") == []
+
+
+def test_pictures_stand_apart():
+    english = (
+        "[![A b](figures/a.svg)](https://a.org) [![B c](figures/b.svg)](https://b.org)"
+    )
+    other = english.replace("A b", "打开").replace("B c", "关闭")
+    assert found(other, "zh", english) == []
+
+
 def test_placeholders_inside_code_and_beside_formulas_are_kept_apart():
     text = "`d2l.exercise('${number}.1')` and [here](${solutions}) $x$"
     taken = parts(text)
@@ -173,6 +187,7 @@ def glossary(tmp_path):
     path.write_text(
         "# Words\n"
         "card\tplaca\tcarta\tNVIDIA\n"
+        "operation\t运算\t手术\n"
         "accuracy\tacurácia\tprecisão\n"
         "precision\tprecisão\n"
         "virtual GPU\tGPU virtual | GPUs virtuais\n"
@@ -187,6 +202,7 @@ def glossary(tmp_path):
         ("A card.", "Uma placa.", []),
         ("Cards.", "Cartas.", ["'card' is to be translated by placa", "not 'carta'"]),
         ("Discards it.", "Descarta.", []),
+        ("Operations.", "一次手术运算。", ["'operation' is not '手术'"]),
         ("Two virtual GPUs.", "Duas GPUs virtuais.", []),
         ("A virtual GPU.", "Uma GPU.", ["'virtual GPU' is to be translated by GPU"]),
         ("Memories.", "Memórias.", []),

@@ -99,7 +99,9 @@ class Glossary:
         # What is wrong for one term may be right for another one of the message.
         for term in there:
             for wrong in term.wrong:
-                if re.search(rf"(?<!\w){re.escape(wrong.casefold())}", remaining):
+                # Chinese has no spaces between words.
+                begins = r"(?<!\w)" if wrong[0] < "\u3400" else ""
+                if re.search(begins + re.escape(wrong.casefold()), remaining):
                     yield f"{term.english!r} is not {wrong!r} here"
 
 

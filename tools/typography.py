@@ -55,6 +55,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             r" [，。；：！？、）》”]|[，。；：！？、（《“] ",
             "a space beside punctuation",
         ),
-        _found(r"\"", "a straight quotation mark"),
+        _found(rf"[A-Za-z0-9\u2060][,;:!?] ?[{_HAN}]", "a half-width punctuation mark"),
+        _found(rf"[{_HAN}].*[A-Za-z0-9\u2060]\.$", "a half-width full stop"),
+        _found(rf"\"|'[{_HAN}]|[{_HAN}]'", "a straight quotation mark"),
+        _found(r"\d %", "a space before %"),
     ),
 }

@@ -113,10 +113,10 @@ def _take_inline(
         links[token.attrs["href"]] += 1
     elif token.type == "image":
         links[token.attrs["src"]] += 1
-        words.append("\u2060")
+        words.append("\n")
         for child in token.children:  # its alternative text
             _take_inline(child, words, code, formulas, links)
-        words.append("\u2060")
+        words.append("\n")
     elif token.type == "html_inline":
         code[token.content] += 1
     elif token.type in ("softbreak", "hardbreak"):

@@ -343,6 +343,8 @@ def test_lazy_conjugates_and_negatives_are_resolved():
     z = x.to(gpu(1))
     assert same((z.conj() * 2).resolve_conj(), (x.conj() * 2).resolve_conj())
     assert same(z.conj().imag.resolve_neg(), x.conj().imag.resolve_neg())
+    assert same(z.conj().imag + 1, x.conj().imag + 1)
+    assert z.conj().imag.is_neg() and not z.imag.is_neg()
 
 
 def train(device, optimizer_class=torch.optim.SGD, **settings):

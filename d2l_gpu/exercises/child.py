@@ -133,7 +133,7 @@ def kinds(types: Sequence[type]) -> str:
 
 
 def _one(kind: type) -> str:
-    name = kind.__name__
+    name = kind.__name__.rpartition(".")[2]  # JAX's array has a path for a name
     vowel = name[0].lower() in "aeiou" or name == "ndarray"  # an n-d array
     return f"an {name}" if vowel else f"a {name}"
 

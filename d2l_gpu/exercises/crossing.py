@@ -6,16 +6,14 @@ GPUs keep a log of them, TensorFlow calls back for each operation, JAX writes wh
 transfer guard notes, and MXNet invokes every operation by one function.
 """
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.arrays import Arrays
 
 HOST = "the host"
 
@@ -36,35 +34,41 @@ class Copy:
 
 
 class Port(ABC):
-    """What graders need of a framework.
+    """What graders need of a framework to see what crosses.
+
+    Args:
+        arrays: those of the framework.
 
     Attributes:
-        tensor: the type of its tensors.
+        tensor: their type.
         mutable: whether their values can be changed.
     """
 
-    tensor: type
     mutable = True
 
-    @abstractmethod
+    def __init__(self, arrays: Arrays):
+        self.arrays, self.tensor = arrays, arrays.kind
+
     def gpu(self, i: int) -> Any:
         """Return a virtual GPU."""
+        return self.arrays.gpus()[i]
 
-    @abstractmethod
     def name(self, device: Any) -> str:
         """Return the name of a device."""
+        name = self.arrays.name(device)
+        return HOST if name == self.arrays.name(self.arrays.cpu()) else name
 
-    @abstractmethod
     def home(self, x: Any) -> str:
         """Return the name of the device where a tensor lives."""
+        return self.name(self.arrays.device(x))
 
-    @abstractmethod
     def array(self, values: np.ndarray, device: Any = None) -> Any:
         """Return a tensor with these values on a device; on the CPU without one."""
+        return self.arrays.put(values, device or self.arrays.cpu())
 
-    @abstractmethod
     def values(self, x: Any) -> np.ndarray:
         """Return the values of a tensor."""
+        return self.arrays.fetch(x)
 
     @abstractmethod
     def watch(self) -> AbstractContextManager[list[Copy]]:
@@ -74,13 +78,3 @@ class Port(ABC):
         """Return a tensor on the first GPU, of which it is seen when Python asks for
         its values."""
         return self.array(values, self.gpu(0))
-
-
-def with_port(grader: Callable, port: Any) -> Callable[[Any], Iterable[Claim]]:
-    """Return a grader of one framework, made of one for several.
-
-    Args:
-        grader: takes what it needs of a framework, and the answer.
-        port: what it needs: a `Port`, or what is built upon one.
-    """
-    return functools.update_wrapper(functools.partial(grader, port), grader)

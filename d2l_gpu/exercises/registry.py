@@ -15,6 +15,7 @@ the others would make no sense any more. It looks at *properties* of what it get
 as values, devices, bytes copied or simulated time, so that any correct answer passes.
 """
 
+import functools
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -121,15 +122,14 @@ class Registry:
         return register
 
 
-def in_all_cases(cases: Iterable[Iterable[Claim]]) -> list[Claim]:
-    """Return what is claimed in several cases, each claim once: it holds if it does in
-    all of them, and has the hint for the first in which it does not."""
-    claims: dict[str, Claim] = {}
-    for case in cases:
-        for claim in case:
-            if claims.setdefault(claim.text, claim).holds:
-                claims[claim.text] = claim
-    return list(claims.values())
+def given(grader: Callable, what: Any) -> Callable[[Any], Iterable[Claim]]:
+    """Return a grader of one framework, made of one for several.
+
+    Args:
+        grader: takes what it needs of a framework, and the answer.
+        what: it needs, as a `Port` or `Arrays`.
+    """
+    return functools.update_wrapper(functools.partial(grader, what), grader)
 
 
 def find(framework: str, number: str) -> Exercise:

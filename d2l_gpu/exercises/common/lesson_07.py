@@ -9,12 +9,9 @@ from d2l_gpu.exercises import small_network
 from d2l_gpu.exercises.arrays import Arrays
 from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.child import AnswerError
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Registry, given
 
 GPUS = 4
-BATCH_GRADIENT = "gradient, w, X, y, devices, sizes"
-ACCURACY = "nets, X, y, devices"
-LEARNING_RATES = "k, n, per_gpu, epochs, base_lr"
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Call:
 # ------------------------------------------------------------------ 07.1
 
 
-def batch_gradient(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+def batch_gradient(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     """Whether shards of given sizes give the gradient of the batch."""
     cases = (2, (8, 4)), (3, (6, 3, 1))
     return in_all(_gradient_of(answer, arrays, k, sizes) for k, sizes in cases)
@@ -201,7 +198,7 @@ def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
 # ------------------------------------------------------------------ 07.2
 
 
-def accuracy(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+def accuracy(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     """Whether a test that is shared out counts what is right, each example once."""
     cases = (12, 2), (14, 4), (3, 4)
     return in_all(_accuracy_of(answer, arrays, n, k) for n, k in cases)
@@ -452,3 +449,21 @@ def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
         f"much. How many steps are there with batches of {SMALL_BATCH}, and how many "
         f"are these {steps}?"
     )
+
+
+def exercises(arrays: Arrays) -> Registry:
+    """Return the shared exercises of lesson 07, for one framework."""
+    registry, sequence = Registry(), (list, tuple)
+    for number, parameters, returns, grader in (
+        (
+            "07.1",
+            "gradient, w, X, y, devices, sizes",
+            arrays.kind,
+            given(batch_gradient, arrays),
+        ),
+        ("07.2", "nets, X, y, devices", float, given(accuracy, arrays)),
+        ("07.3", "k, n, per_gpu, epochs, base_lr", sequence, learning_rates),
+        ("07.4", None, sequence, settings),
+    ):
+        registry.add(number, parameters, returns, gpus=GPUS)(grader)
+    return registry

@@ -6,14 +6,14 @@ import numpy as np
 
 from d2l_gpu.exercises.arrays import Arrays
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Registry, given
 
 GPUS = 3
 
 # ------------------------------------------------------------------ A2.1
 
 
-def centred(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+def centred(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     """Whether a vector without its mean comes to the device that was asked for."""
     first, second, _ = arrays.gpus()
     cases = (first, first), (first, second), (second, first)
@@ -57,7 +57,7 @@ def _centred_of(answer: Callable, arrays: Arrays, home, device) -> Iterator[Clai
 # ------------------------------------------------------------------ A2.2
 
 
-def shards(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+def shards(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     """Whether the rows of an array are shared out over devices, as NumPy does it."""
     return in_all(_shards_of(answer, arrays, n) for n in (8, 4))
 
@@ -121,7 +121,7 @@ def _wrong_sizes(sizes: Sequence[int], cut: Sequence[np.ndarray], n: int) -> str
 # ------------------------------------------------------------------ A2.3
 
 
-def all_reduce(answer: Callable, arrays: Arrays) -> Iterator[Claim]:
+def all_reduce(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     """Whether each of several devices gets the sum of all arrays."""
     devices = arrays.gpus()
     k = len(devices)
@@ -183,3 +183,23 @@ def _wrong_sums(found: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> st
             "was counted twice."
         )
     return f"The first is {found[0].tolist()}, and the sum {total.tolist()}."
+
+
+def exercises(
+    arrays: Arrays,
+    reduction: Callable[[Arrays, Callable], Iterator[Claim]] = all_reduce,
+) -> Registry:
+    """Return the exercises of appendix A2, for one framework.
+
+    Args:
+        arrays: those of the framework.
+        reduction: grades what adds the arrays of several devices.
+    """
+    registry, sequence = Registry(), (list, tuple)
+    for number, parameters, returns, grader in (
+        ("A2.1", "x, device", arrays.kind, centred),
+        ("A2.2", "X, devices", sequence, shards),
+        ("A2.3", "parts", sequence, reduction),
+    ):
+        registry.add(number, parameters, returns, gpus=GPUS)(given(grader, arrays))
+    return registry

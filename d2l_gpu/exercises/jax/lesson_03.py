@@ -6,12 +6,12 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from d2l_gpu.exercises import copying
+from d2l_gpu.exercises.common import lesson_03 as common
 from d2l_gpu.exercises.crossing import HOST
 from d2l_gpu.exercises.jax.port import PORT, compilations
 from d2l_gpu.exercises.registry import Claim
 
-EXERCISES = copying.exercises(PORT)
+EXERCISES = common.exercises(PORT)
 
 
 @EXERCISES.add("03.5", "X, rounds", returns=jax.Array)

@@ -19,6 +19,7 @@ if "jax" not in sys.modules:
 import jax
 
 from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.jax.arrays import ARRAYS
 
 # A line of the transfer guard; numbers of Python's have a weak type.
 _LOGGED = re.compile(
@@ -29,14 +30,7 @@ _LOGGED = re.compile(
 
 
 class JaxPort(Port):
-    tensor = jax.Array
     mutable = False
-
-    def gpu(self, i: int) -> jax.Device:
-        return d2l.gpu(i)
-
-    def name(self, device: jax.Device) -> str:
-        return HOST if device == d2l.cpu() else str(device)
 
     def home(self, x: jax.Array) -> str:
         return " and ".join(sorted(map(self.name, x.devices())))
@@ -52,9 +46,6 @@ class JaxPort(Port):
         both = jax.sharding.Mesh([d2l.gpu(0), d2l.gpu(1)], "d")
         spec = jax.sharding.PartitionSpec()
         return jax.device_put(values, jax.sharding.NamedSharding(both, spec))
-
-    def values(self, x: jax.Array) -> np.ndarray:
-        return np.asarray(x)
 
     @contextmanager
     def watch(self, numbers: bool = False) -> Iterator[list[Copy]]:
@@ -118,7 +109,7 @@ def _stderr() -> Iterator[list[str]]:
             lines += file.read().decode(errors="replace").splitlines(keepends=True)
 
 
-PORT = JaxPort()
+PORT = JaxPort(ARRAYS)
 
 
 @functools.cache

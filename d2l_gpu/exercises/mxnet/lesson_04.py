@@ -8,7 +8,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from d2l_gpu.exercises.models import UNITS, Models, exercises
+from d2l_gpu.exercises.common.lesson_04 import UNITS, Models, exercises
 from d2l_gpu.exercises.mxnet.port import PORT
 
 OPTIMIZERS = {

@@ -7,29 +7,9 @@ from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.common import lesson_07 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.registry import Claim
 
-EXERCISES = Registry()
-
-
-@EXERCISES.add("07.1", common.BATCH_GRADIENT, returns=np.ndarray, gpus=common.GPUS)
-def batch_gradient(answer):
-    return common.batch_gradient(answer, ARRAYS)
-
-
-@EXERCISES.add("07.2", common.ACCURACY, returns=float, gpus=common.GPUS)
-def accuracy(answer):
-    return common.accuracy(answer, ARRAYS)
-
-
-@EXERCISES.add("07.3", common.LEARNING_RATES, returns=(list, tuple), gpus=common.GPUS)
-def learning_rates(answer):
-    return common.learning_rates(answer)
-
-
-@EXERCISES.add("07.4", returns=(tuple, list), gpus=common.GPUS)
-def settings(answer):
-    return common.settings(answer)
+EXERCISES = common.exercises(ARRAYS)
 
 
 @EXERCISES.add("07.5", "params, devices, batch_size, lr", gpus=common.GPUS)

@@ -7,30 +7,18 @@ from mxnet import np
 
 from d2l_gpu.exercises.common import lesson_a2 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim, Registry
-
-EXERCISES = Registry()
+from d2l_gpu.exercises.registry import Claim
 
 
-@EXERCISES.add("A2.1", "x, device", returns=np.ndarray, gpus=common.GPUS)
-def centred(answer):
-    return common.centred(answer, ARRAYS)
-
-
-@EXERCISES.add("A2.2", "X, devices", returns=(list, tuple), gpus=common.GPUS)
-def shards(answer):
-    return common.shards(answer, ARRAYS)
-
-
-@EXERCISES.add("A2.3", "parts", returns=(list, tuple), gpus=common.GPUS)
-def all_reduce(answer):
+def all_reduce(arrays, answer):
+    """As for the others, and without additions across devices."""
     apart = []
 
     def watched(parts):
         with _noticing(apart):
             return answer(parts)
 
-    yield from common.all_reduce(watched, ARRAYS)
+    yield from common.all_reduce(arrays, watched)
     yield Claim(
         "arrays are brought together before they are added",
         not apart,
@@ -60,3 +48,6 @@ def _noticing(apart: list[str]) -> Iterator[None]:
     finally:
         for name, original in originals.items():
             setattr(np.ndarray, name, original)
+
+
+EXERCISES = common.exercises(ARRAYS, all_reduce)

@@ -6,13 +6,10 @@ from unittest import mock
 
 import mxnet as mx
 import numpy as np
-from mxnet import npx
 from mxnet.ndarray import register
 
-from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.crossing import HOST, Copy, Port
-
-npx.set_np()
+from d2l_gpu.exercises.mxnet.arrays import ARRAYS
 
 
 class MxnetPort(Port):
@@ -22,25 +19,7 @@ class MxnetPort(Port):
         mixed: how many operations were seen whose operands lived on several devices.
     """
 
-    tensor = mx.np.ndarray
     mixed = 0
-
-    def gpu(self, i: int) -> mx.Context:
-        return d2l.gpu(i)
-
-    def name(self, device: mx.Context) -> str:
-        return HOST if device == d2l.cpu() else str(device)
-
-    def home(self, x: mx.np.ndarray) -> str:
-        return self.name(x.ctx)
-
-    def array(
-        self, values: np.ndarray, device: mx.Context | None = None
-    ) -> mx.np.ndarray:
-        return mx.np.array(values, dtype=values.dtype, ctx=device or d2l.cpu())
-
-    def values(self, x: mx.np.ndarray) -> np.ndarray:
-        return x.asnumpy()
 
     @contextmanager
     def watch(self) -> Iterator[list[Copy]]:
@@ -81,4 +60,4 @@ class MxnetPort(Port):
             yield copies
 
 
-PORT = MxnetPort()
+PORT = MxnetPort(ARRAYS)

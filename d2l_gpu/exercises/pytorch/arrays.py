@@ -7,8 +7,8 @@ from d2l_gpu.exercises.arrays import Arrays
 
 ARRAYS = Arrays(
     kind=torch.Tensor,
-    put=lambda values, device: torch.from_numpy(values).to(device),
-    fetch=lambda x: x.cpu().numpy(),
+    put=lambda values, device: torch.tensor(values).to(device),
+    fetch=lambda x: x.detach().cpu().numpy(),
     device=lambda x: x.device,
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,

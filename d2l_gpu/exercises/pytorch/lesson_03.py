@@ -3,11 +3,11 @@
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises import copying
+from d2l_gpu.exercises.common import lesson_03 as common
 from d2l_gpu.exercises.pytorch.port import PORT
 from d2l_gpu.exercises.registry import Claim
 
-EXERCISES = copying.exercises(PORT)
+EXERCISES = common.exercises(PORT)
 
 
 @EXERCISES.add("03.5", "x, device", returns=torch.Tensor)

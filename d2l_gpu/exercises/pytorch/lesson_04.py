@@ -305,8 +305,22 @@ def split(answer):
     if homes != [first, first, second, second]:
         return
     X = X.to(first)
+    apart = False
     with d2l.transfers() as forward:
-        output = model(X)
+        try:
+            output = model(X)
+        except RuntimeError as error:
+            if "on the same device" not in str(error):
+                raise
+            apart = True
+    yield Claim(
+        "what meets in the forward pass is on one device",
+        not apart,
+        "A layer got an input from the other device: nobody has brought there what "
+        "the first layer gives.",
+    )
+    if apart:
+        return
     right = torch.is_tensor(output) and output.shape == wanted.shape
     yield Claim(
         "the output is on the second device, and is that of `net`",
@@ -439,7 +453,7 @@ def move(answer):
     yield Claim(
         "the parameters are on `device`",
         all(p.device == second for p in net.parameters()),
-        f"They are on {next(net.parameters()).device}.",
+        f"They are on {next(net.parameters()).device}, where they were.",
     )
     held = [p for group in optimizer.param_groups for p in group["params"]]
     yield Claim(

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry, in_all_cases
+from d2l_gpu.exercises.cases import in_all
+from d2l_gpu.exercises.registry import Claim, Registry
 
 EXERCISES = Registry()
 
@@ -424,7 +425,7 @@ def _what_was_counted(k: int, i: int, value: float) -> str:
 @EXERCISES.add("06.5", "loss, X, y, replicas, shares", returns=(list, tuple), gpus=4)
 def shared_gradient(answer):
     cases = (64, (2, 1)), (50, (3, 2, 2))
-    yield from in_all_cases(_shared(answer, n, shares) for n, shares in cases)
+    yield from in_all(_shared(answer, n, shares) for n, shares in cases)
 
 
 def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:

@@ -602,10 +602,7 @@ def statistics(answer):
     yield Claim(
         "the mean is that of the whole batch",
         torch.allclose(mean, wanted[0], atol=1e-4),
-        "It is the mean of the shards' means, and the shards have 30, 20 and 10 "
-        "examples."
-        if torch.allclose(mean, sum(p.mean(0) for p in parts) / 3, atol=1e-4)
-        else f"In the first channel it is {mean[0]:.4g}, not {wanted[0][0]:.4g}.",
+        _wrong_mean(mean, wanted[0], parts),
     )
     yield Claim(
         "the variance is that of the whole batch",
@@ -629,6 +626,16 @@ def statistics(answer):
         log.nbytes <= enough,
         hint,
     )
+
+
+def _wrong_mean(found, wanted, parts) -> str:
+    means = [part.mean(0) for part in parts]
+    if torch.allclose(found, sum(means) / len(means), atol=1e-4):
+        sizes = ", ".join(str(len(part)) for part in parts)
+        return f"It is the mean of the shards' means, and they have {sizes} examples."
+    if any(torch.allclose(found, mean, atol=1e-4) for mean in means):
+        return "It is the mean of one shard alone."
+    return f"In the first channel it is {found[0]:.4g}, not {wanted[0]:.4g}."
 
 
 def _wrong_variance(found, wanted, parts) -> str:

@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry, in_all_cases
+from d2l_gpu.exercises.cases import in_all
+from d2l_gpu.exercises.registry import Claim, Registry
 
 EXERCISES = Registry()
 
@@ -277,9 +278,7 @@ def share(answer):
     replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
     seconds = _computing(sim, replicas, [64] * 3)
     cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0])
-    yield from in_all_cases(
-        _shared(answer, sim, replicas, n, times) for n, times in cases
-    )
+    yield from in_all(_shared(answer, sim, replicas, n, times) for n, times in cases)
 
 
 def _shared(
@@ -348,9 +347,7 @@ def mean_step(answer):
     torch.manual_seed(8)
     seconds = 0.05 * (1 + 0.3 * torch.randn(200).abs())
     kept = seconds.clone()
-    yield from in_all_cases(
-        _right_mean(answer, seconds, kept, n) for n in (2, 16, 1024, 1)
-    )
+    yield from in_all(_right_mean(answer, seconds, kept, n) for n in (2, 16, 1024, 1))
     yield Claim(
         "the measurements are as they were",
         torch.equal(seconds, kept),

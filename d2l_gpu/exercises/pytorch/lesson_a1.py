@@ -87,7 +87,15 @@ def _wrong_places(found, places) -> str:
 
 @EXERCISES.add("A1.2", "n", returns=list, gpus=3)
 def gpus_for(answer):
-    found = [_index(device) for device in answer(2)]
+    devices = answer(2)
+    found = [_index(device) for device in devices]
+    yield Claim(
+        "they are devices of GPUs",
+        None not in found,
+        f"For 2 there are {', '.join(map(repr, devices))}.",
+    )
+    if None in found:
+        return
     yield Claim(
         "of three GPUs, the first two are returned for 2",
         found == [0, 1],

@@ -3,33 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-import torch
-
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.crossing import Copy, Port
+from d2l_gpu.exercises.pytorch.arrays import ARRAYS
 
 
 class TorchPort(Port):
-    tensor = torch.Tensor
-
-    def gpu(self, i: int) -> torch.device:
-        return d2l.gpu(i)
-
-    def name(self, device: torch.device) -> str:
-        return HOST if device.type == "cpu" else str(device)
-
-    def home(self, x: torch.Tensor) -> str:
-        return self.name(x.device)
-
-    def array(
-        self, values: np.ndarray, device: torch.device | None = None
-    ) -> torch.Tensor:
-        return torch.tensor(values).to(device or d2l.cpu())
-
-    def values(self, x: torch.Tensor) -> np.ndarray:
-        return x.detach().cpu().numpy()
-
     @contextmanager
     def watch(self) -> Iterator[list[Copy]]:
         copies: list[Copy] = []
@@ -41,4 +20,4 @@ class TorchPort(Port):
         ]
 
 
-PORT = TorchPort()
+PORT = TorchPort(ARRAYS)

@@ -5,40 +5,20 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 from d2l_gpu.tensorflow import tf
 
 
 class TensorFlowPort(Port):
-    tensor = tf.Tensor
     mutable = False
-
-    def gpu(self, i: int) -> str:
-        return d2l.gpu(i)
-
-    def name(self, device: str) -> str:
-        name = d2l.name(device)
-        return HOST if name == d2l.name(d2l.cpu()) else name
-
-    def home(self, x: tf.Tensor) -> str:
-        return self.name(x.device)
-
-    def array(self, values: np.ndarray, device: str | None = None) -> tf.Tensor:
-        with tf.device(device or d2l.cpu()):
-            return tf.constant(values)
-
-    def values(self, x: tf.Tensor) -> np.ndarray:
-        return x.numpy()
 
     @contextmanager
     def watch(self) -> Iterator[list[Copy]]:
         # TensorFlow's debugger uses the callbacks as well, but offers no other access
         # to them. They see operations, and so every operand that is not where its
         # operation runs. What Python asks for is no operation, and is seen by `_numpy`;
-        # what NumPy takes through Python's buffers, by nobody. (Seen with 2.20, 2.21.)
+        # what NumPy takes through Python's buffers, by nobody. (Seen with 2.21.)
         from tensorflow.python.framework import op_callbacks, ops
 
         copies: list[Copy] = []
@@ -69,4 +49,4 @@ class TensorFlowPort(Port):
             op_callbacks.remove_op_callback(operation)
 
 
-PORT = TensorFlowPort()
+PORT = TensorFlowPort(ARRAYS)

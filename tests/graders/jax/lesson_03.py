@@ -85,7 +85,7 @@ def sends_image_by_image(images, device):
     return sent.astype(jnp.float32) / 255
 
 
-@wrong("03.2", "returned a ndarray")
+@wrong("03.2", "returned an ndarray")
 def forgets_jax(images, device):
     return (images / 255).astype(np.float32)
 

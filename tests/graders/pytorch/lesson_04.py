@@ -302,7 +302,7 @@ def puts_all_on_one(net, devices):
     return net.to(devices[1])
 
 
-@wrong("04.4", "raised RuntimeError")
+@wrong("04.4", "nobody has brought there")
 def forgets_the_hidden_layer(net, devices):
     return in_two_parts(net, devices, lambda H: H)
 
@@ -475,7 +475,7 @@ def by_way_of_the_host(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "They are on vgpu:0.")
+@wrong("04.6", "where they were")
 def forgets_the_model(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 

@@ -114,6 +114,11 @@ def says_little(n):
     return all_gpus()[:n]
 
 
+@wrong("A1.2", "For 2 there are 'cuda:0'")
+def names_them(n):
+    return [f"cuda:{i}" for i in range(n)]
+
+
 @wrong("A1.2", "with the numbers 1, 2")
 def counts_from_one(n):
     return [torch.device("cuda", i) for i in range(1, n + 1)]

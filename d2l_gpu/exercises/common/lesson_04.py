@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from d2l_gpu.exercises.crossing import HOST, Port, with_port
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.crossing import HOST, Port
+from d2l_gpu.exercises.registry import Claim, Registry, given
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 UNITS = (784, 256, 10)  # of the network whose memory is asked for
@@ -276,10 +276,10 @@ def _crossed_otherwise(copies: Sequence, **sizes: np.ndarray) -> str:
 def exercises(models: Models) -> Registry:
     """Return the shared exercises of lesson 04, for one framework."""
     registry = Registry()
-    registry.add("04.1", returns=dict)(with_port(memory, models))
-    registry.add("04.2", "model")(with_port(home, models))
-    registry.add("04.3", "weight, i, j, value")(with_port(exchange, models))
+    registry.add("04.1", returns=dict)(given(memory, models))
+    registry.add("04.2", "model")(given(home, models))
+    registry.add("04.3", "weight, i, j, value")(given(exchange, models))
     registry.add("04.4", "layers, devices, X", returns=models.port.tensor)(
-        with_port(forward, models)
+        given(forward, models)
     )
     return registry

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from d2l_gpu.exercises.crossing import HOST, Copy, Port, with_port
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.registry import Claim, Registry, given
 
 
 def total(port: Port, answer):
@@ -210,5 +210,5 @@ def exercises(port: Port) -> Registry:
         ("03.3", "losses", (float, tensor), mean_loss),
         ("03.4", "tensors, device", (list, tuple), send_all),
     ):
-        registry.add(number, parameters, returns)(with_port(grader, port))
+        registry.add(number, parameters, returns)(given(grader, port))
     return registry

@@ -306,6 +306,8 @@ def test_an_exercise_is_shown_in_the_reader_s_language(tmp_path, monkeypatch):
     )
     assert specification.specification("pytorch", "03.1") == "### 03.1 Moins cher"
     assert "Cheaper" in specification.specification("pytorch", "03.1", "en")
+    with pytest.raises(FileNotFoundError, match=r"Exercise 03\.2 is not in the note"):
+        specification.specification("pytorch", "03.2")
 
 
 def test_a_notebook_renders_what_it_shows(monkeypatch):

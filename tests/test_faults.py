@@ -114,6 +114,7 @@ def test_wait():
 
 
 def test_add(tmp_path):
+    print("short test summary info\\nFAILED test_inner.py::test_inner")
     code = "import d2l_gpu; print(d2l_gpu.add(1, 2))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True

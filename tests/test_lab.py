@@ -192,6 +192,23 @@ def test_notebook_that_was_only_looked_at_counts_as_unchanged(
     assert copy.read_bytes() == before
 
 
+def test_notebook_that_was_run_is_the_readers_and_is_not_trusted(
+    published, launched, write_notebook, capsys
+):
+    write_notebook("published/fr/pytorch/01_devices.ipynb", "print('fr')")
+    cli.main(["lab", "--language", "fr"])
+    copy = Path("d2l-gpu-course/01_devices.ipynb")
+    notebook = nbformat.read(copy, as_version=4)
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="fr\n")]
+    nbformat.write(notebook, copy)
+    before = copy.read_bytes()
+    for language in ("fr", "en"):
+        cli.main(["lab", "--language", language])
+        assert "kept, because you changed it or ran it" in capsys.readouterr().out
+        assert copy.read_bytes() == before
+    assert not NotebookNotary().check_signature(notebook)
+
+
 def test_unchanged_copies_follow_the_language(published, launched, write_notebook):
     french = write_notebook("published/fr/pytorch/01_devices.ipynb", "print('fr')")
     cli.main(["lab", "--language", "en"])

@@ -17,20 +17,21 @@ def specification(framework: str, number: str, language: str | None = None) -> s
 
     Raises:
         TypeError, ValueError: there is no such exercise, or no such edition.
-        FileNotFoundError: the notebooks are not there.
+        FileNotFoundError: the notebooks are not there, or have no such exercise.
     """
     number = find(framework, number).number
     folder = notebooks_dir(language, framework)
     lesson = number.partition(".")[0]
     import nbformat  # what shows notebooks, has it
 
-    (path,) = folder.glob(f"{lesson}_*.ipynb")
     heading = re.compile(rf"^#+ {re.escape(number)}\b", re.MULTILINE)
-    cells = nbformat.read(path, as_version=4).cells
-    return next(
-        cell.source
-        for cell in cells
-        if cell.cell_type == "markdown" and heading.match(cell.source)
+    for path in folder.glob(f"{lesson}_*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown" and heading.match(cell.source):
+                return cell.source
+    raise FileNotFoundError(
+        f"Exercise {number} is not in the notebooks of {folder}: they are older than "
+        "the package d2l_gpu; get those of its version."
     )
 
 

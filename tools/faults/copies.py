@@ -84,7 +84,8 @@ class Runs:
         start = time.monotonic()
         code, output = self._run(command, project, project, limit)
         seconds = time.monotonic() - start
-        failed = _FAILED.search(output)
+        # The last summary: tests that run pytest may show another before.
+        failed = _FAILED.search(output.rpartition("short test summary info")[2])
         last = output.strip().splitlines()[-1:] or ["pytest said nothing"]
         if code is None:
             how = f"a hang: {path} had not ended after {limit:.0f} s"

@@ -5,8 +5,42 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.arrays import Arrays
+from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.gpus import Gpus
+
+
+def exercises(
+    arrays: Arrays, gpus: Gpus, device: type, create: Callable[[], Any]
+) -> Registry:
+    """Return the exercises that frameworks share, 01.1 to 01.4.
+
+    Args:
+        arrays: those of the framework.
+        gpus: its GPUs; two are in use.
+        device: what its devices are.
+        create: makes an array, and names no device.
+    """
+    registry = Registry()
+
+    @registry.add("01.1", "i", returns=device)
+    def gpu_in_turn(answer):
+        return _gpu_in_turn(answer, gpus, arrays.name)
+
+    @registry.add("01.2", "i, visible")
+    def on_machine(answer):
+        return _on_machine(answer)
+
+    @registry.add("01.3", "f, device")
+    def run_on(answer):
+        return _run_on(answer, arrays, create)
+
+    @registry.add("01.4", "gpus")
+    def doubling_times(answer):
+        return _doubling_times(answer)
+
+    return registry
+
 
 # ------------------------------------------------------------------ 01.1
 
@@ -25,16 +59,10 @@ def _with_gpus(gpus: Gpus, n: int) -> Iterator[None]:
         gpus.decision = decision
 
 
-def gpu_in_turn(
-    answer: Callable[[int], Any], gpus: Gpus, name: Callable[[Any], str] = str
+def _gpu_in_turn(
+    answer: Callable[[int], Any], gpus: Gpus, name: Callable[[Any], str]
 ) -> Iterator[Claim]:
-    """Grade a function that returns the i-th GPU, counted around.
-
-    Args:
-        answer: the function.
-        gpus: those of the framework; two are in use.
-        name: of a device.
-    """
+    """Whether the i-th GPU is returned, counted around."""
     names = [name(gpus.gpu(i)) for i in range(2)]
     host = name(gpus.cpu())
 
@@ -88,8 +116,8 @@ def _not_around(given: Sequence[str], names: Sequence[str], host: str) -> str:
 # ------------------------------------------------------------------ 01.2
 
 
-def on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
-    """Grade a function that undoes the renumbering by ``CUDA_VISIBLE_DEVICES``."""
+def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
+    """Whether the renumbering by ``CUDA_VISIBLE_DEVICES`` is undone."""
     result = [answer(i, "3,1") for i in range(2)]
     kinds = {type(number).__name__ for number in result}
     yield Claim(
@@ -158,23 +186,14 @@ def _wrong_numbers(two: Sequence[int], three: Sequence[int]) -> str:
 # ------------------------------------------------------------------ 01.3
 
 
-def run_on(
+def _run_on(
     answer: Callable[[Callable[[], Any], Any], Any],
-    devices: Sequence[Any],
+    arrays: Arrays,
     create: Callable[[], Any],
-    where: Callable[[Any], str],
-    name: Callable[[Any], str] = str,
 ) -> Iterator[Claim]:
-    """Grade a function that says where a function creates its arrays.
-
-    Args:
-        answer: the function.
-        devices: those that are tried.
-        create: makes an array, and names no device.
-        where: returns the name of the device of an array.
-        name: returns that of a device.
-    """
-    wanted = [name(device) for device in devices]
+    """Whether it is said where a function creates its arrays, and unsaid after it."""
+    devices, where = arrays.gpus()[::-1], arrays.where
+    wanted = [arrays.name(device) for device in devices]
     made, came_back, before, after = [], [], [], []
 
     def f() -> Any:
@@ -264,8 +283,8 @@ def _if_it_raises(
 # ------------------------------------------------------------------ 01.4
 
 
-def doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
-    """Grade a function that fits growth rates to a table of GPUs."""
+def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
+    """Whether rates of growth are fitted to a table of GPUs."""
     import numpy as np
 
     rng = np.random.default_rng(0)

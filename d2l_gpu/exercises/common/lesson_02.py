@@ -4,32 +4,68 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.exercises.arrays import Arrays
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Registry
 
 if TYPE_CHECKING:
     import numpy as np
 
+# What seeds a generator, and what draws a number from it.
+Generator = tuple[Callable[[int], Any], Callable[[], float]]
+
+
+def exercises(
+    arrays: Arrays,
+    zeros: Callable[[tuple, str], Any],
+    types: Sequence[str],
+    refusals: tuple[type[Exception], ...],
+    surprise: Mapping[str, str],
+    generators: Mapping[str, Generator],
+) -> Registry:
+    """Return the exercises that frameworks share, 02.1 to 02.3.
+
+    Args:
+        arrays: those of the framework.
+        zeros: makes one of a shape and a type.
+        types: names of those that the framework has.
+        refusals: what is raised where an array is too large.
+        surprise: hints for types of which less is known.
+        generators: those of random numbers that have a state, by their names.
+    """
+    registry = Registry()
+
+    @registry.add("02.1", "shape, dtype", returns=int)
+    def bytes_of(answer):
+        def measured(shape, dtype):
+            return arrays.fetch(zeros(shape, dtype)).nbytes
+
+        return _bytes_of(answer, measured, types, refusals, surprise)
+
+    @registry.add("02.2", returns=(int, float))
+    def parameters(answer):
+        return _parameters(answer)
+
+    @registry.add("02.3", "shape, seed, device", returns=arrays.kind)
+    def random_on(answer):
+        return _random_on(answer, arrays, generators)
+
+    return registry
+
+
 # ------------------------------------------------------------------ 02.1
+
+WHOLE_BYTES = "Memory is addressed by bytes, not by bits."
 
 BEYOND_ALL_COMPUTERS = (2**30, 2**30)
 
 
-def bytes_of(
+def _bytes_of(
     answer: Callable[[tuple, str], int],
     measured: Callable[[tuple, str], int],
     types: Sequence[str],
     refusals: tuple[type[Exception], ...],
     surprise: Mapping[str, str],
 ) -> Iterator[Claim]:
-    """Grade a function that predicts the bytes of an array.
-
-    Args:
-        answer: the function.
-        measured: creates an array and returns how many bytes it has.
-        types: names of types that the framework has.
-        refusals: what is raised where an array is too large.
-        surprise: hints for types of which less is known.
-    """
+    """Whether the bytes of arrays are predicted."""
     shape = (1024, 1024)
     given, wanted = answer(shape, "float32"), measured(shape, "float32")
     hint = f"They are said to be {given:,}."
@@ -91,8 +127,8 @@ def bytes_of(
 GIB = 2**30
 
 
-def parameters(answer: float) -> Iterator[Claim]:
-    """Grade how many parameters can be trained with Adam in 16 GiB."""
+def _parameters(answer: float) -> Iterator[Claim]:
+    """Whether so many parameters, and not one more, can be trained in 16 GiB."""
     import numpy as np
 
     number, numbers = np.dtype("float32").itemsize, len(("W", "gradient", "m", "v"))
@@ -120,19 +156,12 @@ def parameters(answer: float) -> Iterator[Claim]:
 # ------------------------------------------------------------------ 02.3
 
 
-def random_on(
+def _random_on(
     answer: Callable[[tuple, int, Any], Any],
     arrays: Arrays,
-    generators: Mapping[str, tuple[Callable[[int], Any], Callable[[], float]]],
+    generators: Mapping[str, Generator],
 ) -> Iterator[Claim]:
-    """Grade a function that draws the same random numbers on every device.
-
-    Args:
-        answer: the function.
-        arrays: those of the framework.
-        generators: those with a state, by their names: what seeds one, and what draws
-            a number from it.
-    """
+    """Whether the same random numbers are drawn on every device."""
     import numpy as np
 
     devices = [*arrays.gpus(), arrays.cpu()]

@@ -9,9 +9,7 @@ import numpy as np
 from d2l_gpu import jax as d2l
 from d2l_gpu.exercises.common import lesson_02 as common
 from d2l_gpu.exercises.jax.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim, Registry
-
-EXERCISES = Registry()
+from d2l_gpu.exercises.registry import Claim
 
 HALVED = (
     "An array of this type is asked for, and JAX creates another unless it is told "
@@ -19,32 +17,20 @@ HALVED = (
 )
 
 
-@EXERCISES.add("02.1", "shape, dtype", returns=int)
-def bytes_of(answer):
-    def measured(shape, dtype):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no float64
-            return jnp.zeros(shape, dtype, device=d2l.gpu(1)).nbytes
-
-    types = ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"]
-    hints = {
-        "bool": "Memory is addressed by bytes, not by bits.",
-        "float64": HALVED,
-        "int64": HALVED,
-    }
-    refusals = (RuntimeError, ValueError)
-    return common.bytes_of(answer, measured, types, refusals, hints)
+def _zeros(shape, dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no float64
+        return jnp.zeros(shape, dtype, device=d2l.gpu(1))
 
 
-@EXERCISES.add("02.2", returns=(int, float))
-def parameters(answer):
-    return common.parameters(answer)
-
-
-@EXERCISES.add("02.3", "shape, seed, device", returns=jax.Array)
-def random_on(answer):
-    generators = {"NumPy's generator": (np.random.seed, np.random.rand)}
-    return common.random_on(answer, ARRAYS, generators)
+EXERCISES = common.exercises(
+    ARRAYS,
+    _zeros,
+    ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
+    (RuntimeError, ValueError),
+    {"bool": common.WHOLE_BYTES, "float64": HALVED, "int64": HALVED},
+    {"NumPy's generator": (np.random.seed, np.random.rand)},
+)
 
 
 @EXERCISES.add("02.4", "W, gradient, lr", returns=jax.Array)

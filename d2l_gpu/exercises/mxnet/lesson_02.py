@@ -7,36 +7,21 @@ from mxnet import np, npx
 from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.common import lesson_02 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.registry import Claim
 
 npx.set_np()
 
-EXERCISES = Registry()
-
-
-@EXERCISES.add("02.1", "shape, dtype", returns=int)
-def bytes_of(answer):
-    def measured(shape, dtype):
-        return np.zeros(shape, dtype=dtype, ctx=d2l.gpu(1)).asnumpy().nbytes
-
-    types = ["float16", "bool", "uint8", "int32", "float64", "int64"]
-    hints = {"bool": "Memory is addressed by bytes, not by bits."}
-    refusals = (mx.MXNetError, ValueError)
-    return common.bytes_of(answer, measured, types, refusals, hints)
-
-
-@EXERCISES.add("02.2", returns=(int, float))
-def parameters(answer):
-    return common.parameters(answer)
-
-
-@EXERCISES.add("02.3", "shape, seed, device", returns=np.ndarray)
-def random_on(answer):
-    generators = {
+EXERCISES = common.exercises(
+    ARRAYS,
+    lambda shape, dtype: np.zeros(shape, dtype=dtype, ctx=d2l.gpu(1)),
+    ["float16", "bool", "uint8", "int32", "float64", "int64"],
+    (mx.MXNetError, ValueError),
+    {"bool": common.WHOLE_BYTES},
+    {
         "MXNet's generator": (npx.random.seed, lambda: np.random.uniform().item()),
         "NumPy's generator": (onp.random.seed, onp.random.rand),
-    }
-    return common.random_on(answer, ARRAYS, generators)
+    },
+)
 
 
 @EXERCISES.add("02.4", "W, gradient, lr")

@@ -4,32 +4,10 @@ import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.common import lesson_01 as common
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.registry import Claim
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
-EXERCISES = Registry()
-
-
-@EXERCISES.add("01.1", "i", returns=str)
-def gpu_in_turn(answer):
-    return common.gpu_in_turn(answer, d2l._gpus, d2l.name)
-
-
-@EXERCISES.add("01.2", "i, visible")
-def on_machine(answer):
-    return common.on_machine(answer)
-
-
-@EXERCISES.add("01.3", "f, device")
-def run_on(answer):
-    devices = [d2l.gpu(1), d2l.gpu(0)]
-    create = lambda: tf.ones(1)  # noqa: E731
-    return common.run_on(answer, devices, create, ARRAYS.where, d2l.name)
-
-
-@EXERCISES.add("01.4", "gpus")
-def doubling_times(answer):
-    return common.doubling_times(answer)
+EXERCISES = common.exercises(ARRAYS, d2l._gpus, str, lambda: tf.ones(1))
 
 
 @EXERCISES.add("01.5", "shape, device")

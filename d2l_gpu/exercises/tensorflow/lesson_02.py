@@ -8,39 +8,29 @@ import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.common import lesson_02 as common
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.registry import Claim
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
-EXERCISES = Registry()
+
+def _zeros(shape, dtype):
+    with tf.device(d2l.gpu(1)):
+        return tf.zeros(shape, dtype)
 
 
-@EXERCISES.add("02.1", "shape, dtype", returns=int)
-def bytes_of(answer):
-    def measured(shape, dtype):
-        with tf.device(d2l.gpu(1)):
-            return tf.zeros(shape, dtype).numpy().nbytes
-
-    types = ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"]
-    hints = {"bool": "Memory is addressed by bytes, not by bits."}
-    refusals = (tf.errors.OpError, ValueError)
-    return common.bytes_of(answer, measured, types, refusals, hints)
-
-
-@EXERCISES.add("02.2", returns=(int, float))
-def parameters(answer):
-    return common.parameters(answer)
-
-
-@EXERCISES.add("02.3", "shape, seed, device", returns=tf.Tensor)
-def random_on(answer):
-    generators = {
+EXERCISES = common.exercises(
+    ARRAYS,
+    _zeros,
+    ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
+    (tf.errors.OpError, ValueError),
+    {"bool": common.WHOLE_BYTES},
+    {
         "TensorFlow's generator": (
             tf.random.set_seed,
             lambda: float(tf.random.uniform(())),
         ),
         "NumPy's generator": (np.random.seed, np.random.rand),
-    }
-    return common.random_on(answer, ARRAYS, generators)
+    },
+)
 
 
 @EXERCISES.add("02.4", "W, gradient, lr")

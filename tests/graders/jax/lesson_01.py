@@ -1,6 +1,6 @@
 import jax
 from graders.answers import Answers
-from graders.common_01 import add_answers
+from graders.lesson_01 import add_answers
 
 from d2l_gpu import jax as d2l
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from graders.answers import Answers
-from graders.common_02 import add_bytes_of, add_parameters, add_random_on
+from graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,5 +1,5 @@
 from graders.answers import Answers
-from graders.common_02 import add_bytes_of, add_parameters, add_random_on
+from graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
 from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l

@@ -1,6 +1,6 @@
 import tensorflow as tf
 from graders.answers import Answers
-from graders.common_01 import add_answers
+from graders.lesson_01 import add_answers
 
 from d2l_gpu import tensorflow as d2l
 

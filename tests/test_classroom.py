@@ -97,6 +97,18 @@ def test_a_lesson_without_solutions_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_what_was_handed_out_is_not_replaced_unasked(tmp_path, measured, capsys):
+    arguments = [str(tmp_path / "out"), "03"]
+    assert classroom.main(arguments) == 0
+    changed = tmp_path / "out" / "students" / "03_copying.ipynb"
+    changed.write_text("mine")
+    assert classroom.main(arguments) == 1
+    assert "has been handed out before" in capsys.readouterr().err
+    assert changed.read_text() == "mine"
+    assert classroom.main([*arguments, "--force"]) == 0
+    assert changed.read_text() != "mine"
+
+
 def test_runs_of_a_machine_are_joined_and_others_replaced():
     one = {"framework": "jax", "gpus": 0, "hardware": "A", "seconds": {"01": 1}}
     more = one | {"seconds": {"02": 2}}

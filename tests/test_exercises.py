@@ -132,6 +132,7 @@ def test_an_answer_is_carried_with_what_it_refers_to():
         ),
         ("def f(a, b, c, device):\n    import os\n    os._exit(3)", "with status 3."),
         ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
+        ("def f(a, b, c, device): return input()", "raised EOFError"),
         (
             "import threading\nlock = threading.Lock()\n"
             "def f(a, b, c, device): return lock",
@@ -235,7 +236,8 @@ def test_real_gpus_and_settings_of_the_reader_change_nothing(monkeypatch):
         ("33.1", ValueError, "no exercise '33.1' for PyTorch: the lessons with exer"),
         ("../03.1", ValueError, "There is no exercise '../03.1'"),
         ("", ValueError, "There is no exercise ''"),
-        (3.1, TypeError, "An exercise is named by a text such as '03.1', not 3.1."),
+        ("3.1", ValueError, "no exercise '3.1' for PyTorch: lessons have two digits, "),
+        (3.1, TypeError, "as in check('03.1', answer), not 3.1."),
     ],
 )
 def test_unknown_exercises(number, error, said):

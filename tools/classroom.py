@@ -165,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--framework", default="pytorch", metavar="TAG")
     parser.add_argument("--language", default="en")
     parser.add_argument("--worksheets", action="store_true", help="exercises alone")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
     options = parser.parse_args(arguments)
     try:
         framework_with(options.framework)  # or it raises
@@ -173,6 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = select_lessons(options.lessons, lesson_names(edition))
         if not options.lessons:
             names = [name for name in names if name in solved]
+        there = [options.folder / name for name in ("students", SOLUTIONS)]
+        if any(map(Path.exists, there)) and not options.force:
+            raise ValueError(
+                f"{options.folder} has been handed out before: choose another folder, "
+                "or say --force to replace what is in it"
+            )
         paths = [edition / f"{name}.ipynb" for name in names]
         for file in hand_out(
             paths, options.framework, options.folder, options.worksheets

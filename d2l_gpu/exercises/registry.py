@@ -141,13 +141,16 @@ def find(framework: str, number: str) -> Exercise:
     """
     if not isinstance(number, str):
         raise TypeError(
-            f"An exercise is named by a text such as '03.1', not {number!r}."
+            "An exercise is named by a text, which comes first, as in "
+            f"check('03.1', answer), not {number!r}."
         )
     lesson = number.partition(".")[0]
     there = of_lesson(framework, lesson) if re.fullmatch(r"\w\d", lesson) else {}
     if number in there:
         return there[number]
-    if there:
+    if re.fullmatch(r"\d\.\d+", number) and of_lesson(framework, f"0{lesson}"):
+        has = f"lessons have two digits, as in '0{number}'"
+    elif there:
         has = f"lesson {lesson} has {_enumerated(there)}"
     else:
         lessons = lessons_of(framework)

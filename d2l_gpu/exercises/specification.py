@@ -1,5 +1,6 @@
 """What an exercise asks for, out of the notebook that the reader has."""
 
+import json
 import re
 
 from d2l_gpu.course import notebooks_dir
@@ -22,13 +23,12 @@ def specification(framework: str, number: str, language: str | None = None) -> s
     number = find(framework, number).number
     folder = notebooks_dir(language, framework)
     lesson = number.partition(".")[0]
-    import nbformat  # what shows notebooks, has it
-
     heading = re.compile(rf"^#+ {re.escape(number)}\b", re.MULTILINE)
     for path in folder.glob(f"{lesson}_*.ipynb"):
-        for cell in nbformat.read(path, as_version=4).cells:
-            if cell.cell_type == "markdown" and heading.match(cell.source):
-                return cell.source
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = "".join(cell["source"])
+            if cell["cell_type"] == "markdown" and heading.match(text):
+                return text
     raise FileNotFoundError(
         f"Exercise {number} is not in the notebooks of {folder}: they are older than "
         "the package d2l_gpu; get those of its version."

@@ -53,6 +53,13 @@ def total(port: Port, answer):
 
 
 def _too_many_copies(copies: Sequence[Copy]) -> str:
+    if any(copy.target == HOST for copy in copies) and not any(
+        copy.source == HOST for copy in copies
+    ):
+        return (
+            "A value was fetched to the host, and nothing came back: `if`, `print` and "
+            "the like on a tensor are copies, too."
+        )
     if any(HOST in (copy.source, copy.target) for copy in copies):
         return "A tensor went by way of the CPU. GPUs can copy from each other."
     if len({copy.target for copy in copies}) > 1:

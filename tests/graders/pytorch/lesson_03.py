@@ -29,6 +29,12 @@ def adds_on_the_cpu(a, b, c, device):
     return (a.cpu() + b.cpu() + c.cpu()).to(device)
 
 
+@wrong("03.1", "A value was fetched")
+def looks_at_a_value(a, b, c, device):
+    assert (a + 1).sum() > 0
+    return in_two_groups(a, b, c, device)
+
+
 @wrong("03.1", "belongs to the caller")
 def adds_in_place(a, b, c, device):
     for x in (b, c):

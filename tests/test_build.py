@@ -582,7 +582,8 @@ def with_exercise(project):
     header = [
         GOOD_LESSON.partition("+++")[0] + '+++ {"key": "setup"}\n\nSetup.',
         '+++ {"key": "exercises"}\n\n## Exercises\n\n[S](https://${solutions})',
-        '+++ {"key": "solutions-title"}\n\n# Of ${lesson_title}\n\n[L](${lesson})\n',
+        '+++ {"key": "solutions-title"}\n\n# Of ${lesson_title}\n\n[L](${lesson})',
+        '+++ {"key": "solution-mark"}\n\n**So**\n',
     ]
     (project / "lessons" / "header.md").write_text("\n\n".join(header))
     return project
@@ -597,6 +598,7 @@ def test_lesson_has_stubs_and_solutions_are_a_notebook_of_their_own(with_exercis
     assert list(lesson) == before + shared
     answer = ["exercise-1", "exercise-1-solution", "exercise-1-answer"]
     assert list(solutions) == ["solutions-title", "setup", "add", *answer]
+    assert solutions["exercise-1-solution"].source == "**So**\n\nAs in the lesson."
     assert lesson["exercise-1-stub"].outputs[0].text == "None\n"
     assert solutions["exercise-1-answer"].outputs[0].text == "2\n"
     assert solutions["solutions-title"].source.startswith("# Of A toy\n")

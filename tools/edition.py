@@ -10,7 +10,7 @@ from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.frameworks import Framework, frameworks
 from d2l_gpu.frameworks import framework as framework_with
 from tools.equivalents import with_table
-from tools.header import INTRODUCTION, SOURCE, TITLE, Header, solutions_of
+from tools.header import INTRODUCTION, MARK, SOURCE, TITLE, Header, solutions_of
 from tools.lesson import (
     SETUP,
     SOLUTION,
@@ -172,7 +172,8 @@ class Edition:
         top = common.cell(TITLE) if self.solutions else [title]
         introduction = common.cell(INTRODUCTION) if exercises else []
         if self.solutions:
-            cells = [*top, *common.cells(), *kept, *exercises]
+            marked = _marked(exercises, common.cell(MARK))
+            cells = [*top, *common.cells(), *kept, *marked]
         else:
             cells = [*top, *common.cells(), *kept[1:], *introduction, *exercises]
         keys = [cell.key for cell in cells]
@@ -195,6 +196,24 @@ class Edition:
             if cell.key in keys
         ]
         return translation.share(messages([replace(self.lesson, cells=shown)]))
+
+
+def _marked(exercises: Sequence[Cell], marks: Sequence[Cell]) -> list[Cell]:
+    """Return the cells of exercises, with a mark where each solution begins.
+
+    Args:
+        exercises: what is asked for, and the solutions.
+        marks: the cell with the mark; none for no mark.
+    """
+    marked, in_solution = [], False
+    for cell in exercises:
+        begins = SOLUTION in cell.tags and not in_solution
+        in_solution = SOLUTION in cell.tags
+        if begins and cell.kind == "markdown":
+            for mark in marks:
+                cell = replace(cell, source=f"{mark.source}\n\n{cell.source}")
+        marked.append(cell)
+    return marked
 
 
 def editions(

@@ -33,6 +33,9 @@ _TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
 # Of those that stand elsewhere: before exercises, and in place of a lesson's title.
 INTRODUCTION, TITLE = "exercises", "solutions-title"
 
+# What every solution begins with.
+MARK = "solution-mark"
+
 # What to put before `owner/name/blob/tag/path` of a file on GitHub.
 PLATFORMS = {
     "colab": ("Colab", "https://colab.research.google.com/github/"),
@@ -75,7 +78,7 @@ class Header:
             LessonError: what is wrong with the source.
         """
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
-        left_out |= {MISSING, STALE}
+        left_out |= {MISSING, STALE, MARK}
         if len(self.languages) < 2:
             left_out.add(_LANGUAGES)
         if self._language == ENGLISH:

@@ -11,8 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import REPOSITORY
 from fresh_process import PATH
 from graders.answers import Graded
+from test_notebooks import checks_in
 from waiting import PATIENCE
 
 from d2l_gpu.exercises.judge import NO_GPUS
@@ -79,6 +81,10 @@ def test_graders_pass_right_answers_and_tell_mistakes_apart(framework, lesson):
         if wrongs[number] < LEAST_MISTAKES:
             problems.append(f"{number} has {wrongs[number]} mistakes")
     assert not problems, "\n".join(problems)
+    # Not asked in this process: who imports JAX changes how TensorFlow logs.
+    edition = REPOSITORY / "notebooks" / "en" / framework
+    (notebook,) = edition.glob(f"{lesson}_*.ipynb")
+    assert set(numbers) == set(checks_in(notebook))
 
 
 def test_there_are_answers_for_no_other_lessons():

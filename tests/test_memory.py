@@ -65,3 +65,17 @@ def test_a_thousand_steps_leave_nothing_behind(devices):
     del nets, optimizers, first, second
     assert memory(devices) == [0, 0]
     assert num_tensors() == 0
+
+
+def test_what_only_a_cycle_holds_does_not_keep_devices_in_use():
+    vgpu.enable(2, memory="64MiB")
+    gc.collect()
+    gc.disable()
+    try:
+        cycle = [torch.ones(1, device="vgpu:0")]
+        cycle.append(cycle)
+        del cycle
+        assert torch.vgpu.memory_allocated(0) > 0
+        vgpu.enable(3)
+    finally:
+        gc.enable()

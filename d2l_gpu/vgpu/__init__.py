@@ -9,6 +9,7 @@ their values are computed by PyTorch's kernels on the host. What they take in ti
 memory is simulated. Nothing happens at import; ``enable`` registers the device type.
 """
 
+import gc
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -74,6 +75,8 @@ def enable(
     from . import backend
     from .devices import Devices
 
+    if Devices.machine is not None and any(Devices.machine.used):
+        gc.collect()  # who is only in a cycle of references is on no device any more
     if Devices.machine is not None and any(Devices.machine.used):
         raise RuntimeError(
             "Virtual GPUs can be set up anew only when no tensor is left on them: "

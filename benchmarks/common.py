@@ -1,19 +1,17 @@
 """What every benchmark of this project shares: hardware, fair turns, the last line."""
 
 import json
-import os
 import platform
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from d2l_gpu.host import cpu_name
+from d2l_gpu.host import cpu_name, usable_cores
 
 
 def hardware() -> str:
     """Describe the machine: processor, cores that may be used, system, versions."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     parts = [
-        f"{cpu_name()}, {cores or os.cpu_count()} cores",
+        f"{cpu_name()}, {usable_cores()} cores",
         f"{platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}",
     ]

@@ -11,6 +11,13 @@ def cpu_model() -> str:
     return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use, where the system tells that."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cpu_name() -> str:
     """Return the model name of the processor, as far as the system tells it."""
     cpuinfo = Path("/proc/cpuinfo")

@@ -11,7 +11,6 @@ another machine with as many GPUs; on the same, lessons that are not run keep th
 import argparse
 import datetime
 import json
-import os
 import platform
 import tempfile
 import time
@@ -23,7 +22,7 @@ from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lesson
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import progress_bar, run_cells
 from d2l_gpu.frameworks import framework as framework_with
-from d2l_gpu.host import cpu_name
+from d2l_gpu.host import cpu_name, usable_cores
 from tools import environments
 from tools.companion import missing
 
@@ -49,8 +48,7 @@ def seconds_of(path: Path, framework: str) -> float:
 
 def hardware(framework: str) -> tuple[str, int]:
     """Return what the machine is, and how many GPUs it has that PyTorch sees."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    text = f"{cpu_name()}, {cores or os.cpu_count()} cores"
+    text = f"{cpu_name()}, {usable_cores()} cores"
     gpus = []
     if framework == "pytorch":
         from d2l_gpu import torch as d2l

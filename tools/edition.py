@@ -67,6 +67,11 @@ class Project:
         return {ENGLISH: "English", **languages(self.lessons)}
 
     @cached_property
+    def _read(self) -> dict[str, Lesson]:
+        """The lessons that have been read: the READMEs ask for all of them again."""
+        return {}
+
+    @cached_property
     def translations(self) -> dict[str, Translation]:
         """The translations by their languages; English has none."""
         return {each.language: each for each in of_project(self.lessons)}
@@ -85,7 +90,10 @@ class Project:
         found, problems = [], []
         for name in select_lessons(names, lesson_names(self.lessons, ".md")):
             try:
-                found.append(read_lesson(self.lessons / f"{name}.md", known))
+                if name not in self._read:
+                    path = self.lessons / f"{name}.md"
+                    self._read[name] = read_lesson(path, known)
+                found.append(self._read[name])
             except LessonError as error:
                 problems.append(str(error))
         if problems:
@@ -151,11 +159,9 @@ class Edition:
         title, *body = with_table(own, lesson, self.project.frameworks)
         body, exercises = split_exercises(body)
         if self.solutions:
-            kept = [cell for cell in body if SETUP in cell.tags]
-            exercises = [cell for cell in exercises if STUB not in cell.tags]
-        else:
-            kept = [title, *body]
-            exercises = [cell for cell in exercises if SOLUTION not in cell.tags]
+            body = [cell for cell in body if SETUP in cell.tags]
+        other = STUB if self.solutions else SOLUTION
+        exercises = [cell for cell in exercises if other not in cell.tags]
         common = Header(
             header,
             self.path.relative_to(self.project.root),
@@ -167,15 +173,14 @@ class Edition:
             ],
             title.source.partition("\n")[0].lstrip("# "),
             self.project.languages,
-            self._share([*kept, *exercises]),
+            self._share([title] * (not self.solutions) + [*body, *exercises]),
         )
-        top = common.cell(TITLE) if self.solutions else [title]
-        introduction = common.cell(INTRODUCTION) if exercises else []
         if self.solutions:
             marked = _marked(exercises, common.cell(MARK))
-            cells = [*top, *common.cells(), *kept, *marked]
+            cells = [*common.cell(TITLE), *common.cells(), *body, *marked]
         else:
-            cells = [*top, *common.cells(), *kept[1:], *introduction, *exercises]
+            introduction = common.cell(INTRODUCTION) if exercises else []
+            cells = [title, *common.cells(), *body, *introduction, *exercises]
         keys = [cell.key for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -175,10 +176,9 @@ def _with_lines(verdict: Verdict) -> Verdict:
 
     Cells of a notebook are known to the process that ran them only.
     """
-    place, problem = child.PLACE.search(verdict.problem), verdict.problem
+    place = child.PLACE.search(verdict.problem)
     if place is None:
         return verdict
     line = linecache.getline(place["file"], int(place["line"])).strip()
     quoted = f" (line {place['line']}: `{line}`)" if line else ""
-    problem = problem.replace(place.group(), quoted)
-    return Verdict(verdict.number, verdict.claims, problem, verdict.printed)
+    return replace(verdict, problem=verdict.problem.replace(place.group(), quoted))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.checks import check_arguments, check_integer, check_script
+from d2l_gpu.host import usable_cores
 from d2l_gpu.progress import Progress
 from d2l_gpu.settings import VIRTUAL
 from d2l_gpu.worker import AGENT, FOLDER, PORT, STACKS_WANTED, folder_of, write_file
@@ -156,17 +157,10 @@ def _environment(nproc: int) -> dict[str, str]:
     added = {}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
         # torchrun would set 1 and warn; PyTorch would take all cores for each rank.
-        added["OMP_NUM_THREADS"] = str(max(1, _cores() // nproc))
+        added["OMP_NUM_THREADS"] = str(max(1, usable_cores() // nproc))
     if virtual_count() and not os.environ.get(VIRTUAL, "").strip():
         added[VIRTUAL] = str(max(virtual_count(), nproc))
     return added
-
-
-def _cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _follow(

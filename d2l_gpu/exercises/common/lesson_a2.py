@@ -10,6 +10,16 @@ from d2l_gpu.exercises.registry import Claim, Registry, given
 
 GPUS = 3
 
+
+def _of_the_framework(result: Sequence, arrays: Arrays) -> Claim:
+    kinds = {type(each).__name__ for each in result}
+    return Claim(
+        "each is an array of the framework",
+        all(isinstance(each, arrays.kind) for each in result),
+        f"They are of the type {', '.join(sorted(kinds))}.",
+    )
+
+
 # ------------------------------------------------------------------ A2.1
 
 
@@ -74,14 +84,9 @@ def _shards_of(answer: Callable, arrays: Arrays, n: int) -> Iterator[Claim]:
     )
     if len(result) != k:
         return
-    kinds = {type(shard).__name__ for shard in result}
-    right = all(isinstance(shard, arrays.kind) for shard in result)
-    yield Claim(
-        "each is an array of the framework",
-        right,
-        f"They are of the type {', '.join(sorted(kinds))}.",
-    )
-    if not right:
+    claim = _of_the_framework(result, arrays)
+    yield claim
+    if not claim.holds:
         return
     wanted = [arrays.name(device) for device in devices]
     places = [arrays.where(shard) for shard in result]
@@ -135,14 +140,9 @@ def all_reduce(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     )
     if len(result) != k:
         return
-    kinds = {type(each).__name__ for each in result}
-    right = all(isinstance(each, arrays.kind) for each in result)
-    yield Claim(
-        "each is an array of the framework",
-        right,
-        f"They are of the type {', '.join(sorted(kinds))}.",
-    )
-    if not right:
+    claim = _of_the_framework(result, arrays)
+    yield claim
+    if not claim.holds:
         return
     found = [arrays.on_host(each) for each in result]
     total = sum(values)

@@ -6,6 +6,7 @@ here, and hollow wheels in place of PyTorch and the other packages.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def cell_of(notebook, key: str):
 
 
 def label(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
+    return path.relative_to(REPOSITORY / "notebooks").with_suffix("").as_posix()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=label)
@@ -67,7 +68,7 @@ def test_solutions_and_lessons_lead_to_each_other(path):
     lesson_path = path.parents[1] / path.name
     lesson = nbformat.read(lesson_path, as_version=4)
     title = lesson.cells[0].source.partition("\n")[0].removeprefix("# ")
-    assert solutions.cells[0].source.startswith(f"# Solutions: {title}\n")
+    assert re.match(rf"# .+{re.escape(title)}\n", solutions.cells[0].source)
     for one, other in (
         (solutions.cells[0], lesson_path),
         (
@@ -115,7 +116,7 @@ def test_kernel_is_the_one_that_every_platform_has(path):
 
 def test_readme_links_every_notebook_on_every_platform():
     readme = (REPOSITORY / "README.md").read_text("utf-8")
-    for path in NOTEBOOKS:
+    for path in (each for each in NOTEBOOKS if each.parts[-3] == "en"):
         relative = PurePosixPath(path.relative_to(REPOSITORY).as_posix())
         assert f"]({relative})" in readme
         if not framework(path.parent.name).hosted:

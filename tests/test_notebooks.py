@@ -1,5 +1,6 @@
 """The checks of notebooks reject planted bad ones and accept the committed ones."""
 
+import json
 import os
 import re
 import runpy
@@ -21,11 +22,13 @@ from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of
 from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
+from tools.edition import Project
 from tools.pytest_setup import runs_once
 
-NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*/*/*.ipynb"))
+NOTEBOOKS = sorted((REPOSITORY / "notebooks" / "en").glob("*/*.ipynb"))
 EDITIONS = sorted({path.parent for path in NOTEBOOKS})
-SOLVED = sorted((REPOSITORY / "notebooks").glob(f"*/*/{SOLUTIONS}"))
+SOLVED = sorted((REPOSITORY / "notebooks" / "en").glob(f"*/{SOLUTIONS}"))
+LANGUAGES = list(Project(REPOSITORY).translations)
 
 
 def label(path: Path) -> str:
@@ -48,14 +51,31 @@ def test_every_lesson_has_its_notebook():
 @pytest.mark.parametrize("edition", EDITIONS, ids=label)
 def test_edition_is_in_order(edition):
     paths = sorted(edition.glob("*.ipynb"))
-    assert list(edition_problems(paths, language=edition.parent.name)) == []
+    assert list(edition_problems(paths)) == []
 
 
 @pytest.mark.parametrize("folder", SOLVED, ids=label)
 def test_solutions_are_in_order(folder):
     paths = sorted(folder.glob("*.ipynb"))
-    language = folder.parents[1].name
-    assert list(edition_problems(paths, language, solutions=True)) == []
+    assert list(edition_problems(paths, solutions=True)) == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_other_languages_have_all_notebooks_and_the_same_code_and_outputs(language):
+    english = REPOSITORY / "notebooks" / "en"
+    other = english.with_name(language)
+    paths = {path.relative_to(english) for path in english.rglob("*.ipynb")}
+    assert paths == {path.relative_to(other) for path in other.rglob("*.ipynb")}
+    for path in paths:
+        assert code_in(other / path) == code_in(english / path), path
+
+
+def code_in(path: Path) -> list[str]:
+    """Return the code cells of a notebook, outputs and all, as they are in the file."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    code = [json.dumps(cell) for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    return code
 
 
 @pytest.mark.parametrize("edition", EDITIONS, ids=label)

@@ -6,11 +6,13 @@ import polib
 import pytest
 from conftest import GOOD_LESSON, write_lesson
 
+from tools import readme
 from tools.build import main as build
 from tools.edition import Project
 from tools.notebook import cells_by_id
 from tools.translate import main as translate
 from tools.translation import Translation
+from tools.translation_checks import main as check
 
 HEADER = """\
 +++ {"key": "header-languages"}
@@ -91,6 +93,71 @@ def test_a_file_and_a_line_make_an_edition_with_the_outputs_of_english(toy):
     assert line.endswith(" · Toyish") and "/notebooks/en/pytorch/01_toy.ipynb)" in line
     assert "/notebooks/xx/" in english["header-languages"].source
     assert build(["--root", str(toy), "--check"]) == 0
+
+
+README = """\
++++ {"key": "readme-title"}
+
+# Learn
+
+${languages}
+
++++ {"key": "readme-run"}
+
+Run `it --language ${language}`: ${share} % done.
+
+${lessons}
+"""
+
+
+def test_each_language_has_a_readme_of_its_own(toy, capsys):
+    front = GOOD_LESSON.partition("+++")[0]
+    (toy / "lessons" / "readme.md").write_text(front + README)
+    english, other = toy / "README.md", toy / "README.xx.md"
+    english.write_text("# A\n")
+    translate(["--root", str(toy)])
+    fill(toy, title="# T", readme_title="# Disce\n\n${languages}")
+    assert build(["--root", str(toy)]) == 1
+    assert "README.md has no lines <!-- from" in capsys.readouterr().err
+    marks = [
+        getattr(readme, name)
+        for part in ("", "_LANGUAGES", "_SHARES")
+        for name in (f"BEGIN{part}", f"END{part}")
+    ]
+    english.write_text("\n".join(["# A", *marks, ""]))
+    assert build(["--root", str(toy)]) == 0
+    assert "English · [Toyish](README.xx.md)" in english.read_text()
+    assert "| [Toyish](README.xx.md) | `xx` | 25 % |" in english.read_text()
+    link = "notebooks/xx/pytorch/01_toy.ipynb"
+    said = other.read_text()
+    assert said.startswith("# Disce\n\n[English](README.md) · Toyish\n\nRun `it -")
+    assert "--language xx`: 25 % done.\n\n| PyTorch | Colab |\n" in said
+    assert f"\n| [01 T]({link}) | [Colab](https://colab." in said
+    assert f"/{link}) |\n\n*Not translated.*\n" in said
+    assert build(["--root", str(toy), "--check"]) == 0
+    other.write_text(said.replace("Disce", "Doce"))
+    other.with_name("README.yy.md").write_text("")
+    capsys.readouterr()
+    assert build(["--root", str(toy), "--check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "README.yy.md: no lesson makes it; delete it",
+        "README.xx.md: it is not as the lessons and their translations say",
+    ]
+
+
+def test_a_name_that_no_readme_knows_is_told(toy, capsys):
+    front = GOOD_LESSON.partition("+++")[0]
+    text = front + README.replace("${share}", "${shore}")
+    (toy / "lessons" / "readme.md").write_text(text)
+    assert build(["--root", str(toy)]) == 1
+    assert "readme.md, in 'xx': 'shore' is none of language" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [translate, check])
+def test_a_language_that_is_not_listed_is_told(toy, capsys, program):
+    assert program(["--root", str(toy), "yy"]) == 1
+    said = "there is no translation into 'yy'; the languages are: en, xx\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_changed_sentence_is_told_and_shown(toy, capsys):

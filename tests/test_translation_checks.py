@@ -112,6 +112,7 @@ def test_good_translations_have_no_problems(language):
             "English left over: to the second GPU takes",
         ),
         ("zh", "*因为它在等待！*", "**“因为”**它在等待！", "marks of emphasis"),
+        ("zh", "*因为它在等待！*", "**因为。**它在**等待**！", "inside of emphasis"),
         ("fr", "Pourquoi\u202f?", "Pourquoi ?", "ordinary space before"),
         ("fr", "Pourquoi\u202f?", "Pourquoi?", "no narrow no-break space"),
         ("fr", "ms\u00a0:", "ms:", "no no-break space before"),
@@ -230,6 +231,22 @@ def test_lines_that_are_none_are_told(tmp_path, line, said):
     path.write_text(line)
     with pytest.raises(ValueError, match=said):
         Glossary.read(path)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "1.28 million of 7 billion, 14 trillion"),
+        ("fr", "1,28 million de 7 milliards, 14 mille milliards"),
+        ("pt", "1,28 milhão de 7 bilhões, 14 trilhões"),
+        ("zh", "70 亿中的 128 万，14 万亿"),
+    ],
+)
+def test_powers_of_ten_are_those_of_the_language(language, text):
+    found = numbers(text, language)
+    assert sorted(found.elements()) == sorted(
+        ["1280000", f"7{'0' * 9}", f"14{'0' * 12}"]
+    )
 
 
 # ---- All of it

@@ -26,7 +26,6 @@ from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools import environments
 from tools.companion import missing
 from tools.edition import ROOT, Edition, Project, editions
-from tools.header import solutions_of
 from tools.lesson import LessonError
 from tools.notebook import (
     assemble,
@@ -37,7 +36,7 @@ from tools.notebook import (
     take_outputs,
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
-from tools.readme import readme_with
+from tools.readme import new_readmes, readme_of
 from tools.translation import ENGLISH
 
 CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
@@ -133,11 +132,13 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
             ) from None
 
 
-def orphans(root: Path, built: Sequence[Edition]) -> Iterator[Path]:
-    """Yield the notebooks under ``root`` that are none of those built."""
+def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
+    """Yield the notebooks and READMEs that belong to none of the editions built."""
     paths = {edition.path for edition in built}
-    folder = root / "notebooks"
+    paths |= {readme_of(project, language) for language in project.translations}
+    folder = project.root / "notebooks"
     there = [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
+    there += project.root.glob("README.*.md")
     for path in sorted(there):
         if path not in paths:
             yield path
@@ -151,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = editions(project, options.lessons, options.language, options.framework)
         if options.check:
             return _check(project, wanted, options)
-        readmes = _new_readmes(project)
+        readmes = new_readmes(project)
         texts = _built(wanted, options)
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -192,33 +193,6 @@ def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str
     return texts
 
 
-def _new_readmes(project: Project) -> dict[Path, str]:
-    """Return what READMEs are to be where they are not that.
-
-    Raises:
-        ValueError: one has no place for the table of the notebooks.
-    """
-    found = {}
-    for language in project.languages:
-        name = "README.md" if language == ENGLISH else f"README.{language}.md"
-        path = project.root / name
-        if not path.is_file():
-            continue
-        text = path.read_text(encoding="utf-8")
-        every = editions(project, language=language)
-        notebooks = [
-            (edition.framework, edition.path.relative_to(project.root))
-            for edition in every
-            if not edition.solutions
-        ]
-        there = {edition.path for edition in every}
-        solved = {p for _, p in notebooks if project.root / solutions_of(p) in there}
-        new = readme_with(text, notebooks, solved)
-        if new != text:
-            found[path] = new
-    return found
-
-
 def _executable(
     wanted: list[Edition], lessons_named: bool, framework: str | None
 ) -> list[Edition]:
@@ -250,13 +224,13 @@ def _check(project: Project, wanted: list[Edition], options: argparse.Namespace)
             stale = True
             print(f"{edition.label}: {difference}")
     if not (options.lessons or options.language or options.framework):
-        for path in orphans(project.root, wanted):
+        for path in orphans(project, wanted):
             stale = True
             label = path.relative_to(project.root).as_posix()
             print(f"{label}: no lesson makes it; delete it")
-        for path in _new_readmes(project):
+        for path in new_readmes(project):
             stale = True
-            print(f"{path.name}: the table of the notebooks is not as they are")
+            print(f"{path.name}: it is not as the lessons and their translations say")
     if stale:
         print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
         return 1

@@ -16,10 +16,9 @@ from tools.outputs import has_comparable_output, output_problems
 
 MIN_COMPARED = 0.9  # of the code cells with output, in an edition
 
-# What opens and closes a notebook, by language; a translation adds its own words.
-_AIMS = {"en": re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)}
-_LAST_HEADINGS = {"en": ["Summary", "Exercises"]}
-
+# What opens and closes a notebook in English.
+_AIMS = re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)
+_LAST_HEADINGS = ["Summary", "Exercises"]
 
 # What a check says of a function that is not written yet, and of a solution.
 _SAID = {
@@ -29,14 +28,11 @@ _SAID = {
 _CHECK = re.compile(r"^(?:d2l\.)?check\(", re.MULTILINE)
 
 
-def notebook_problems(
-    notebook: NotebookNode, language: str = "en", solutions: bool = False
-) -> Iterator[str]:
-    """Yield what is wrong with one committed notebook, a line each.
+def notebook_problems(notebook: NotebookNode, solutions: bool = False) -> Iterator[str]:
+    """Yield what is wrong with one committed notebook in English, a line each.
 
     Args:
         notebook: as it was read.
-        language: of its prose.
         solutions: whether it is one with the solutions to exercises.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -57,19 +53,19 @@ def notebook_problems(
             what = "a solution does not pass" if solutions else "it shows an answer"
             yield f"cell {cell.id}: {what}: {_printed(cell).strip()}"
     if not solutions:
-        yield from _form_problems(notebook, language)
+        yield from _form_problems(notebook)
 
 
 def _printed(cell: NotebookNode) -> str:
     return "".join(output.get("text", "") for output in cell.outputs)
 
 
-def _form_problems(notebook: NotebookNode, language: str) -> Iterator[str]:
+def _form_problems(notebook: NotebookNode) -> Iterator[str]:
     """Yield what is missing of title, aims, duration, summary and exercises."""
     opening = notebook.cells[0] if notebook.cells else None
     if opening is None or not opening.source.startswith("# "):
         yield "the first cell does not begin with a title"
-    elif not _AIMS[language].search(opening.source):
+    elif not _AIMS.search(opening.source):
         yield "the first cell does not state the aims and the minutes that it takes"
     headings = [
         line.removeprefix("## ").strip()
@@ -78,8 +74,8 @@ def _form_problems(notebook: NotebookNode, language: str) -> Iterator[str]:
         for line in cell.source.splitlines()
         if line.startswith("## ")
     ]
-    if headings[-2:] != _LAST_HEADINGS[language]:
-        yield f"the last headings are not {' and '.join(_LAST_HEADINGS[language])}"
+    if headings[-2:] != _LAST_HEADINGS:
+        yield f"the last headings are not {' and '.join(_LAST_HEADINGS)}"
 
 
 def share_compared(notebooks: Sequence[NotebookNode]) -> float:
@@ -101,14 +97,13 @@ def share_compared(notebooks: Sequence[NotebookNode]) -> float:
     return len(compared) / len(with_output) if with_output else 0.0
 
 
-def edition_problems(
-    paths: Sequence[Path], language: str = "en", solutions: bool = False
-) -> Iterator[str]:
-    """Yield what is wrong with an edition: the notebooks of a language and framework.
+def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator[str]:
+    """Yield what is wrong with the notebooks in English for one framework.
+
+    Those in other languages have the same code and outputs; the build compares them.
 
     Args:
         paths: all its notebooks, or all with solutions.
-        language: the language that their prose is in.
         solutions: whether they are those.
     """
     notebooks = [nbformat.read(path, as_version=4) for path in paths]
@@ -116,7 +111,7 @@ def edition_problems(
         yield "there are no notebooks"
         return
     for path, notebook in zip(paths, notebooks, strict=True):
-        for problem in notebook_problems(notebook, language, solutions):
+        for problem in notebook_problems(notebook, solutions):
             yield f"{path.name}: {problem}"
     share = share_compared(notebooks)
     if share < MIN_COMPARED:

@@ -33,6 +33,8 @@ from tools.translation import (
 
 ROOT = Path(__file__).resolve().parents[1]
 
+README = "readme.md"
+
 
 @dataclass(frozen=True)
 class Project:
@@ -58,7 +60,15 @@ class Project:
     @cached_property
     def header(self) -> Lesson | None:
         """What is the same in every notebook, in English."""
-        path = self.lessons / SOURCE
+        return self._template(SOURCE)
+
+    @cached_property
+    def readme(self) -> Lesson | None:
+        """What the READMEs of other languages say, in English."""
+        return self._template(README)
+
+    def _template(self, name: str) -> Lesson | None:
+        path = self.lessons / name
         return template(path) if path.is_file() else None
 
     @cached_property
@@ -75,6 +85,20 @@ class Project:
     def translations(self) -> dict[str, Translation]:
         """The translations by their languages; English has none."""
         return {each.language: each for each in of_project(self.lessons)}
+
+    def translations_into(self, names: Sequence[str] = ()) -> list[Translation]:
+        """Return translations by their languages; without names all of them.
+
+        Raises:
+            LessonError: a language that there is no translation into.
+        """
+        for name in names:
+            if name not in self.translations:
+                raise LessonError(
+                    f"there is no translation into {name!r}; the languages are: "
+                    + ", ".join(self.languages)
+                )
+        return [self.translations[name] for name in names or self.translations]
 
     def read(self, names: Sequence[str] = ()) -> list[Lesson]:
         """Return lessons in English.
@@ -106,8 +130,8 @@ class Project:
         Raises:
             LessonError: everything that is wrong with the sources.
         """
-        header = [self.header] if self.header is not None else []
-        return messages([*header, *self.read()])
+        common = [each for each in (self.header, self.readme) if each is not None]
+        return messages([*common, *self.read()])
 
 
 @dataclass(frozen=True)
@@ -143,6 +167,23 @@ class Edition:
     def label(self) -> str:
         return self.path.relative_to(self.project.root).as_posix()
 
+    @property
+    def title(self) -> str:
+        """The title of the lesson in the language."""
+        first = self._translated.cells_for(self.framework.tag)[0]
+        return first.source.partition("\n")[0].lstrip("# ")
+
+    @cached_property
+    def _translation(self) -> Translation | None:
+        return self.project.translations.get(self.language)
+
+    @cached_property
+    def _translated(self) -> Lesson:
+        """The lesson in the language, English where it is not translated."""
+        if self._translation is None:
+            return self.lesson
+        return self._translation.translated(self.lesson, self.project.header)
+
     def cells(self) -> list[Cell]:
         """Return the cells of the notebook, with those that are the same everywhere.
 
@@ -150,11 +191,9 @@ class Edition:
             LessonError: a key of the header that the lesson has as well.
             ValueError: the translation cannot be read.
         """
-        lesson, header = self.lesson, self.project.header
-        translation = self.project.translations.get(self.language)
-        if translation is not None:
-            lesson = translation.translated(lesson, self.project.header)
-            header = header and translation.translated(header, header)
+        lesson, header = self._translated, self.project.header
+        if self._translation is not None and header is not None:
+            header = self._translation.translated(header, header)
         own = lesson.cells_for(self.framework.tag)
         title, *body = with_table(own, lesson, self.project.frameworks)
         body, exercises = split_exercises(body)
@@ -171,7 +210,7 @@ class Edition:
                 for each in self.project.frameworks
                 if each != self.framework and each.tag in lesson.frameworks()
             ],
-            title.source.partition("\n")[0].lstrip("# "),
+            self.title,
             self.project.languages,
             self._share([title] * (not self.solutions) + [*body, *exercises]),
         )
@@ -191,8 +230,7 @@ class Edition:
 
     def _share(self, cells: Sequence[Cell]) -> int:
         """Return how many of a hundred of these cells of prose are translated."""
-        translation = self.project.translations.get(self.language)
-        if translation is None:
+        if self._translation is None:
             return 100
         keys = {cell.key for cell in cells}
         shown = [
@@ -200,7 +238,7 @@ class Edition:
             for cell in self.lesson.cells_for(self.framework.tag)
             if cell.key in keys
         ]
-        return translation.share(messages([replace(self.lesson, cells=shown)]))
+        return self._translation.share(messages([replace(self.lesson, cells=shown)]))
 
 
 def _marked(exercises: Sequence[Cell], marks: Sequence[Cell]) -> list[Cell]:
@@ -239,11 +277,8 @@ def editions(
         LessonError: everything wrong with the sources, or nothing to build.
         ValueError: a lesson or a framework that does not exist.
     """
-    if language is not None and language not in project.languages:
-        raise LessonError(
-            f"there is no translation into {language!r}; the languages are: "
-            + ", ".join(project.languages)
-        )
+    if language not in (None, ENGLISH):
+        project.translations_into([language])  # or it raises
     if framework is not None:
         framework_with(framework, project.frameworks)  # or it raises
     read = project.read(lessons)

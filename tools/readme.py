@@ -1,60 +1,172 @@
-"""The README's table of where each notebook opens, which the build writes."""
+"""The READMEs: parts of the English one, which the build writes between marks, and the
+others as a whole, from ``lessons/readme.md`` and its translations."""
 
-from collections.abc import Iterable, Set
-from pathlib import PurePath
+import string
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 
 from d2l_gpu.frameworks import Framework
+from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
+from tools.lesson import LessonError
 from tools.marks import replace_between
+from tools.translation import ENGLISH
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
+BEGIN_LANGUAGES, END_LANGUAGES = "<!-- languages -->", "<!-- end of languages -->"
+BEGIN_SHARES, END_SHARES = "<!-- translated -->", "<!-- end of translated -->"
+
+_COLAB = "colab"
 
 
-def readme_with(
-    text: str, notebooks: Iterable[tuple[Framework, PurePath]], solved: Set[PurePath]
-) -> str:
-    """Return the README with a table for each framework between its marks.
-
-    The table of the first framework is shown, those of the others unfold.
-
-    Args:
-        text: of the README.
-        notebooks: frameworks, and paths relative to the repository.
-        solved: the notebooks that have solutions to their exercises.
+def new_readmes(project: Project) -> dict[Path, str]:
+    """Return what READMEs are to be where they are not that.
 
     Raises:
-        ValueError: the marks are not there.
+        LessonError: what is wrong with the sources.
+        ValueError: the English one has no place for what it is to show.
     """
-    by_framework: dict[Framework, list[PurePath]] = {}
-    for framework, path in notebooks:
-        by_framework.setdefault(framework, []).append(path)
-    shown, *folded = (
-        _table(framework, by_framework[framework], solved)
-        for framework in sorted(by_framework)
+    found = {}
+    english = project.root / "README.md"
+    if english.is_file():
+        found[english] = _english(project, english.read_text(encoding="utf-8"))
+    if project.readme is not None:
+        for language in project.translations:
+            found[readme_of(project, language)] = _translated(project, language)
+    return {
+        path: text
+        for path, text in found.items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def readme_of(project: Project, language: str) -> Path:
+    """Return the path of the README in a language."""
+    name = "README.md" if language == ENGLISH else f"README.{language}.md"
+    return project.root / name
+
+
+def _english(project: Project, text: str) -> str:
+    parts = [(BEGIN, END, _tables(project))]
+    if project.translations:
+        line = _languages(project, ENGLISH)
+        parts.append((BEGIN_LANGUAGES, END_LANGUAGES, line))
+        parts.append((BEGIN_SHARES, END_SHARES, _shares(project)))
+    for begin, end, part in parts:
+        text = replace_between(text, begin, end, part, "README.md")
+    return text
+
+
+def _translated(project: Project, language: str) -> str:
+    """Return the README in another language than English."""
+    template = project.readme
+    translation = project.translations[language]
+    template = translation.translated(template, project.header)
+    names = {
+        "language": language,
+        "languages": _languages(project, language),
+        "lessons": _lessons(project, language),
+        "share": str(translation.share(project.messages())),
+    }
+    text = "\n\n".join(cell.source for cell in template.cells)
+    try:
+        return string.Template(text).substitute(names) + "\n"
+    except (KeyError, ValueError) as error:
+        raise LessonError(
+            f"{template.path.name}, in {language!r}: {error} is none of "
+            f"{', '.join(names)}, which are what can stand in ${{…}}"
+        ) from None
+
+
+def _languages(project: Project, here: str) -> str:
+    """Return the names of the languages, with links to their READMEs."""
+    return " · ".join(
+        name if language == here else f"[{name}]({readme_of(project, language).name})"
+        for language, name in project.languages.items()
     )
-    titles = [framework.title for framework in sorted(by_framework)][1:]
-    tables = [shown] + [
-        f"<details><summary>{title}</summary>\n\n{table}\n\n</details>"
-        for title, table in zip(titles, folded, strict=True)
-    ]
-    return replace_between(text, BEGIN, END, "\n\n".join(tables), "README.md")
 
 
-def _table(
-    framework: Framework, paths: Iterable[PurePath], solved: Set[PurePath]
-) -> str:
+def _shares(project: Project) -> str:
+    """Return the table of the share of each language that is translated."""
+    wanted = project.messages()
+    rows = [("Language", "`--language`", "Translated"), ("---", "---", "---")]
+    for language, translation in project.translations.items():
+        name, path = project.languages[language], readme_of(project, language).name
+        share = f"{translation.share(wanted)} %"
+        rows.append((f"[{name}]({path})", f"`{language}`", share))
+    return _markdown(rows)
+
+
+def _lessons(project: Project, language: str) -> str:
+    """Return the table of the lessons in a language, by their titles."""
+    by_lesson: dict[str, dict[Framework, Edition]] = {}
+    for edition in editions(project, language=language):
+        if not edition.solutions:
+            by_lesson.setdefault(edition.lesson.name, {})[edition.framework] = edition
+    first, *others = sorted({each for found in by_lesson.values() for each in found})
+    platform = PLATFORMS[_COLAB][0]
+    rows = [[first.title, platform, *(each.title for each in others)]]
+    rows.append(["---"] * len(rows[0]))
+    for name, found in by_lesson.items():
+        number = name.partition("_")[0]
+        title, colab = f"{number} {next(iter(found.values())).title}", ""
+        if first in found:
+            path = _relative(found[first])
+            title = f"[{title}]({path.as_posix()})"
+            colab = f"[{platform}]({platform_links(path)[_COLAB]})"
+        more = [
+            f"[{number}]({_relative(found[each]).as_posix()})" if each in found else ""
+            for each in others
+        ]
+        rows.append([title, colab, *more])
+    return _markdown(rows)
+
+
+def _tables(project: Project) -> str:
+    """Return a table for each framework of where each notebook opens.
+
+    That of the first framework is shown, those of the others unfold.
+    """
+    every = editions(project, language=ENGLISH)
+    solved = {edition.path for edition in every if edition.solutions}
+    by_framework: dict[Framework, list[Edition]] = {}
+    for edition in every:
+        if not edition.solutions:
+            by_framework.setdefault(edition.framework, []).append(edition)
+    tables = {each: _table(by_framework[each], solved) for each in sorted(by_framework)}
+    first, *others = tables
+    return "\n\n".join(
+        [tables[first]]
+        + [
+            f"<details><summary>{each.title}</summary>\n\n{tables[each]}\n\n</details>"
+            for each in others
+        ]
+    )
+
+
+def _table(found: Sequence[Edition], solved: set[Path]) -> str:
+    framework = found[0].framework
     head = [f"With {framework.title}"]
     if framework.hosted:
         head += [name for name, _ in PLATFORMS.values()]
     if solved:
         head.append("Exercises")
     rows = [head, ["---"] * len(head)]
-    for path in paths:
+    for edition in found:
+        path = _relative(edition)
         links = platform_links(path) if framework.hosted else {}
         opens = [f"[{PLATFORMS[key][0]}]({link})" for key, link in links.items()]
         row = [f"[{path.stem}]({path.as_posix()})", *opens]
         if solved:
             link = f"[solutions]({solutions_of(path).as_posix()})"
-            row.append(link if path in solved else "")
+            row.append(link if solutions_of(edition.path) in solved else "")
         rows.append(row)
+    return _markdown(rows)
+
+
+def _relative(edition: Edition) -> PurePath:
+    return edition.path.relative_to(edition.project.root)
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

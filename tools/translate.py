@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         project = Project(options.root)
         wanted = project.messages()
-        for translation in project.translations.values():
-            if options.languages and translation.language not in options.languages:
-                continue
+        for translation in project.translations_into(options.languages):
             if options.check:
                 for problem in problems(translation, wanted):
                     stale = True

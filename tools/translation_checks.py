@@ -14,7 +14,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from decimal import Decimal
+from functools import cache, partial
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -24,7 +25,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from tools.edition import ROOT, Project
 from tools.glossary import Glossary
 from tools.lesson import LessonError
-from tools.translation import FOLDER, Message
+from tools.translation import ENGLISH, FOLDER, Message
 from tools.typography import RULES
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
@@ -40,6 +41,14 @@ MOST_ENGLISH = 4  # words in a row that may be as in the source
 _SEPARATORS = {
     "fr": ("[\u202f\u00a0]", ","),
     "pt": (r"\.", ","),
+}
+
+# Words for powers of ten that stand behind digits.
+_POWERS = {
+    "en": {"trillion": 12, "billion": 9, "million": 6},
+    "fr": {"mille milliards": 12, "milliard": 9, "million": 6},
+    "pt": {"trilh(?:ão|ões)": 12, "bilh(?:ão|ões)": 9, "milh(?:ão|ões)": 6},
+    "zh": {"万亿": 12, "亿": 8, "万": 4},
 }
 
 
@@ -100,6 +109,21 @@ def parts(text: str) -> Parts:
     return Parts(tuple(blocks), code, formulas, links, tuple(prose), tuple(headings))
 
 
+def _has_nested_emphasis(text: str) -> bool:
+    """Return whether marks have been paired as nobody means them.
+
+    Marks beside full-width punctuation may not open or close anything; they are then
+    paired with the next ones.
+    """
+    for token in _parser().parse(text):
+        opened = 0
+        for child in token.children or ():
+            opened += (child.type == "strong_open") - (child.type == "strong_close")
+            if opened > 1:
+                return True
+    return False
+
+
 def _take_inline(
     token: Token, words: list[str], code: Counter, formulas: Counter, links: Counter
 ) -> None:
@@ -129,13 +153,20 @@ def _formula(content: str) -> str:
     return re.sub(r"\s+", "", _TEXT_IN_FORMULA.sub("", content))
 
 
-def numbers(prose: str, language: str = "en") -> Counter:
+def numbers(prose: str, language: str = ENGLISH) -> Counter:
     """Return the numbers in a text, as English writes them without separators."""
     if language in _SEPARATORS:
         thousands, decimal = _SEPARATORS[language]
         prose = re.sub(rf"(?<=\d){thousands}(?=\d{{3}}(?!\d))", "", prose)
         prose = re.sub(rf"(?<=\d){decimal}(?=\d)", ".", prose)
+    for word, power in _POWERS.get(language, {}).items():
+        in_words = rf"(\d+(?:[.,]\d+)*)\s?{word}"
+        prose = re.sub(in_words, partial(_in_digits, power), prose)
     return Counter(found.replace(",", "") for found in _NUMBER.findall(prose))
+
+
+def _in_digits(power: int, found: re.Match) -> str:
+    return f"{Decimal(found[1].replace(',', '')).scaleb(power):f}"
 
 
 def problems(
@@ -161,6 +192,8 @@ def problems(
     for heading in other.headings:
         if heading in english.headings and not _may_stay(heading, names):
             yield f"an English heading: {heading.strip()}"
+    if _has_nested_emphasis(text):
+        yield "emphasis inside of emphasis: a mark is not where it opens or closes one"
     if not any(_MARKS.search(prose) for prose in english.prose):
         for prose in filter(_MARKS.search, other.prose):
             yield f"marks of emphasis that are shown as they are: {prose.strip()}"
@@ -237,9 +270,8 @@ def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
     """
     wanted = project.messages()
     names = _names(project.lessons / FOLDER / "names.txt")
-    for language, translation in project.translations.items():
-        if languages and language not in languages:
-            continue
+    for translation in project.translations_into(languages):
+        language = translation.language
         glossary = Glossary.read(project.lessons / FOLDER / f"{language}.tsv")
         for message in wanted:
             if translation.problem(message):

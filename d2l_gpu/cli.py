@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from d2l_gpu import __version__
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
 from d2l_gpu.frameworks import framework, frameworks
+from d2l_gpu.settings import LANGUAGE
 
 # What the notebooks import beside a framework, and what the commands do; all of it is
 # in the extra `jupyter`.
@@ -44,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         own, passed_on = own[:end], own[end + 1 :]
     options = _parser().parse_args(own)
     options.passed_on = passed_on
+    if getattr(options, "language", None):
+        # For the notebooks, too: `d2l.exercise` shows a text of the same edition.
+        os.environ[LANGUAGE] = options.language
     try:
         return options.command(options)
     except KeyboardInterrupt:

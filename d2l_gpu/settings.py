@@ -7,6 +7,7 @@ from types import ModuleType
 OURS = "d2l-gpu"  # the name of this package, for pip
 
 DATA = "D2L_GPU_DATA"
+LANGUAGE = "D2L_GPU_LANGUAGE"
 VIRTUAL = "D2L_GPU_VIRTUAL"
 
 

@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from d2l_gpu import course
+from d2l_gpu.settings import LANGUAGE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
@@ -126,6 +127,7 @@ def publish(write_notebook, tmp_path, monkeypatch) -> Callable[..., Path]:
         reader = tmp_path / "reader"
         reader.mkdir()
         monkeypatch.chdir(reader)
+        monkeypatch.setenv(LANGUAGE, "")  # which --language sets, for what it starts
         return tmp_path / PUBLISHED
 
     return publish

@@ -243,6 +243,7 @@ def editions(published, write_notebook, monkeypatch):
         ({"LANG": "fr_FR.UTF-8", "LC_ALL": "en_GB.UTF-8"}, "en"),
         ({"LANG": "en_US.UTF-8", "LANGUAGE": "fr"}, "fr"),
         ({"LC_ALL": "fr_FR.UTF-8", "LANGUAGE": "de:en:fr"}, "en"),
+        ({"LC_ALL": "en_GB.UTF-8", "D2L_GPU_LANGUAGE": "fr"}, "fr"),
     ],
 )
 def test_edition_is_in_the_readers_language(
@@ -258,6 +259,16 @@ def test_edition_is_in_the_readers_language(
 def test_system_without_variables_tells_the_language(editions, monkeypatch):
     monkeypatch.setattr(locale, "getlocale", lambda: ("fr_FR", "UTF-8"))
     assert course.notebooks_dir() == editions / "fr" / "pytorch"
+
+
+def test_notebooks_are_told_the_language_that_was_asked_for(published, write_notebook):
+    code = (
+        "from d2l_gpu.course import notebooks_dir; print(notebooks_dir().parent.name)"
+    )
+    for language in "en", "fr":
+        write_notebook(f"published/{language}/pytorch/01_devices.ipynb", code)
+    assert cli.main(["run", "01", "--language", "fr"]) == 0
+    assert executed("01_devices").cells[0].outputs[0].text == "fr\n"
 
 
 def test_unknown_edition_is_one_sentence_that_lists_the_known(editions, capsys):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from d2l_gpu.settings import LANGUAGE
+
 SOLUTIONS = "solutions"
 """The folder with the solutions to the exercises of an edition, beside its lessons."""
 
@@ -74,13 +76,15 @@ def editions(root: Path) -> list[tuple[str, str]]:
 def _spoken() -> list[str]:
     """Return the languages that the reader asks programs for, the best first.
 
-    As gettext reads them: ``LANGUAGE`` is a list, the others hold one locale each,
-    as ``pt_BR.UTF-8``; where none is set, it is the system's.
+    That of ``D2L_GPU_LANGUAGE``, then as gettext reads them: ``LANGUAGE`` is a list,
+    the others hold one locale each, as ``pt_BR.UTF-8``; where none is set, it is the
+    system's.
     """
     variables = ("LC_ALL", "LC_MESSAGES", "LANG")
     chosen = next((os.environ[name] for name in variables if os.environ.get(name)), "")
     chosen = chosen or locale.getlocale()[0] or ""
-    names = [*os.environ.get("LANGUAGE", "").split(":"), chosen]
+    ours = os.environ.get(LANGUAGE, "")
+    names = [ours, *os.environ.get("LANGUAGE", "").split(":"), chosen]
     return [re.split(r"[_.@-]", name)[0].lower() for name in names if name]
 
 

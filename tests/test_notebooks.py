@@ -23,6 +23,7 @@ from d2l_gpu.exercises.registry import lessons_of
 from tools import pytest_setup
 from tools.check import edition_problems, notebook_problems, share_compared
 from tools.edition import Project
+from tools.notebook import cells_by_id
 from tools.pytest_setup import runs_once
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks" / "en").glob("*/*.ipynb"))
@@ -68,6 +69,8 @@ def test_other_languages_have_all_notebooks_and_the_same_code_and_outputs(langua
     assert paths == {path.relative_to(other) for path in other.rglob("*.ipynb")}
     for path in paths:
         assert code_in(other / path) == code_in(english / path), path
+        cells = cells_by_id(nbformat.read(other / path, as_version=4))
+        assert "100" in cells["header-translated"].source, path
 
 
 def code_in(path: Path) -> list[str]:

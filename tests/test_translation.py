@@ -218,8 +218,16 @@ def test_the_same_key_for_several_frameworks_is_several_messages(toy):
     )
     write_lesson(toy, GOOD_LESSON.replace(summary, both))
     translate(["--root", str(toy)])
-    contexts = {entry.msgctxt for entry in po(toy)}
+    file = po(toy)
+    contexts = {entry.msgctxt for entry in file}
     assert {"01_toy/summary (pytorch)", "01_toy/summary (jax)"} <= contexts
+    for entry in file:
+        entry.msgstr = f"{entry.msgid}!"
+    file.save(str(toy / "lessons" / "locale" / "xx.po"))
+    build(["--root", str(toy)])
+    cells = cells_by_id(notebook(toy))
+    assert cells["summary"].source == "## Summary\n\nOne and one is pytorch.!"
+    assert cells["header-translated"].source == "Translated: 100 %!"
 
 
 def test_merging_twice_changes_nothing(toy, capsys):

@@ -28,6 +28,7 @@ from tools.translation import (
     Translation,
     languages,
     messages,
+    messages_of,
     of_project,
 )
 
@@ -238,7 +239,7 @@ class Edition:
             for cell in self.lesson.cells_for(self.framework.tag)
             if cell.key in keys
         ]
-        return self._translation.share(messages([replace(self.lesson, cells=shown)]))
+        return self._translation.share(messages_of(self.lesson, shown))
 
 
 def _marked(exercises: Sequence[Cell], marks: Sequence[Cell]) -> list[Cell]:

@@ -65,12 +65,16 @@ def languages(lessons: Path) -> dict[str, str]:
 
 def messages(lessons: Sequence[Lesson]) -> list[Message]:
     """Return all that is to be translated, in the order of the lessons."""
-    return [
-        Message(context_of(lesson, cell), cell.source, lesson.path.name)
-        for lesson in lessons
-        for cell in lesson.cells
-        if _is_message(cell)
-    ]
+    return [each for lesson in lessons for each in messages_of(lesson, lesson.cells)]
+
+
+def messages_of(lesson: Lesson, cells: Sequence[Cell]) -> list[Message]:
+    """Return what is to be translated of some cells of a lesson."""
+    return [_message(lesson, cell) for cell in cells if _is_message(cell)]
+
+
+def _message(lesson: Lesson, cell: Cell) -> Message:
+    return Message(context_of(lesson, cell), cell.source, lesson.path.name)
 
 
 def _is_message(cell: Cell) -> bool:
@@ -141,7 +145,7 @@ class Translation:
         notices = {}
         for cell in header.cells if header is not None else ():
             if cell.key in (MISSING, STALE):
-                own = Message(context_of(header, cell), cell.source, header.path.name)
+                own = _message(header, cell)
                 known = not self.problem(own)
                 text = self.entries[own.context].msgstr if known else cell.source
                 notices[cell.key] = f"\n\n{text}"
@@ -151,10 +155,10 @@ class Translation:
     def _cell(self, lesson: Lesson, cell: Cell, notices: dict[str, str]) -> Cell:
         if not _is_message(cell):
             return cell
-        context = context_of(lesson, cell)
-        problem = self.problem(Message(context, cell.source, lesson.path.name))
-        text = cell.source + notices.get(problem, "") if problem else ""
-        return replace(cell, source=text or self.entries[context].msgstr)
+        message = _message(lesson, cell)
+        if problem := self.problem(message):
+            return replace(cell, source=cell.source + notices.get(problem, ""))
+        return replace(cell, source=self.entries[message.context].msgstr)
 
     def merged(self, wanted: Sequence[Message]) -> polib.POFile:
         """Return the PO file with exactly these messages, in order.

@@ -9,6 +9,7 @@ from conftest import REPOSITORY
 
 from tools import classroom, durations
 from tools.check import notebook_problems
+from tools.edition import Project
 
 EDITION = REPOSITORY / "notebooks" / "en" / "pytorch"
 
@@ -62,6 +63,23 @@ def test_a_worksheet_has_the_exercises_and_what_they_need(tmp_path, measured):
     headings = [source.split("\n")[0] for source in rest if source.startswith("#")]
     assert headings[-5] == "### 03.1 The cheaper order"
     assert not any(heading.startswith("## ") for heading in headings)
+
+
+def test_worksheets_and_their_page_are_there_in_every_language(tmp_path, measured):
+    english = tmp_path / "en"
+    for language in Project(REPOSITORY).languages:
+        folder = tmp_path / language
+        arguments = [str(folder), "03", "--worksheets", "--language", language]
+        assert classroom.main(arguments) == 0
+        sheet, expected = (
+            read(each / "students/03_copying.ipynb").cells for each in (folder, english)
+        )
+        ids = [cell.id for cell in sheet if cell.id != "header-translated"]
+        assert ids == [cell.id for cell in expected]
+        assert (sheet[0].source == expected[0].source) == (language == "en")
+        page = (folder / "durations.md").read_text()
+        assert page == (english / "durations.md").read_text()
+        assert "| 30 min |" in page
 
 
 def test_the_page_tells_what_was_measured_and_what_was_not(measured):

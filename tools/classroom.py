@@ -3,6 +3,7 @@
     python -m tools.classroom FOLDER                   the whole course, with PyTorch
     python -m tools.classroom FOLDER 03 05             these lessons
     python -m tools.classroom FOLDER --worksheets      the exercises alone, by lesson
+    python -m tools.classroom FOLDER --language fr     in another language
 
 Students get the lessons without outputs, so that they predict first, and the functions
 of the exercises as stubs. The folder gets ``students``, ``solutions`` and the page
@@ -23,6 +24,8 @@ from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lesson
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.frameworks import framework as framework_with
 from tools.durations import RESULTS
+from tools.header import INTRODUCTION
+from tools.translation import ENGLISH
 
 MACHINES = {0: "without a GPU", 1: "on one GPU", 2: "on two GPUs"}
 
@@ -43,9 +46,7 @@ def student_notebook(
     cells = lesson.cells
     if worksheet:
         needed = {cell.id for cell in solutions.cells}
-        first = next(
-            i for i, cell in enumerate(cells) if cell.source.startswith("## Exercises")
-        )
+        first = [cell.id for cell in cells].index(INTRODUCTION)
         kept = [cell for cell in cells[1:first] if cell.id in needed]
         cells = [cells[first], *kept, *cells[first + 1 :]]
         cells[0] = nbformat.from_dict(
@@ -85,9 +86,7 @@ def durations_page(framework: str, notebooks: Sequence[Path]) -> str:
     lines += [_row(head), _row(["---"] * len(head))]
     for path in notebooks:
         notebook = nbformat.read(path, as_version=4)
-        minutes = _MINUTES.search(notebook.cells[0].source)
-        row = [path.stem, str(len(_exercises(notebook)))]
-        row.append(f"{minutes[1]} min" if minutes else "")
+        row = [path.stem, str(len(_exercises(notebook))), _to_read(path)]
         for gpus in MACHINES:
             row.append(_measured(runs, gpus, path.stem))
         lines.append(_row(row))
@@ -102,6 +101,14 @@ def durations_page(framework: str, notebooks: Sequence[Path]) -> str:
 
 
 _HOW = "`python -m tools.durations --framework {}` on such a machine does it"
+
+
+def _to_read(path: Path) -> str:
+    """Return the minutes that a lesson says it takes, which all languages say alike."""
+    english = path.parents[2] / ENGLISH / path.parent.name / path.name
+    title = nbformat.read(english, as_version=4).cells[0]
+    minutes = _MINUTES.search(title.source)
+    return f"{minutes[1]} min" if minutes else ""
 
 
 def _exercises(notebook: NotebookNode) -> list[str]:
@@ -163,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("lessons", nargs="*", metavar="lesson", help="as 03 or copying")
     parser.add_argument("--framework", default="pytorch", metavar="TAG")
-    parser.add_argument("--language", default="en")
+    parser.add_argument("--language", default=ENGLISH)
     parser.add_argument("--worksheets", action="store_true", help="exercises alone")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     options = parser.parse_args(arguments)

@@ -38,6 +38,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "tests" / "scripts" / "recovering
 STEPS, SAVE_EVERY, RANKS = 15, 3, 2
 KILLS_OF_A_RUN = 4
 SECONDS_TO_RECOVER = 60
+QUICK_SECONDS = 10  # which says nothing of torchrun, but that the benchmark works
 PAUSE = 0.2  # seconds in each step, for kills at random moments to find one
 
 
@@ -61,7 +62,8 @@ def main() -> None:
         os.environ["TMPDIR"] = name  # where a killed launch leaves its folder
         expected = launch(folder / "whole", 0)
         share = kill_ranks(folder, expected, options.kills, rng)
-        plain = kill_under_torchrun(folder, expected, options.plain, rng)
+        patience = QUICK_SECONDS if options.quick else SECONDS_TO_RECOVER
+        plain = kill_under_torchrun(folder, expected, options.plain, rng, patience)
         kill_anything(folder, expected, options.any, rng)
     baseline = f"torchrun --max-restarts as it is: {plain:.2f}"
     print_result("recovery", share, "share of kills recovered bitwise equal", baseline)
@@ -124,9 +126,15 @@ def until_back(path: Path, attempt: int) -> float | None:
 
 
 def kill_under_torchrun(
-    folder: Path, expected: list[dict], number: int, rng: random.Random
+    folder: Path,
+    expected: list[dict],
+    number: int,
+    rng: random.Random,
+    patience: float,
 ) -> float:
     """Return the share of kills after which torchrun alone has a run end as expected.
+
+    It has so many seconds for it.
 
     The script reports to stdout then, also what it reports again: the end counts.
     """
@@ -145,7 +153,7 @@ def kill_under_torchrun(
             text=True,
         )
         try:
-            out, _ = process.communicate(timeout=SECONDS_TO_RECOVER)
+            out, _ = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             process.terminate()  # torchrun ends the ranks
             out, _ = process.communicate()

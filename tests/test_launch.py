@@ -185,7 +185,7 @@ def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch
 
 
 def test_ranks_share_the_cores(script, monkeypatch, capfd):
-    monkeypatch.setattr(MODULE, "_cores", lambda: 6)
+    monkeypatch.setattr(MODULE, "usable_cores", lambda: 6)
     path = script("print(os.environ.get('OMP_NUM_THREADS'))")
     d2l.launch(path, 2)
     assert capfd.readouterr() == ("3\n", "")

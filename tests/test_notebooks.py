@@ -431,7 +431,8 @@ def shown(text: str) -> list:
     [
         ("pytorch/03_copying.ipynb", False),
         ("pytorch/solutions/03_copying.ipynb", True),
-        ("pytorch/07_multi_gpu_resnet18.ipynb", False),
+        ("pytorch/07_multi_gpu_resnet18.ipynb", True),
+        ("pytorch/09_in_the_wild.ipynb", False),
         ("jax/07_multi_gpu_resnet18.ipynb", True),
         ("jax/03_copying.ipynb", False),
         ("toy.ipynb", False),

@@ -95,10 +95,9 @@ def runs_once(path: Path) -> bool:
     """Return whether a notebook is too long to be run a second time.
 
     These are solutions, where each check starts a Python of its own, and the training
-    on several GPUs but for PyTorch's, which does most of what cannot be done twice.
+    on several GPUs. (Processes are launched twice by PyTorch's lesson 09.)
     """
-    is_training = path.name == LONGEST[0] and framework_of(path).tag != "pytorch"
-    return is_training or path.parent.name == SOLUTIONS
+    return path.name == LONGEST[0] or path.parent.name == SOLUTIONS
 
 
 def framework_of(path: Path) -> Framework:

@@ -130,7 +130,8 @@ def test_each_language_has_a_readme_of_its_own(toy, capsys):
     assert "| [Toyish](README.xx.md) | `xx` | 25 % |" in english.read_text()
     link = "notebooks/xx/pytorch/01_toy.ipynb"
     said = other.read_text()
-    assert said.startswith("# Disce\n\n[English](README.md) · Toyish\n\nRun `it -")
+    assert said.startswith("<!-- from lessons/readme.md and lessons/locale/xx.po")
+    assert "\n\n# Disce\n\n[English](README.md) · Toyish\n\nRun `it -" in said
     assert "--language xx`: 25 % done.\n\n| PyTorch | Colab |\n" in said
     assert f"\n| [01 T]({link}) | [Colab](https://colab." in said
     assert f"/{link}) |\n\n*Not translated.*\n" in said

@@ -16,6 +16,9 @@ BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 BEGIN_LANGUAGES, END_LANGUAGES = "<!-- languages -->", "<!-- end of languages -->"
 BEGIN_SHARES, END_SHARES = "<!-- translated -->", "<!-- end of translated -->"
 
+# On top of a README that is made as a whole.
+_MADE = "<!-- from lessons/readme.md and lessons/locale/${language}.po: edit these -->"
+
 _COLAB = "colab"
 
 
@@ -68,7 +71,7 @@ def _translated(project: Project, language: str) -> str:
         "lessons": _lessons(project, language),
         "share": str(translation.share(project.messages())),
     }
-    text = "\n\n".join(cell.source for cell in template.cells)
+    text = "\n\n".join([_MADE, *(cell.source for cell in template.cells)])
     try:
         return string.Template(text).substitute(names) + "\n"
     except (KeyError, ValueError) as error:

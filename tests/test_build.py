@@ -80,6 +80,27 @@ def test_built_notebook_is_up_to_date(project, capsys):
     assert build(project, "--check") == 0
 
 
+def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monkeypatch):
+    assert build(project, "--prose") == 1
+    assert "01_toy.ipynb: build it first, without --prose" in capsys.readouterr().err
+    build(project)
+    before = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    monkeypatch.setattr("tools.build.run_cells", None)
+    write_lesson(project, prose("One and one makes two."))
+    assert build(project, "--prose") == 0
+    now = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert now["summary"].source.endswith("makes two.")
+    assert {key for key in now if now[key] != before[key]} == {"summary"}
+    assert build(project, "--check") == 0
+    text = (project / BUILT).read_bytes()
+    more = "2 * 3\n```\n\n```{code-cell} ipython3\n:key: more\n:tags: [pytorch]\n\n1"
+    for lesson in code("2 * 4"), code(more), code("2 * 3", tags="[jax]"):
+        write_lesson(project, lesson)
+        assert build(project, "--prose") == 1
+        assert "code has changed; build without --prose" in capsys.readouterr().err
+    assert (project / BUILT).read_bytes() == text
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [

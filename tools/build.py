@@ -2,6 +2,7 @@
 
     python -m tools.build                  build every notebook
     python -m tools.build devices 02       build these lessons
+    python -m tools.build --prose          execute nothing: no code has changed
     python -m tools.build --check          execute nothing, say what is stale
 
 A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; the solutions to its
@@ -48,10 +49,7 @@ def build(edition: Edition) -> str:
     Raises:
         LessonError: a cell that fails, or one that puts out what it must not.
     """
-    try:
-        committed = read_notebook(edition.path)
-    except NotJSONError:
-        committed = None  # as after a merge with conflicts, which this resolves
+    committed = _committed(edition.path)
     notebook = _assembled(edition, committed)
     _execute(notebook, edition)
     before = cells_by_id(committed)
@@ -84,6 +82,35 @@ def translated(edition: Edition, english: NotebookNode) -> str:
     notebook = _assembled(edition, english)
     take_outputs(notebook, english)
     return canonical(notebook)
+
+
+def with_new_prose(edition: Edition) -> str:
+    """Return the text of a notebook in English with the outputs that it has.
+
+    Raises:
+        LessonError: its code is not that of the source, or it was never built.
+    """
+    committed = _committed(edition.path)
+    if committed is None:
+        raise LessonError(f"{edition.label}: build it first, without --prose")
+    notebook = _assembled(edition, committed)
+    if _code(notebook) != _code(committed):
+        raise LessonError(f"{edition.label}: code has changed; build without --prose")
+    take_outputs(notebook, committed)
+    return canonical(notebook)
+
+
+def _code(notebook: NotebookNode) -> list[tuple[str, str]]:
+    cells = (cell for cell in notebook.cells if cell.cell_type == "code")
+    return [(cell.id, cell.source) for cell in cells]
+
+
+def _committed(path: Path) -> NotebookNode | None:
+    """Return a notebook; None if it is not there, or is none."""
+    try:
+        return read_notebook(path)
+    except NotJSONError:
+        return None  # as after a merge with conflicts, which a build resolves
 
 
 def staleness(edition: Edition) -> list[str]:
@@ -175,9 +202,12 @@ def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str
     Raises:
         LessonError: a notebook that cannot be built, or that has none in English.
     """
-    execute = [edition for edition in wanted if edition.language == ENGLISH]
-    execute = _executable(execute, bool(options.lessons), options.framework)
-    texts = {edition.path: build(edition) for edition in execute}
+    english = [edition for edition in wanted if edition.language == ENGLISH]
+    if options.prose:
+        texts = {edition.path: with_new_prose(edition) for edition in english}
+    else:
+        execute = _executable(english, bool(options.lessons), options.framework)
+        texts = {edition.path: build(edition) for edition in execute}
     for edition in wanted:
         if edition.language == ENGLISH:
             continue
@@ -232,7 +262,11 @@ def _check(project: Project, wanted: list[Edition], options: argparse.Namespace)
             stale = True
             print(f"{path.name}: it is not as the lessons and their translations say")
     if stale:
-        print("rebuild with: python -m tools.build <lesson>", file=sys.stderr)
+        print(
+            "rebuild with: python -m tools.build <lesson>; with --prose if no code "
+            "has changed",
+            file=sys.stderr,
+        )
         return 1
     print(f"up to date: {len(wanted)}")
     return 0
@@ -251,6 +285,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--language", metavar="LANGUAGE", help="as en or fr")
     parser.add_argument("--framework", metavar="TAG", help="as pytorch or jax")
+    parser.add_argument(
+        "--prose",
+        action="store_true",
+        help="execute nothing and keep the outputs; an error where code has changed",
+    )
     parser.add_argument(
         "--check",
         action="store_true",

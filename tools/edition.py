@@ -202,6 +202,7 @@ class Edition:
             body = [cell for cell in body if SETUP in cell.tags]
         other = STUB if self.solutions else SOLUTION
         exercises = [cell for cell in exercises if other not in cell.tags]
+        shown = [*body, *exercises] if self.solutions else [title, *body, *exercises]
         common = Header(
             header,
             self.path.relative_to(self.project.root),
@@ -213,7 +214,7 @@ class Edition:
             ],
             self.title,
             self.project.languages,
-            self._share([title] * (not self.solutions) + [*body, *exercises]),
+            self._share(shown),
         )
         if self.solutions:
             marked = _marked(exercises, common.cell(MARK))

@@ -19,43 +19,38 @@ SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
 # A project of its own, which test_pytest_plugin.py runs as its users would.
 collect_ignore = ["example_project"]
 
-GOOD_LESSON = """\
+FRONT_MATTER = """\
 ---
 kernelspec:
-  display_name: Python 3
+  display_name: Python 3 (ipykernel)
+  language: python
   name: python3
 ---
 
-+++ {"key": "title"}
-
-# A toy
+"""
+GOOD_LESSON = f"""\
+{FRONT_MATTER}# A toy
 
 *You will be able to* add. *5 minutes on a laptop; no GPU needed.*
 
-![Two boxes](figures/boxes.svg)
+![Two boxes](../figures/boxes.svg)
 
-```{code-cell} ipython3
+```{{code-cell}} ipython3
 :key: add
-:tags: [pytorch]
 
 print("one")
 1 + 1
 ```
 
-```{code-cell} ipython3
-:key: multiply
-:tags: [pytorch]
-
+```{{code-cell}} ipython3
 2 * 3
 ```
-
-+++ {"key": "summary"}
 
 ## Summary
 
 One and one is two.
 
-+++ {"key": "exercises"}
++++ {{"key": "exercises"}}
 
 ## Exercises
 
@@ -76,10 +71,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_lesson(project: Path, text: str, name: str = "01_toy") -> Path:
-    """Write a lesson's source into a project; return its path."""
-    path = project / "lessons" / f"{name}.md"
-    path.parent.mkdir(exist_ok=True)
+def write_lesson(
+    project: Path, text: str, name: str = "01_toy", framework: str = "pytorch"
+) -> Path:
+    """Write the source of a lesson for a framework into a project; return its path."""
+    path = project / "lessons" / framework / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 

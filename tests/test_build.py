@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import GOOD_LESSON, REPOSITORY, draw_figure, write_lesson
+from conftest import FRONT_MATTER, GOOD_LESSON, REPOSITORY, draw_figure, write_lesson
 from nbformat.v4 import new_output
 from PIL import Image
 
@@ -21,11 +21,10 @@ from tools import readme
 from tools.build import main
 from tools.check import edition_problems
 from tools.edition import Project, editions
-from tools.lesson import LessonError, asserts, read_lesson
+from tools.lesson import LessonError, asserts, parse_lesson, read_lesson
 from tools.notebook import canonical, cells_by_id
 from tools.outputs import keep_equal_pictures, normalised
 
-KNOWN = [each.tag for each in frameworks()]
 BUILT = Path("notebooks/en/pytorch/01_toy.ipynb")
 
 
@@ -39,23 +38,59 @@ def prose(text: str) -> str:
     return GOOD_LESSON.replace("One and one is two.", text)
 
 
-def code(source: str, tags: str = "[pytorch]") -> str:
-    """Return the good lesson with this as its second code cell."""
-    cell = ":key: multiply\n:tags: [pytorch]\n\n2 * 3\n"
-    assert cell in GOOD_LESSON
-    return GOOD_LESSON.replace(cell, f":key: multiply\n:tags: {tags}\n\n{source}\n")
+def code(source: str, tags: str = "[]") -> str:
+    """Return the good lesson with this as its second code cell, called multiply."""
+    assert "2 * 3\n" in GOOD_LESSON
+    return GOOD_LESSON.replace(
+        "2 * 3\n", f":key: multiply\n:tags: {tags}\n\n{source}\n"
+    )
+
+
+def begins(cells: dict, words: str) -> str:
+    """Return the id of the only cell whose id begins with some words and a hash."""
+    (found,) = [key for key in cells if re.fullmatch(rf"{words}-[0-9a-f]{{8}}", key)]
+    return found
 
 
 def test_good_lesson_has_the_cells_of_its_source(project):
     assert build(project) == 0
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
-    assert list(cells) == ["title", "add", "multiply", "summary", "exercises"]
+    title, key, product, summary, last = cells
+    assert (key, last) == ("add", "exercises")
+    assert title == begins(cells, "a-toy-you-will")
+    assert product == begins(cells, "2-3")
+    assert summary == begins(cells, "summary-one-and-one")
     assert cells["add"].execution_count == 1
     assert [output.output_type for output in cells["add"].outputs] == [
         "stream",
         "execute_result",
     ]
-    assert cells["multiply"].outputs[0].data == {"text/plain": "6"}
+    assert cells[product].outputs[0].data == {"text/plain": "6"}
+
+
+def ids(text: str) -> list[str]:
+    return [cell.id for cell in parse_lesson(text, Path("pytorch/01_toy.md")).cells]
+
+
+def test_a_cell_keeps_its_id_whatever_changes_elsewhere():
+    before = ids(GOOD_LESSON)
+    more = "```{code-cell} ipython3\nnew = 1\n```\n\nAnd new prose.\n\n"
+    first = "```{code-cell} ipython3\n:key: add"
+    now = ids(GOOD_LESSON.replace(first, more + first))
+    assert [each for each in now if each in before] == before
+    assert len(now) == len(set(now)) == len(before) + 2
+    edited = ids(GOOD_LESSON.replace("is two", "makes two"))
+    assert [a == b for a, b in zip(before, edited, strict=True)].count(False) == 1
+
+
+def test_cells_that_are_equal_have_ids_of_their_own():
+    cell = "```{code-cell} ipython3\n2 * 3\n```\n"
+    assert cell in GOOD_LESSON
+    found = ids(GOOD_LESSON.replace(cell, 3 * (cell + "\n")))
+    assert len(set(found)) == len(found) == len(ids(GOOD_LESSON)) + 2
+    assert [each for each in found if each.startswith("2-3-")] == [
+        f"{ids(GOOD_LESSON)[2]}{number}" for number in ("", "-2", "-3")
+    ]
 
 
 def test_notebook_names_no_version_but_the_format(project):
@@ -89,12 +124,14 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
     write_lesson(project, prose("One and one makes two."))
     assert build(project, "--prose") == 0
     now = cells_by_id(nbformat.read(project / BUILT, as_version=4))
-    assert now["summary"].source.endswith("makes two.")
-    assert {key for key in now if now[key] != before[key]} == {"summary"}
+    assert now[begins(now, "summary-one-and-one")].source.endswith("makes two.")
+    assert before.keys() - now.keys() == {begins(before, "summary-one-and-one")}
+    assert all(now[key] == before[key] for key in now.keys() & before.keys())
     assert build(project, "--check") == 0
     text = (project / BUILT).read_bytes()
-    more = "2 * 3\n```\n\n```{code-cell} ipython3\n:key: more\n:tags: [pytorch]\n\n1"
-    for lesson in code("2 * 4"), code(more), code("2 * 3", tags="[jax]"):
+    cell = "```{code-cell} ipython3\n2 * 3\n```\n\n"
+    more = GOOD_LESSON.replace(cell, cell + cell.replace("2 * 3", "1"))
+    for lesson in GOOD_LESSON.replace("2 * 3", "2 * 4"), more:
         write_lesson(project, lesson)
         assert build(project, "--prose") == 1
         assert "code has changed; build without --prose" in capsys.readouterr().err
@@ -105,18 +142,8 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
     ("source", "complaint"),
     [
         pytest.param(
-            GOOD_LESSON.replace('+++ {"key": "summary"}', "+++"),
-            r"01_toy\.md:30: the cell has no key",
-            id="prose without key",
-        ),
-        pytest.param(
-            GOOD_LESSON.replace(":key: add\n", ""),
-            r"01_toy\.md:15: the cell has no key",
-            id="code without key",
-        ),
-        pytest.param(
-            GOOD_LESSON.replace(":key: multiply", ":key: add"),
-            r"01_toy\.md:23: the key 'add' is taken by the cell at 15",
+            GOOD_LESSON.replace('"exercises"', '"add"'),
+            r"pytorch/01_toy\.md:\d+: the key 'add' is taken by the cell at 14",
             id="duplicate key",
         ),
         pytest.param(
@@ -134,20 +161,20 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
             "metadata 'name'",
             id="unknown metadata",
         ),
-        pytest.param(code("2", "[pytroch]"), "tag 'pytroch'", id="misspelt framework"),
-        pytest.param(code("2", "pytorch"), "'pytorch' is not of type", id="no list"),
+        pytest.param(code("2", "[setpu]"), "tag 'setpu' is not", id="misspelt tag"),
+        pytest.param(code("2", "setup"), "'setup' is not of type", id="no list"),
         pytest.param(
-            code("2", "[pytorch, raises-exception]"),
+            code("2", "[raises-exception]"),
             "catch the error and print it",
             id="raises-exception",
         ),
         pytest.param(
-            code("2", "[pytorch, timing]"),
+            code("2", "[timing]"),
             r"cell multiply: its output is not compared \(timing\)",
             id="ignored output without assertion",
         ),
         pytest.param(
-            code("assert True", "[pytorch, random]"),
+            code("assert True", "[random]"),
             "nor the next code cell asserts",
             id="assertion that cannot fail",
         ),
@@ -160,9 +187,14 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
         pytest.param(code(""), "the code cell is empty", id="empty code cell"),
         pytest.param(prose("![a](img/a.svg)"), "image img/a.svg", id="other image"),
         pytest.param(
+            prose("![a](figures/boxes.svg)"), "image figures/boxes", id="not from here"
+        ),
+        pytest.param(
             prose("![a](https://example.org/a.png)"), "missing offline", id="web image"
         ),
-        pytest.param(prose('<img src="figures/a.svg">'), "HTML image", id="html image"),
+        pytest.param(
+            prose('<img src="../figures/a.svg">'), "HTML image", id="html image"
+        ),
         pytest.param(prose("[b](02_tensors.ipynb)"), "relative link", id="link"),
         pytest.param(prose("[b][c]\n\n[c]: ../b.md"), "relative link", id="reference"),
         pytest.param(prose('<a href="b.md">b</a>'), "relative link", id="html link"),
@@ -176,7 +208,7 @@ def test_bad_source_is_refused(project, source, complaint, capsys):
     assert source != GOOD_LESSON
     path = write_lesson(project, source)
     with pytest.raises(LessonError, match=complaint):
-        read_lesson(path, KNOWN)
+        read_lesson(path)
     assert build(project) == 1
     assert re.search(complaint, capsys.readouterr().err)
     assert not (project / BUILT).exists()
@@ -187,27 +219,27 @@ def test_assertion_about_an_ignored_output_is_in_the_next_code_cell(project):
         cells = ["n = 2\n", between, "assert n == 2\n"]
         source = GOOD_LESSON
         for number, cell in enumerate(filter(None, cells)):
-            tags = "[pytorch, machine]" if number == 0 else "[pytorch]"
+            tags = "[machine]" if number == 0 else "[]"
             source += (
                 f"\n```{{code-cell}} ipython3\n:key: extra-{number}\n"
                 f":tags: {tags}\n\n{cell}```\n"
             )
         path = write_lesson(project, source)
         if accepted:
-            read_lesson(path, KNOWN)
+            read_lesson(path)
         else:
             with pytest.raises(LessonError, match="cell extra-0: its output is not"):
-                read_lesson(path, KNOWN)
+                read_lesson(path)
 
 
 def test_code_in_prose_is_not_taken_for_links_or_markup(project):
     text = "`f(**kwargs)`, `x[i](y)`\n\n```python\nx[0](local) # [**a]\n```"
-    read_lesson(write_lesson(project, prose(text)), KNOWN)
+    read_lesson(write_lesson(project, prose(text)))
 
 
 def test_links_that_work_anywhere_are_accepted(project):
     text = "[a](https://pytorch.org) and [b](#Summary) and (**kwargs)"
-    read_lesson(write_lesson(project, prose(text)), KNOWN)
+    read_lesson(write_lesson(project, prose(text)))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +259,7 @@ def test_an_assertion_is_one_that_can_fail(source, expected):
 
 @pytest.mark.parametrize("reason", ["machine", "timing", "figure", "random"])
 def test_reason_becomes_the_tag_of_nbval(project, reason):
-    write_lesson(project, code("n = 2\nassert n == 2", f"[pytorch, {reason}]"))
+    write_lesson(project, code("n = 2\nassert n == 2", f"[{reason}]"))
     build(project)
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
     assert cells["multiply"].metadata.tags == [reason, "nbval-ignore-output"]
@@ -235,7 +267,7 @@ def test_reason_becomes_the_tag_of_nbval(project, reason):
 
 
 def test_hidden_cell_is_folded_where_that_is_known(project):
-    write_lesson(project, code("2 * 3", "[pytorch, hide-input]"))
+    write_lesson(project, code("2 * 3", "[hide-input]"))
     build(project)
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
     assert cells["multiply"].metadata == {
@@ -245,20 +277,38 @@ def test_hidden_cell_is_folded_where_that_is_known(project):
     assert cells["add"].metadata == {}
 
 
-def test_every_framework_has_its_own_cells_under_the_same_keys(project):
-    other = ":key: add\n:tags: [jax]\n\njnp.ones(2)\n"
-    source = GOOD_LESSON.replace(
-        "```{code-cell} ipython3\n:key: multiply",
-        f"```{{code-cell}} ipython3\n{other}```\n\n"
-        "```{code-cell} ipython3\n:key: multiply",
-    )
-    write_lesson(project, source)
+def test_every_framework_has_a_lesson_of_its_own_under_the_same_name(project):
+    write_lesson(project, GOOD_LESSON.replace("1 + 1", "jnp.ones(2)"), framework="jax")
     labels = {edition.framework.tag: edition for edition in editions(Project(project))}
     assert list(labels) == ["pytorch", "jax"]
     assert labels["jax"].path == project / "notebooks/en/jax/01_toy.ipynb"
-    keys = [cell.key for cell in labels["jax"].lesson.cells_for("jax")]
-    assert keys == ["title", "add", "summary", "exercises"]
-    assert labels["jax"].lesson.cells_for("jax")[1].source == "jnp.ones(2)"
+    assert "jnp.ones(2)" in labels["jax"].lesson.cells[1].source
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["jax/01"], ["jax/01_toy"]),
+        (["lessons/jax/01_toy.md"], ["jax/01_toy"]),
+        (["notebooks/en/jax/01_toy.ipynb"], ["jax/01_toy"]),
+        (["toy"], ["pytorch/01_toy", "jax/01_toy"]),
+        (["jax/01", "more"], ["jax/01_toy", "pytorch/02_more"]),
+        ([], ["pytorch/01_toy", "jax/01_toy", "pytorch/02_more"]),
+    ],
+)
+def test_lessons_are_named_for_all_frameworks_or_for_one(project, names, labels):
+    write_lesson(project, GOOD_LESSON, framework="jax")
+    write_lesson(project, GOOD_LESSON, "02_more")
+    read = Project(project).read(names)
+    assert [lesson.label for lesson in read] == [f"{label}.md" for label in labels]
+
+
+def test_lesson_that_a_framework_does_not_have_is_told(project):
+    write_lesson(project, GOOD_LESSON, "02_more", framework="jax")
+    with pytest.raises(
+        ValueError, match="no lesson 'jax/01'; the lessons are: 02_more"
+    ):
+        Project(project).read(["jax/01"])
 
 
 TOY_HELPER = """\
@@ -266,17 +316,6 @@ FRAMEWORK = {"order": 5, "tag": "toy", "title": "Toy", "module": "fractions"}
 
 def gpu(i=0):
     return f"toy:{i}"
-"""
-TOY_CELL = """\
-```{code-cell} ipython3
-:key: add
-:tags: [toy]
-
-from toy import gpu
-
-print(gpu(1))
-```
-
 """
 HEADER = """\
 +++ {"key": "header-frameworks"}
@@ -293,13 +332,13 @@ def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
     project, monkeypatch, capsys
 ):
     """From the helper and the cell alone: notebook, links both ways, README, checks."""
-    first = "```{code-cell} ipython3\n:key: add"
-    write_lesson(project, GOOD_LESSON.replace(first, TOY_CELL + first))
-    front = GOOD_LESSON.partition('+++ {"key": "title"}')[0]
-    (project / "lessons" / "header.md").write_text(front + HEADER, encoding="utf-8")
+    cell = "from toy import gpu\n\nprint(gpu(1))\n"
+    write_lesson(project, GOOD_LESSON.replace("2 * 3\n", cell), framework="toy")
+    (project / "lessons" / "header.md").write_text(FRONT_MATTER + HEADER)
     (project / "README.md").write_text(f"{readme.BEGIN}\n{readme.END}\n")
     assert build(project) == 1
-    assert "the tag 'toy' is not one of pytorch" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "toy/01_toy.md: there is no framework 'toy'; the frameworks are: py" in said
 
     helpers = project / "d2l_gpu"
     shutil.copytree(REPOSITORY / "d2l_gpu" / "torch", helpers / "torch")
@@ -308,8 +347,7 @@ def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
     assert build(project) == 0
     built = project / "notebooks/en/toy/01_toy.ipynb"
     cells = cells_by_id(nbformat.read(built, as_version=4))
-    assert cells["add"].outputs[0].text == "toy:1\n"
-    assert "multiply" not in cells
+    assert cells[begins(cells, "from-toy-import-gpu")].outputs[0].text == "toy:1\n"
     assert "Also with [PyTorch](https://" in cells["header-frameworks"].source
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
     assert "/notebooks/en/toy/01_toy.ipynb)" in cells["header-frameworks"].source
@@ -342,7 +380,7 @@ def test_unknown_framework_is_an_error_that_lists_the_known(project, capsys):
 
 def test_framework_without_content_is_an_error(project, capsys):
     assert build(project, "--framework", "mxnet") == 1
-    assert "no mxnet cells" in capsys.readouterr().err
+    assert "no mxnet lessons" in capsys.readouterr().err
 
 
 def test_language_without_translation_is_an_error(project, capsys):
@@ -381,7 +419,7 @@ def test_bad_output_is_refused_and_nothing_written(project, source, complaint, c
     write_lesson(project, code(source))
     assert build(project) == 1
     assert re.search(
-        rf"01_toy\.md: cell multiply.*{complaint}", capsys.readouterr().err
+        rf"pytorch/01_toy\.md: cell multiply.*{complaint}", capsys.readouterr().err
     )
     assert (project / BUILT).read_bytes() == before
 
@@ -403,7 +441,8 @@ def test_figure_is_embedded_and_changes_with_its_drawing(project, capsys):
         assert image.convert("RGB").getpixel((10, 10)) == (255, 0, 0)
     draw_figure(project, "blue")
     assert build(project, "--check") == 1
-    assert "cell title has another source" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert re.search(r"cell a-toy-you-will-\w+ has another source", said)
     build(project)
     assert build(project, "--check") == 0
 
@@ -424,7 +463,9 @@ def test_missing_figure_is_an_error(project, capsys):
     ("change", "difference"),
     [
         pytest.param(("1 + 1", "1 + 2"), "cell add has another source", id="code"),
-        pytest.param(("is two", "is 2"), "cell summary has another source", id="prose"),
+        pytest.param(
+            ("is two", "is 2"), r"cell summary-\S+ is new in the source", id="prose"
+        ),
         pytest.param(
             (":key: add", ":key: plus"), "cell plus is new in the source", id="key"
         ),
@@ -436,7 +477,7 @@ def test_changed_source_makes_the_notebook_stale(project, change, difference, ca
     write_lesson(project, GOOD_LESSON.replace(*change))
     assert build(project, "--check") == 1
     captured = capsys.readouterr()
-    assert f"{BUILT}: {difference}" in captured.out
+    assert re.search(f"{BUILT}: {difference}", captured.out)
     assert "python -m tools.build" in captured.err
     assert (project / BUILT).read_bytes() == before
 
@@ -450,7 +491,7 @@ def test_notebook_never_built_is_stale(project, capsys):
 def test_notebook_without_a_lesson_is_stale(project, capsys):
     build(project)
     write_lesson(project, GOOD_LESSON, "02_toy")
-    (project / "lessons/01_toy.md").unlink()
+    (project / "lessons/pytorch/01_toy.md").unlink()
     assert build(project, "--check") == 1
     assert f"{BUILT}: no lesson makes it" in capsys.readouterr().out
 
@@ -563,7 +604,7 @@ def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):
 # ---- Exercises and their solutions
 
 EXERCISE = """\
-+++ {"key": "exercise-1", "tags": ["pytorch"]}
++++ {"key": "exercise-1"}
 
 ### 01.1 Add
 
@@ -571,19 +612,19 @@ Write `add`.
 
 ```{code-cell} ipython3
 :key: exercise-1-stub
-:tags: [pytorch, stub]
+:tags: [stub]
 
 def add(): ...
 print(add())
 ```
 
-+++ {"key": "exercise-1-solution", "tags": ["pytorch", "solution"]}
++++ {"key": "exercise-1-solution", "tags": ["solution"]}
 
 As in the lesson.
 
 ```{code-cell} ipython3
 :key: exercise-1-answer
-:tags: [pytorch, solution]
+:tags: [solution]
 
 def add():
     return one + 1
@@ -596,12 +637,12 @@ SOLVED = Path("notebooks/en/pytorch/solutions/01_toy.ipynb")
 @pytest.fixture
 def with_exercise(project):
     """A project whose lesson has an exercise, which needs the lesson's first cell."""
-    lesson = GOOD_LESSON.replace(":tags: [pytorch]", ":tags: [pytorch, setup]", 1)
+    lesson = GOOD_LESSON.replace(":key: add\n", ":key: add\n:tags: [setup]\n")
     lesson = lesson.replace('print("one")', "one = 1")
     head, _, _ = lesson.partition('+++ {"key": "exercises"}')
     write_lesson(project, head + EXERCISE)
     header = [
-        GOOD_LESSON.partition("+++")[0] + '+++ {"key": "setup"}\n\nSetup.',
+        FRONT_MATTER + '+++ {"key": "setup"}\n\nSetup.',
         '+++ {"key": "exercises"}\n\n## Exercises\n\n[S](https://${solutions})',
         '+++ {"key": "solutions-title"}\n\n# Of ${lesson_title}\n\n[L](${lesson})',
         '+++ {"key": "solution-mark"}\n\n**So**\n',
@@ -615,8 +656,8 @@ def test_lesson_has_stubs_and_solutions_are_a_notebook_of_their_own(with_exercis
     lesson = cells_by_id(nbformat.read(with_exercise / BUILT, as_version=4))
     solutions = cells_by_id(nbformat.read(with_exercise / SOLVED, as_version=4))
     shared = ["exercise-1", "exercise-1-stub"]
-    before = ["title", "setup", "add", "multiply", "summary", "exercises"]
-    assert list(lesson) == before + shared
+    assert list(lesson)[1:3] == ["setup", "add"]
+    assert list(lesson)[5:] == ["exercises", *shared]
     answer = ["exercise-1", "exercise-1-solution", "exercise-1-answer"]
     assert list(solutions) == ["solutions-title", "setup", "add", *answer]
     assert solutions["exercise-1-solution"].source == "**So**\n\nAs in the lesson."
@@ -648,6 +689,6 @@ def test_the_readme_links_to_solutions(with_exercise):
 
 def test_prose_is_no_stub_and_needs_no_setup(project):
     for tag in "stub", "setup", "timing":
-        text = GOOD_LESSON.replace('"summary"}', f'"summary", "tags": ["{tag}"]}}')
+        text = GOOD_LESSON.replace('"exercises"', f'"exercises", "tags": ["{tag}"]')
         with pytest.raises(LessonError, match=f"the tag '{tag}' is not one of"):
-            read_lesson(write_lesson(project, text), KNOWN)
+            read_lesson(write_lesson(project, text))

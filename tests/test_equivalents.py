@@ -1,45 +1,47 @@
 """The table of what is said how in each framework is made of the cells that say it."""
 
-from pathlib import Path
-
 import nbformat
 import pytest
 from conftest import REPOSITORY
 from markdown_it import MarkdownIt
 
-from d2l_gpu.frameworks import frameworks
+from d2l_gpu.frameworks import Framework, framework, frameworks
+from tools.edition import Project
 from tools.equivalents import PLACE, with_table
-from tools.lesson import Cell, Lesson, read_lesson
+from tools.lesson import Cell, Lesson
 
 KNOWN = [each.tag for each in frameworks()]
+JAX, MXNET = (framework(tag) for tag in ("jax", "mxnet"))
 
 
-def lesson(*cells: Cell) -> Lesson:
-    return Lesson(Path("A2_toy.md"), list(cells), KNOWN)
+def lesson(its: Framework, *cells: Cell) -> Lesson:
+    path = REPOSITORY / "lessons" / its.tag / "A2_toy.md"
+    return Lesson(path, list(cells))
 
 
-def prose(text: str, key: str = "title") -> Cell:
-    return Cell("markdown", text, key)
+def prose(text: str) -> Cell:
+    return Cell("markdown", text, "prose")
 
 
-def code(tag: str, source: str, key: str = "add") -> Cell:
-    return Cell("code", source, key, (tag,))
+def code(source: str, key: str = "add") -> Cell:
+    return Cell("code", source, key, key=key)
 
 
-def table(source: Lesson, tag: str = "jax") -> list[str]:
-    """The lines of the table in the last cell."""
-    cells = with_table(source.cells_for(tag), source, frameworks())
-    return cells[-1].source.splitlines()
+def table(**lessons: list[Cell]) -> list[str]:
+    """The lines of the table in the last cell of the lesson for JAX."""
+    read = {framework(tag): lesson(framework(tag), *lessons[tag]) for tag in lessons}
+    return with_table(lessons["jax"], read)[-1].source.splitlines()
 
 
 def test_a_row_is_the_heading_and_the_cells_below_it_up_to_an_empty_line():
-    source = lesson(
-        prose("## Add\n\nTwo things."),
-        code("pytorch", "Z = X + Y\n\nprint(Z)"),
-        code("jax", "with here:\n    Z = X | Y"),
-        prose(PLACE),
-    )
-    assert table(source) == [
+    assert table(
+        jax=[
+            prose("## Add\n\nTwo things."),
+            code("with here:\n    Z = X | Y"),
+            prose(PLACE),
+        ],
+        pytorch=[code("Z = X + Y\n\nprint(Z)")],
+    ) == [
         "|  |  |  |",
         "| --- | --- | --- |",
         "| **Add** | PyTorch | `Z = X + Y` |",
@@ -48,60 +50,56 @@ def test_a_row_is_the_heading_and_the_cells_below_it_up_to_an_empty_line():
 
 
 def test_what_one_framework_lacks_is_no_row():
-    source = lesson(
-        prose("## Add"),
-        code("pytorch", "1 + 1"),
-        code("jax", "2 + 2", key="double"),
-        prose("## Multiply"),
-        code("pytorch", "1 * 1", key="multiply"),
-        code("jax", "2 * 2", key="multiply"),
-        prose(PLACE),
-    )
-    assert table(source)[2:] == [
+    assert table(
+        jax=[
+            prose("## Add"),
+            code("2 + 2", key="double"),
+            prose("## Multiply"),
+            code("2 * 2", key="multiply"),
+            prose(PLACE),
+        ],
+        pytorch=[code("1 + 1"), code("1 * 1", key="multiply")],
+    )[2:] == [
         "| **Multiply** | PyTorch | `1 * 1` |",
         "|  | JAX | `2 * 2` |",
     ]
 
 
+def test_cells_without_a_key_are_no_rows_even_if_they_are_equal():
+    same = [prose("## Add"), Cell("code", "1 + 1", "1-1-abcdef01"), prose(PLACE)]
+    assert len(table(jax=same, pytorch=same)) == 2
+
+
 def test_rows_are_named_by_the_headings_of_the_edition():
-    source = lesson(prose("## Add"), code("jax", "1"), code("mxnet", "1"), prose(PLACE))
-    cells = source.cells_for("jax")
-    cells[0] = prose("## Additionner")  # as a translation has it
-    assert "| **Additionner** | JAX | `1` |" in (
-        with_table(cells, source, frameworks())[-1].source
-    )
+    lessons = {each: lesson(each, code("1")) for each in (JAX, MXNET)}
+    cells = [prose("## Additionner"), code("1"), prose(PLACE)]  # as translated
+    assert "| **Additionner** | JAX | `1` |" in with_table(cells, lessons)[-1].source
 
 
 def test_solutions_are_no_rows():
-    source = lesson(
-        prose("## Add"),
-        code("jax", "1"),
-        code("mxnet", "1"),
-        prose("## Exercises", key="exercise-1"),
-        code("jax", "2", key="exercise-1-answer"),
-        code("mxnet", "2", key="exercise-1-answer"),
-    )
-    cells = [prose(PLACE), *source.cells_for("jax")]
-    shown = with_table(cells, source, frameworks())[0].source
+    cells = [
+        prose(f"{PLACE}\n\n## Add"),
+        code("1"),
+        prose("### A2.1 Exercises"),
+        code("2", key="answer"),
+    ]
+    lessons = {each: lesson(each, *cells) for each in (JAX, MXNET)}
+    shown = with_table(cells, lessons)[0].source
     assert "| **Add** | JAX | `1` |" in shown
     assert "Exercises" not in shown
 
 
 def test_lesson_without_the_place_stays_as_it_is():
-    source = lesson(prose("## Add"), code("jax", f"'{PLACE}'"))
-    assert with_table(source.cells_for("jax"), source, frameworks())[1].source == (
-        f"'{PLACE}'"
-    )
+    cells = [prose("## Add"), code(f"'{PLACE}'")]
+    assert with_table(cells, {JAX: lesson(JAX, *cells)})[1].source == f"'{PLACE}'"
 
 
 @pytest.mark.parametrize("tag", KNOWN)
 def test_table_of_the_appendix_is_made_of_executed_cells(tag):
     """What the table of every edition says in a column was run in that edition."""
-    path = REPOSITORY / "lessons" / "A2_equivalents.md"
-    source = read_lesson(path, KNOWN)
     editions = REPOSITORY / "notebooks" / "en"
     notebook = nbformat.read(editions / tag / "A2_equivalents.ipynb", as_version=4)
-    (shown,) = [cell.source for cell in notebook.cells if cell.id == "table"]
+    (shown,) = [cell.source for cell in notebook.cells if "| **" in cell.source]
     rendered = MarkdownIt().enable("table").parse(shown)
     start = [token.type for token in rendered].index("table_open")
     inline = [token.content for token in rendered[start:] if token.type == "inline"]
@@ -121,4 +119,5 @@ def test_table_of_the_appendix_is_made_of_executed_cells(tag):
     wanted = ["device", "there", "another", "already", "two devices", "Wait", "batch"]
     for words in wanted:
         assert any(words in heading for heading in headings)
-    assert source.frameworks() == KNOWN
+    read = Project(REPOSITORY).read(["A2"])
+    assert [lesson.framework for lesson in read] == KNOWN

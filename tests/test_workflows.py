@@ -1,6 +1,7 @@
 """What runs on GitHub: judged here, since nothing of it can be run here."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -178,7 +179,8 @@ def test_a_part_that_there_is_not_is_one_sentence():
     done = bash(".ci/run", "style", "speed")
     assert done.returncode == 2
     assert done.stderr == (
-        "there is no part 'speed': name notebooks, style, tests, book or wheel\n"
+        "there is no part 'speed': name notebooks, style, tests, book, translations or "
+        "wheel\n"
     )
     assert done.stdout == ""
 
@@ -190,6 +192,7 @@ def test_a_part_that_there_is_not_is_one_sentence():
         ([], {}, ["torch==2.13.0", "tools.build", "ruff", "ruff", "pytest"]),
         (["style"], {"TORCH": "torch==2.10.*"}, ["torch==2.10.*", "ruff", "ruff"]),
         (["style"], {"TORCH_INDEX": "https://x"}, ["--index-url https://x", "ruff"]),
+        (["translations"], {}, ["torch==2.13.0", "tools.translate --check --strict"]),
         (["wheel"], {}, ["-m build --outdir", "twine", "a.whl --torch torch==2.13.0"]),
         (["style"], {"VENV_SCRIPTS": "Scripts"}, ["torch==2.13.0", "ruff", "ruff"]),
     ],
@@ -224,6 +227,17 @@ def test_distributions_that_fail_are_not_left(tmp_path):
     options = {"PYTHON": str(python), "DIST": str(tmp_path / "dist")}
     assert bash(".ci/run", "wheel", **options).returncode == 3
     assert not (tmp_path / "dist").exists()
+
+
+@needs_bash
+def test_stale_translations_are_only_told_unless_it_is_a_release(tmp_path):
+    strict = "python -m tools.translate --check --strict"
+    python = fake_python(tmp_path, tmp_path / "log", failing=strict)
+    options = {"PYTHON": str(python), "TMPDIR": str(tmp_path)}
+    assert bash(".ci/run", "notebooks", **options).returncode == 0
+    assert bash(".ci/run", "translations", **options).returncode == 3
+    release = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    assert re.search(r"run: bash \.ci/run .*\btranslations\b", release)
 
 
 @needs_bash

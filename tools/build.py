@@ -27,6 +27,7 @@ from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools import environments
 from tools.companion import missing
 from tools.edition import ROOT, Edition, Project, editions
+from tools.languages import ENGLISH
 from tools.lesson import LessonError
 from tools.notebook import (
     assemble,
@@ -38,7 +39,6 @@ from tools.notebook import (
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
 from tools.readme import new_readmes, readme_of
-from tools.translation import ENGLISH
 
 CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
 
@@ -61,7 +61,7 @@ def build(edition: Edition) -> str:
         if cell.id in before:
             keep_equal_pictures(cell.outputs, before[cell.id].get("outputs", []))
         problems += [
-            f"{edition.lesson.path.name}: cell {cell.id}: {problem}"
+            f"{edition.lesson.label}: cell {cell.id}: {problem}"
             for problem in output_problems(cell)
         ]
     if problems:
@@ -135,7 +135,7 @@ def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode
     try:
         return assemble(edition.cells(), edition.project.lessons, committed)
     except (FileNotFoundError, ValueError) as error:
-        raise LessonError(f"{edition.lesson.path.name}: {error}") from error
+        raise LessonError(f"{edition.lesson.label}: {error}") from error
 
 
 def _execute(notebook: NotebookNode, edition: Edition) -> None:
@@ -154,7 +154,7 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
         except CellFailure as failure:
             key = notebook.cells[failure.index].id
             raise LessonError(
-                f"{edition.lesson.path.name}: cell {key} failed for "
+                f"{edition.lesson.label}: cell {key} failed for "
                 f"{edition.framework.title}:\n{failure.details}"
             ) from None
 

@@ -25,7 +25,7 @@ from d2l_gpu.course.files import write_atomically
 from d2l_gpu.frameworks import framework as framework_with
 from tools.durations import RESULTS
 from tools.header import INTRODUCTION
-from tools.translation import ENGLISH
+from tools.languages import ENGLISH
 
 MACHINES = {0: "without a GPU", 1: "on one GPU", 2: "on two GPUs"}
 

@@ -1,16 +1,17 @@
 """The notebooks that there are to be: each a lesson, or its solutions, in a language
 for a framework; and what cells they have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.frameworks import Framework, frameworks
 from d2l_gpu.frameworks import framework as framework_with
 from tools.equivalents import with_table
 from tools.header import INTRODUCTION, MARK, SOURCE, TITLE, Header, solutions_of
+from tools.languages import ENGLISH, Language, read_languages
 from tools.lesson import (
     SETUP,
     SOLUTION,
@@ -23,13 +24,12 @@ from tools.lesson import (
     template,
 )
 from tools.translation import (
-    ENGLISH,
     Message,
     Translation,
-    languages,
     messages,
-    messages_of,
     of_project,
+    place_of,
+    texts_of,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,19 +73,27 @@ class Project:
         return template(path) if path.is_file() else None
 
     @cached_property
-    def languages(self) -> dict[str, str]:
-        """The languages, English first, and what they call themselves."""
-        return {ENGLISH: "English", **languages(self.lessons)}
+    def languages(self) -> dict[str, Language]:
+        """The languages by their codes, English first."""
+        return read_languages(self.lessons)
 
     @cached_property
-    def _read(self) -> dict[str, Lesson]:
+    def _read(self) -> dict[Path, Lesson]:
         """The lessons that have been read: the READMEs ask for all of them again."""
         return {}
 
     @cached_property
     def translations(self) -> dict[str, Translation]:
-        """The translations by their languages; English has none."""
-        return {each.language: each for each in of_project(self.lessons)}
+        """The translations by their languages; English has none.
+
+        Raises:
+            LessonError: everything that is wrong with the sources.
+            ValueError: the list of languages is none.
+        """
+        if len(self.languages) == 1:
+            return {}
+        found = of_project(self.lessons, list(self.languages.values()), self.messages())
+        return {each.language.code: each for each in found}
 
     def translations_into(self, names: Sequence[str] = ()) -> list[Translation]:
         """Return translations by their languages; without names all of them.
@@ -101,29 +109,76 @@ class Project:
                 )
         return [self.translations[name] for name in names or self.translations]
 
+    @cached_property
+    def sources(self) -> dict[str, dict[Framework, Path]]:
+        """The sources by the names of their lessons, and by framework.
+
+        Raises:
+            LessonError: lessons for a framework that there is not.
+        """
+        by_tag = {each.tag: each for each in self.frameworks}
+        found: dict[str, dict[Framework, Path]] = {}
+        for folder in sorted(each for each in self.lessons.glob("*") if each.is_dir()):
+            names = lesson_names(folder, ".md")
+            if names and folder.name not in by_tag:
+                raise LessonError(
+                    f"{folder.name}/{names[0]}.md: there is no framework "
+                    f"{folder.name!r}; the frameworks are: {', '.join(by_tag)}"
+                )
+            for name in names:
+                path = folder / f"{name}.md"
+                found.setdefault(name, {})[by_tag[folder.name]] = path
+        return {name: dict(sorted(found[name].items())) for name in sorted(found)}
+
     def read(self, names: Sequence[str] = ()) -> list[Lesson]:
-        """Return lessons in English.
+        """Return lessons in English, those of each framework one after the other.
 
         Args:
-            names: as `d2l_gpu.course.select_lessons` takes them; none for all.
+            names: as `d2l_gpu.course.select_lessons` takes them, each for all
+                frameworks, or for one if it has its tag in front, as ``jax/03``; none
+                for all.
 
         Raises:
             LessonError: everything that is wrong with their sources.
             ValueError: a lesson that does not exist.
         """
-        known = [each.tag for each in self.frameworks]
+        paths = dict.fromkeys(self._paths(names))
+        ordered = [
+            path
+            for of_lesson in self.sources.values()
+            for path in of_lesson.values()
+            if path in paths
+        ]
         found, problems = [], []
-        for name in select_lessons(names, lesson_names(self.lessons, ".md")):
+        for path in ordered:
             try:
-                if name not in self._read:
-                    path = self.lessons / f"{name}.md"
-                    self._read[name] = read_lesson(path, known)
-                found.append(self._read[name])
+                if path not in self._read:
+                    self._read[path] = read_lesson(path)
+                found.append(self._read[path])
             except LessonError as error:
                 problems.append(str(error))
         if problems:
             raise LessonError("\n".join(problems))
         return found
+
+    def _paths(self, names: Sequence[str]) -> Iterator[Path]:
+        tags = {each.tag for each in self.frameworks}
+        for name in names or self.sources:
+            tag = PurePath(name).parent.name
+            known = [
+                lesson
+                for lesson, of_lesson in self.sources.items()
+                if tag not in tags or any(each.tag == tag for each in of_lesson)
+            ]
+            for lesson in select_lessons([name], known):
+                for its, path in self.sources[lesson].items():
+                    if tag not in tags or its.tag == tag:
+                        yield path
+
+    def beside(self, lesson: Lesson) -> dict[Framework, Lesson]:
+        """Return a lesson for all frameworks that have it, in order."""
+        read = self.read([lesson.name])
+        return dict(zip(self.sources[lesson.name], read, strict=True))
 
     def messages(self) -> list[Message]:
         """Return all that is to be translated.
@@ -137,8 +192,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Edition:
-    """One notebook to build: a lesson in a language for a framework, or the solutions
-    to its exercises.
+    """One notebook to build: a lesson in a language, or the solutions to its exercises.
 
     Attributes:
         project: that it belongs to.
@@ -171,7 +225,7 @@ class Edition:
     @property
     def title(self) -> str:
         """The title of the lesson in the language."""
-        first = self._translated.cells_for(self.framework.tag)[0]
+        first = self._translated.cells[0]
         return first.source.partition("\n")[0].lstrip("# ")
 
     @cached_property
@@ -185,6 +239,10 @@ class Edition:
             return self.lesson
         return self._translation.translated(self.lesson, self.project.header)
 
+    @cached_property
+    def _lessons(self) -> Mapping[Framework, Lesson]:
+        return self.project.beside(self.lesson)
+
     def cells(self) -> list[Cell]:
         """Return the cells of the notebook, with those that are the same everywhere.
 
@@ -195,8 +253,7 @@ class Edition:
         lesson, header = self._translated, self.project.header
         if self._translation is not None and header is not None:
             header = self._translation.translated(header, header)
-        own = lesson.cells_for(self.framework.tag)
-        title, *body = with_table(own, lesson, self.project.frameworks)
+        title, *body = with_table(lesson.cells, self._lessons)
         body, exercises = split_exercises(body)
         if self.solutions:
             body = [cell for cell in body if SETUP in cell.tags]
@@ -207,13 +264,9 @@ class Edition:
             header,
             self.path.relative_to(self.project.root),
             self.framework,
-            [
-                each
-                for each in self.project.frameworks
-                if each != self.framework and each.tag in lesson.frameworks()
-            ],
+            [each for each in self._lessons if each != self.framework],
             self.title,
-            self.project.languages,
+            {code: each.name for code, each in self.project.languages.items()},
             self._share(shown),
         )
         if self.solutions:
@@ -222,25 +275,23 @@ class Edition:
         else:
             introduction = common.cell(INTRODUCTION) if exercises else []
             cells = [title, *common.cells(), *body, *introduction, *exercises]
-        keys = [cell.key for cell in cells]
+        keys = [cell.id for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(
-                f"{self.lesson.path.name}: the keys {', '.join(sorted(taken))} are "
+                f"{self.lesson.label}: the keys {', '.join(sorted(taken))} are "
                 "those of the header; choose others"
             )
         return cells
 
     def _share(self, cells: Sequence[Cell]) -> int:
-        """Return how many of a hundred of these cells of prose are translated."""
+        """Return how many of a hundred paragraphs of these cells are translated."""
         if self._translation is None:
             return 100
-        keys = {cell.key for cell in cells}
-        shown = [
-            cell
-            for cell in self.lesson.cells_for(self.framework.tag)
-            if cell.key in keys
-        ]
-        return self._translation.share(messages_of(self.lesson, shown))
+        ids = {cell.id for cell in cells}
+        shown = [cell for cell in self.lesson.cells if cell.id in ids]
+        place = place_of(self.lesson)
+        texts = dict.fromkeys(text for _, text in texts_of(shown))
+        return self._translation.share(list(texts), place)
 
 
 def _marked(exercises: Sequence[Cell], marks: Sequence[Cell]) -> list[Cell]:
@@ -271,7 +322,7 @@ def editions(
 
     Args:
         project: with the lessons.
-        lessons: names as `d2l_gpu.course.select_lessons` takes them; none for all.
+        lessons: names as `Project.read` takes them; none for all.
         language: as ``fr``; None for all that there are, English first.
         framework: the tag of one; None for all that there are.
 
@@ -284,15 +335,17 @@ def editions(
     if framework is not None:
         framework_with(framework, project.frameworks)  # or it raises
     read = project.read(lessons)
+    by_tag = {each.tag: each for each in project.frameworks}
     found = []
     for each in project.languages if language is None else [language]:
         for lesson in read:
-            for its in project.frameworks:
-                if its.tag in lesson.frameworks() and framework in (None, its.tag):
-                    found.append(Edition(project, lesson, each, its))
-                    if lesson.has_solutions(its.tag):
-                        found.append(Edition(project, lesson, each, its, True))
+            if framework not in (None, lesson.framework):
+                continue
+            its = by_tag[lesson.framework]
+            found.append(Edition(project, lesson, each, its))
+            if lesson.has_solutions:
+                found.append(Edition(project, lesson, each, its, True))
     if not found:
-        wanted = f"{framework} cells" if framework else "lessons with code"
+        wanted = f"{framework} lessons" if framework else "lessons"
         raise LessonError(f"there are no {wanted} in {project.lessons}")
     return found

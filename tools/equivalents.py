@@ -5,7 +5,7 @@ key in all frameworks, a row for each framework below the heading above its cell
 are the lines of a cell up to the first empty one; what follows shows what they do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from d2l_gpu.frameworks import Framework
@@ -15,20 +15,18 @@ PLACE = "${equivalents}"
 
 
 def with_table(
-    cells: Sequence[Cell], lesson: Lesson, frameworks: Sequence[Framework]
+    cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]
 ) -> list[Cell]:
     """Return the cells of a notebook with the table where it is to stand.
 
     Args:
         cells: of one edition; its headings name the rows.
-        lesson: with the cells of all frameworks.
-        frameworks: those that there are, in order.
+        lessons: the same lesson for each framework that has it.
     """
     if not any(PLACE in cell.source for cell in cells):
         return list(cells)
-    having = [each for each in frameworks if each.tag in lesson.frameworks()]
     body, _ = split_exercises(cells)  # solutions are for all frameworks, too
-    table = _table(body, lesson, having)
+    table = _table(body, lessons)
     return [
         replace(cell, source=cell.source.replace(PLACE, table))
         if cell.kind == "markdown"
@@ -37,16 +35,10 @@ def with_table(
     ]
 
 
-def _table(
-    cells: Sequence[Cell], lesson: Lesson, frameworks: Sequence[Framework]
-) -> str:
+def _table(cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]) -> str:
     code = {
-        each.tag: {
-            cell.key: cell
-            for cell in lesson.cells_for(each.tag)
-            if cell.kind == "code" and each.tag in cell.frameworks
-        }
-        for each in frameworks
+        each: {cell.key: cell for cell in lesson.cells if cell.kind == "code"}
+        for each, lesson in lessons.items()
     }
     # Not a column for each framework: four columns of code are wider than a page.
     rows = [["", "", ""], ["---"] * 3]
@@ -58,15 +50,15 @@ def _table(
                     heading = line.removeprefix("## ")
         elif heading and heading not in shown and _in_all(cell.key, code):
             shown.add(heading)
-            names = [f"**{heading}**", *[""] * (len(frameworks) - 1)]
-            for name, each in zip(names, frameworks, strict=True):
-                idiom = _idiom(code[each.tag][cell.key].source)
+            names = [f"**{heading}**", *[""] * (len(code) - 1)]
+            for name, each in zip(names, sorted(code), strict=True):
+                idiom = _idiom(code[each][cell.key].source)
                 rows.append([name, each.title, idiom])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _in_all(key: str, code: dict[str, dict[str, Cell]]) -> bool:
-    return all(key in cells for cells in code.values())
+def _in_all(key: str, code: Mapping[Framework, Mapping[str, Cell]]) -> bool:
+    return bool(key) and all(key in cells for cells in code.values())
 
 
 def _idiom(source: str) -> str:

@@ -10,27 +10,38 @@ dead on both. Colab itself writes pasted pictures as PNG data URIs.
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-_FIGURE = re.compile(r"(!\[[^\]]*\]\(\s*)(figures/[a-z0-9_-]+\.(?:svg|png))")
+_FIGURE = re.compile(r"(!\[[^\]]*\]\(\s*)\.\./(figures/[a-z0-9_-]+\.(?:svg|png))")
 _EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
 
 
+def embedded_figures(notebook: NotebookNode | None) -> dict[str, str]:
+    """Return the pictures that a notebook holds already, by their stamps."""
+    found = {}
+    for cell in notebook.cells if notebook is not None else ():
+        stamps = cell.metadata.get("figures", [])
+        # Not strict: somebody may have edited the cell, and then it is stale.
+        found.update(zip(stamps, _EMBEDDED.findall(cell.source), strict=False))
+    return found
+
+
 def embed_figures(
-    source: str, lessons: Path, committed: NotebookNode | None = None
+    source: str, lessons: Path, kept: Mapping[str, str]
 ) -> tuple[str, list[str]]:
     """Replace the figures that a prose cell names by the pictures themselves.
 
-    A picture that the committed cell holds already is kept as it is when the
+    A picture that the committed notebook holds already is kept as it is when the
     drawing has not changed: renderers differ between versions, and a new picture
     each time would swell the history. So checking needs no renderer.
 
     Args:
-        source: Markdown that names figures as ``![…](figures/<name>.svg)``.
-        lessons: the folder that the names are relative to.
-        committed: the same cell as it was built before.
+        source: Markdown that names figures as ``![…](../figures/<name>.svg)``.
+        lessons: the folder of the sources, in which ``figures`` is.
+        kept: what `embedded_figures` returns of the committed notebook.
 
     Returns:
         The Markdown with data URIs, and for each of them, in order, a stamp: the
@@ -41,11 +52,6 @@ def embed_figures(
         FileNotFoundError: a figure that is not there.
         ValueError: an SVG that cannot be rendered.
     """
-    kept = {}
-    if committed is not None:
-        stamps = committed.metadata.get("figures", [])
-        # Not strict: somebody may have edited the cell, and then it is stale.
-        kept = dict(zip(stamps, _EMBEDDED.findall(committed.source), strict=False))
     stamps = []
 
     def embed(match: re.Match) -> str:

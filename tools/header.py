@@ -18,8 +18,9 @@ from pathlib import Path, PurePath
 from d2l_gpu import __version__
 from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework
+from tools.languages import ENGLISH
 from tools.lesson import Cell, Lesson, LessonError, check
-from tools.translation import ENGLISH, MISSING, STALE
+from tools.translation import MISSING, STALE
 
 SOURCE = "header.md"
 
@@ -29,6 +30,9 @@ _OPEN, _OTHERS, _ALONE = "header-open", "header-frameworks", "header-alone"
 
 # What all translations begin with, and all notebooks where there are any.
 _TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
+
+# The setup, and before the tag of a framework, one of its own.
+_INSTALL = "header-install"
 
 # Of those that stand elsewhere: before exercises, and in place of a lesson's title.
 INTRODUCTION, TITLE = "exercises", "solutions-title"
@@ -78,7 +82,7 @@ class Header:
             LessonError: what is wrong with the source.
         """
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
-        left_out |= {MISSING, STALE, MARK}
+        left_out |= {MISSING, STALE, MARK} | self._other_setups()
         if len(self.languages) < 2:
             left_out.add(_LANGUAGES)
         if self._language == ENGLISH:
@@ -87,7 +91,11 @@ class Header:
             left_out |= {_ALONE, _OTHERS}
         if not self.framework.hosted:
             left_out.add(_OPEN)
-        return [cell for cell in self._all() if cell.key not in left_out]
+        return [
+            replace(cell, id=_INSTALL) if cell.key.startswith(_INSTALL) else cell
+            for cell in self._all()
+            if cell.key not in left_out
+        ]
 
     def cell(self, key: str) -> list[Cell]:
         """Return the cell with a key, which stands elsewhere; none without a header.
@@ -96,6 +104,11 @@ class Header:
             LessonError: what is wrong with the source.
         """
         return [cell for cell in self._all() if cell.key == key]
+
+    def _other_setups(self) -> set[str]:
+        setups = {cell.key for cell in self._all() if cell.key.startswith(_INSTALL)}
+        own = f"{_INSTALL}-{self.framework.tag}"
+        return setups - {own if own in setups else _INSTALL}
 
     @property
     def _language(self) -> str:
@@ -130,9 +143,8 @@ class Header:
                 f"{SOURCE}: {error} is none of {', '.join(names)}, which are what "
                 "can stand in ${…}"
             ) from None
-        checked = replace(self.template, cells=cells)
-        check(checked)
-        return checked.cells_for(self.framework.tag)
+        check(replace(self.template, cells=cells))
+        return cells
 
     def _line_of_languages(self) -> str:
         links = []

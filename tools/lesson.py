@@ -1,13 +1,16 @@
 """Reading a lesson: from its MyST Markdown source to cells, each one checked.
 
-Everything that can be said about a lesson without running it is said here, with
-the file and the line, so that nobody has to look for it.
+A source is a notebook for one framework, ``lessons/<framework>/03_copying.md``, which
+JupyterLab opens and runs by itself. Whatever can be said about it without running it
+is said here, with the file and the line.
 """
 
 import ast
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import nbformat
@@ -27,11 +30,13 @@ HIDDEN = "hide-input"
 # one that is in the solutions only; of code that the solutions need as well.
 STUB, SOLUTION, SETUP = "stub", "solution", "setup"
 
-# Every other tag is a framework's.
-_NO_FRAMEWORKS = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
+_OF_CODE = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
+_OF_PROSE = (SOLUTION,)
 
-# Keys of cells with an exercise begin so.
-_EXERCISE = "exercise-"
+# The heading with which an exercise begins, and how the key of a cell begins that
+# belongs to the exercises although it stands before the first one.
+_EXERCISE = re.compile(r"### \w\d\.\d+ ")
+_EXERCISE_KEY = "exercise-"
 
 MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
 
@@ -65,105 +70,98 @@ class Cell:
     Attributes:
         kind: ``"code"`` or ``"markdown"``.
         source: what the author wrote, without the cell's metadata.
-        key: names the cell for good, unique in its lesson and framework.
-        tags: the frameworks that the cell is for (none: all of them), and why
-            its output cannot be compared (none: it is compared).
+        id: of the cell in the notebook: its key, or what `_generated` makes of its
+            text. Translated cells keep it.
+        tags: what the build has to know of it, as why its output cannot be compared.
         line: line of the source file on which the cell begins, from 1.
+        key: the name that its author gave it, or nothing.
     """
 
     kind: str
     source: str
-    key: str
+    id: str
     tags: tuple[str, ...] = ()
     line: int = 0
+    key: str = ""
 
     @property
     def reasons(self) -> list[str]:
         """Why the cell's output cannot be compared; empty if it is."""
         return [tag for tag in self.tags if tag in REASONS]
 
-    def is_for(self, framework: str) -> bool:
-        """Return whether the cell belongs into the notebook for ``framework``."""
-        return not self.frameworks or framework in self.frameworks
-
-    @property
-    def frameworks(self) -> list[str]:
-        """The frameworks that the cell is for; empty if for all."""
-        return [tag for tag in self.tags if tag not in _NO_FRAMEWORKS]
-
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson's source: the cells of all frameworks side by side.
+    """A lesson for one framework, as its source has it.
 
     Attributes:
-        path: of the source.
+        path: of the source; the folder that it is in is named after the framework.
         cells: in order.
-        known: the frameworks that there are, in the order in which they are listed.
     """
 
     path: Path
     cells: list[Cell] = field(default_factory=list)
-    known: Sequence[str] = ()
 
     @property
     def name(self) -> str:
         return self.path.stem
 
-    def frameworks(self) -> list[str]:
-        """Return the frameworks that have code of their own in this lesson."""
-        code = [cell for cell in self.cells if cell.kind == "code"]
-        used = {framework for cell in code for framework in cell.frameworks}
-        return [framework for framework in self.known if framework in used]
+    @property
+    def framework(self) -> str:
+        """The tag of the framework that the lesson is for."""
+        return self.path.parent.name
 
-    def cells_for(self, framework: str) -> list[Cell]:
-        """Return the cells for ``framework``, in order: the lesson's and solutions."""
-        return [cell for cell in self.cells if cell.is_for(framework)]
+    @property
+    def label(self) -> str:
+        """What errors and translations call the source, as pytorch/03_copying.md."""
+        return f"{self.framework}/{self.path.name}"
 
-    def has_solutions(self, framework: str) -> bool:
-        """Return whether there are solutions to exercises for ``framework``."""
-        return any(SOLUTION in cell.tags for cell in self.cells_for(framework))
+    @property
+    def has_solutions(self) -> bool:
+        """Whether there are solutions to exercises."""
+        return any(SOLUTION in cell.tags for cell in self.cells)
 
 
 def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
     """Return the cells before the exercises, and from the first one on."""
     first = next(
-        (i for i, cell in enumerate(cells) if cell.key.startswith(_EXERCISE)),
+        (
+            i
+            for i, cell in enumerate(cells)
+            if cell.key.startswith(_EXERCISE_KEY)
+            or (cell.kind == "markdown" and _EXERCISE.match(cell.source))
+        ),
         len(cells),
     )
     return list(cells[:first]), list(cells[first:])
 
 
-def read_lesson(path: Path, known: Sequence[str]) -> Lesson:
+def read_lesson(path: Path) -> Lesson:
     """Read the lesson at ``path`` and check everything that needs no execution.
-
-    Args:
-        path: of the source.
-        known: the frameworks that there are, by their tags.
 
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
-    return parse_lesson(path.read_text(encoding="utf-8"), path, known)
+    return parse_lesson(path.read_text(encoding="utf-8"), path)
 
 
-def parse_lesson(text: str, path: Path, known: Sequence[str] | None) -> Lesson:
+def parse_lesson(text: str, path: Path) -> Lesson:
     """Return the lesson that ``text`` is, as `read_lesson` does.
 
     Args:
         text: what is in the file, or was made of it without moving lines.
         path: of the file.
-        known: the frameworks that there are, by their tags; None if any will do.
 
     Raises:
         LessonError: all that is wrong with the source, with file and line.
     """
-    cells, problems = [], []
-    for node, line in _nodes(text, path):
-        where = f"{path.name}:{line}"
-        problems += [f"{where}: {text}" for text in _metadata_problems(node, known)]
-        cells.append(_cell(node, line))
-    lesson = Lesson(path, cells, known or ())
+    lesson = Lesson(path)
+    problems = []
+    for node, line in _nodes(text, lesson):
+        where = f"{lesson.label}:{line}"
+        problems += [f"{where}: {text}" for text in _metadata_problems(node)]
+        lesson.cells.append(_cell(node, line))
+    lesson = replace(lesson, cells=_with_ids(lesson.cells))
     problems += _problems(lesson)
     if problems:
         raise LessonError("\n".join(problems))
@@ -178,9 +176,13 @@ def check(lesson: Lesson) -> None:
 
 def _problems(lesson: Lesson) -> Iterator[str]:
     for cell in lesson.cells:
-        where = f"{lesson.path.name}:{cell.line}: cell {cell.key}"
+        where = f"{lesson.label}:{cell.line}: cell {cell.id}"
         yield from (f"{where}: {text}" for text in _source_problems(cell))
-    yield from _framework_problems(lesson)
+    for problem in (
+        *_duplicate_problems(lesson.cells),
+        *_unasserted_problems(lesson.cells),
+    ):
+        yield f"{lesson.label}:{problem}"
 
 
 def template(path: Path) -> Lesson:
@@ -189,48 +191,75 @@ def template(path: Path) -> Lesson:
     Raises:
         LessonError: it cannot be read.
     """
-    text = path.read_text(encoding="utf-8")
-    return Lesson(path, [_cell(node, line) for node, line in _nodes(text, path)])
+    lesson = Lesson(path)
+    nodes = _nodes(path.read_text(encoding="utf-8"), lesson)
+    return replace(lesson, cells=_with_ids([_cell(*each) for each in nodes]))
 
 
-def _nodes(text: str, path: Path) -> list[tuple[NotebookNode, int]]:
+def _nodes(text: str, lesson: Lesson) -> list[tuple[NotebookNode, int]]:
     """Return the cells of a source as jupytext reads them, and their lines."""
     try:
         notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
-        raise LessonError(f"{path.name}: {error}") from None
+        raise LessonError(f"{lesson.label}: {error}") from None
     except nbformat.ValidationError as error:
         reason = str(error).splitlines()[0]
-        raise LessonError(f"{path.name}: metadata of a cell: {reason}") from None
-    return list(zip(notebook.cells, notebook.metadata.source_map, strict=True))
+        raise LessonError(f"{lesson.label}: metadata of a cell: {reason}") from None
+    lines = [0, *text.splitlines()]
+    found = []
+    for node, line in zip(notebook.cells, notebook.metadata.source_map, strict=True):
+        if not _is_code(node) and node.source.strip():
+            # jupytext tells the line of what ends the cell before.
+            line = lines.index(node.source.splitlines()[0], line)
+        found.append((node, line))
+    return found
 
 
 def _cell(node: NotebookNode, line: int) -> Cell:
-    key, tags = node.metadata.get("key"), node.metadata.get("tags", [])
-    return Cell(node.cell_type, node.source, str(key), tuple(tags), line)
+    key, tags = str(node.metadata.get("key", "")), node.metadata.get("tags", [])
+    return Cell(node.cell_type, node.source, key, tuple(tags), line, key)
 
 
-def _metadata_problems(node, frameworks: Sequence[str] | None) -> Iterator[str]:
+def _with_ids(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells, each with an id of its own.
+
+    A cell without a key is called by its first words and a hash of its text, so that
+    it keeps its id whatever happens elsewhere in the file. Only cells that are equal
+    are numbered.
+    """
+    seen = Counter()
+    found = []
+    for cell in cells:
+        name = cell.key or _generated(cell)
+        seen[name] += 1
+        number = f"-{seen[name]}" if seen[name] > 1 and not cell.key else ""
+        found.append(replace(cell, id=name + number))
+    return found
+
+
+def _generated(cell: Cell) -> str:
+    words = re.findall(r"[a-z0-9]+", cell.source[:200].lower())
+    text = f"{cell.kind}\n{cell.source}"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{'-'.join(words[:4])[:32].strip('-') or cell.kind}-{digest[:8]}"
+
+
+def _metadata_problems(node: NotebookNode) -> Iterator[str]:
     if node.cell_type not in ("code", "markdown"):
         yield f"a {node.cell_type} cell; lessons have prose and code cells only"
-    key = node.metadata.get("key")
-    if key is None:
-        form = '`+++ {"key": "…"}` above it'
-        yield f"the cell has no key; put {':key: …' if _is_code(node) else form}"
-    elif not isinstance(key, str) or not _KEY.fullmatch(key):
+    key = node.metadata.get("key", "unnamed")
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
         yield f"the key {key!r} is not in kebab-case (like copy-run)"
     elif len(key) > _MAX_KEY:
         yield f"the key {key!r} is longer than {_MAX_KEY} characters"
     for name in node.metadata:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
-    tags = node.metadata.get("tags", [])
-    own = _NO_FRAMEWORKS if _is_code(node) else (SOLUTION,)
-    known = (*(frameworks or ()), *own)
-    for tag in tags:
+    known = _OF_CODE if _is_code(node) else _OF_PROSE
+    for tag in node.metadata.get("tags", []):
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"
-        elif tag not in known and (frameworks is not None or tag in _NO_FRAMEWORKS):
+        elif tag not in known:
             yield f"the tag {tag!r} is not one of {', '.join(known)}"
 
 
@@ -267,7 +296,7 @@ def _prose_problems(source: str) -> Iterator[str]:
     for target in _IMAGE.findall(prose):
         if not is_figure(target):
             yield (
-                f"the image {target} is not figures/<name>.svg or .png, which "
+                f"the image {target} is not ../figures/<name>.svg or .png, which "
                 "the build embeds; an image elsewhere is missing offline"
             )
     prose = _IMAGE.sub("", prose)  # an image may be what a link is on
@@ -279,37 +308,27 @@ def _prose_problems(source: str) -> Iterator[str]:
             yield f"the relative link {target} leads nowhere on hosted platforms"
     for attribute, target in _HTML_LINK.findall(prose):
         if attribute.lower() == "src":
-            yield f"an HTML image of {target}; write ![…](figures/<name>.svg)"
+            yield f"an HTML image of {target}; write ![…](../figures/<name>.svg)"
         elif not target.startswith(_WORKS_ANYWHERE):
             yield f"the relative link {target} leads nowhere on hosted platforms"
 
 
 def is_figure(target: str) -> bool:
-    """Return whether an image's target is a figure that the build embeds."""
-    return re.fullmatch(r"figures/[a-z0-9_-]+\.(?:svg|png)", target) is not None
+    """Return whether an image's target is a figure that the build embeds.
 
-
-def _framework_problems(lesson: Lesson) -> Iterator[str]:
-    """Yield what is wrong with the cells as one notebook, each problem once."""
-    seen = set()
-    for framework in lesson.frameworks() or lesson.known[:1]:
-        cells = lesson.cells_for(framework)
-        for problem in [
-            *_duplicate_problems(cells),
-            *_unasserted_problems(cells),
-        ]:
-            if problem not in seen:
-                seen.add(problem)
-                yield f"{lesson.path.name}:{problem}"
+    It is named as seen from the source, so that JupyterLab shows it there.
+    """
+    return re.fullmatch(r"\.\./figures/[a-z0-9_-]+\.(?:svg|png)", target) is not None
 
 
 def _duplicate_problems(cells: list[Cell]) -> Iterator[str]:
     first = {}
     for cell in cells:
-        if cell.key in first and cell.key != "None":
+        if cell.key in first:
             line = first[cell.key].line
             yield f"{cell.line}: the key {cell.key!r} is taken by the cell at {line}"
-        first.setdefault(cell.key, cell)
+        if cell.key:
+            first.setdefault(cell.key, cell)
 
 
 def _unasserted_problems(cells: list[Cell]) -> Iterator[str]:
@@ -319,7 +338,7 @@ def _unasserted_problems(cells: list[Cell]) -> Iterator[str]:
         here_and_next = code[position : position + 2]
         if cell.reasons and not any(asserts(c.source) for c in here_and_next):
             yield (
-                f"{cell.line}: cell {cell.key}: its output is not compared "
+                f"{cell.line}: cell {cell.id}: its output is not compared "
                 f"({', '.join(cell.reasons)}), and neither it nor the next code "
                 "cell asserts what can be said about it"
             )

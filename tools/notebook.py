@@ -6,7 +6,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tools.figures import embed_figures
+from tools.figures import embed_figures, embedded_figures
 from tools.lesson import HIDDEN, REASONS, Cell
 
 _METADATA = {
@@ -30,19 +30,19 @@ def assemble(
 ) -> NotebookNode:
     """Return the notebook of these cells, not executed.
 
-    Ids of cells are their keys. Tags that say why an output is not compared stay
-    for the reader, with the one that nbval knows beside them.
+    Tags that say why an output is not compared stay for the reader, with the one that
+    nbval knows beside them.
 
     Args:
         cells: those of one framework, prose in the language of the notebook.
-        lessons: the folder of the sources, which figures are relative to.
+        lessons: the folder of the sources, in which ``figures`` is.
         committed: the same notebook as it was built before, or None.
 
     Raises:
         FileNotFoundError: a figure that is not there.
         ValueError: a figure that cannot be rendered.
     """
-    before = cells_by_id(committed)
+    kept = embedded_figures(committed)
     built = []
     for cell in cells:
         if cell.kind == "code":
@@ -50,11 +50,11 @@ def assemble(
             metadata = {"tags": [*tags, "nbval-ignore-output"]} if tags else {}
             if HIDDEN in cell.tags:
                 metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
-            built.append(new_code_cell(cell.source, id=cell.key, metadata=metadata))
+            built.append(new_code_cell(cell.source, id=cell.id, metadata=metadata))
         else:
-            source, figures = embed_figures(cell.source, lessons, before.get(cell.key))
+            source, figures = embed_figures(cell.source, lessons, kept)
             metadata = {"figures": figures} if figures else {}
-            built.append(new_markdown_cell(source, id=cell.key, metadata=metadata))
+            built.append(new_markdown_cell(source, id=cell.id, metadata=metadata))
     return new_notebook(cells=built, metadata=nbformat.from_dict(_METADATA))
 
 

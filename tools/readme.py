@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 from d2l_gpu.frameworks import Framework
 from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
+from tools.languages import ENGLISH
 from tools.lesson import LessonError
 from tools.marks import replace_between
-from tools.translation import ENGLISH
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 BEGIN_LANGUAGES, END_LANGUAGES = "<!-- languages -->", "<!-- end of languages -->"
@@ -69,7 +69,7 @@ def _translated(project: Project, language: str) -> str:
         "language": language,
         "languages": _languages(project, language),
         "lessons": _lessons(project, language),
-        "share": str(translation.share(project.messages())),
+        "share": str(translation.share(_texts(project))),
     }
     text = "\n\n".join([_MADE, *(cell.source for cell in template.cells)])
     try:
@@ -84,20 +84,24 @@ def _translated(project: Project, language: str) -> str:
 def _languages(project: Project, here: str) -> str:
     """Return the names of the languages, with links to their READMEs."""
     return " · ".join(
-        name if language == here else f"[{name}]({readme_of(project, language).name})"
-        for language, name in project.languages.items()
+        each.name if code == here else f"[{each.name}]({readme_of(project, code).name})"
+        for code, each in project.languages.items()
     )
 
 
 def _shares(project: Project) -> str:
     """Return the table of the share of each language that is translated."""
-    wanted = project.messages()
+    wanted = _texts(project)
     rows = [("Language", "`--language`", "Translated"), ("---", "---", "---")]
     for language, translation in project.translations.items():
-        name, path = project.languages[language], readme_of(project, language).name
+        name, path = translation.language.name, readme_of(project, language).name
         share = f"{translation.share(wanted)} %"
         rows.append((f"[{name}]({path})", f"`{language}`", share))
     return _markdown(rows)
+
+
+def _texts(project: Project) -> list[str]:
+    return [message.text for message in project.messages()]
 
 
 def _lessons(project: Project, language: str) -> str:

@@ -2,69 +2,86 @@
 
     python -m tools.translate            add new messages, mark changed ones as fuzzy
     python -m tools.translate --check    write nothing, say which messages are stale
+    python -m tools.translate --check --strict    the same, and fail if any is
 
-A message is a cell of prose; see `tools.translation`. To translate, edit
+A message is a paragraph; see `tools.translation`. To translate, edit
 ``lessons/locale/<language>.po``, by hand or with a program for PO files, and remove the
-flag ``fuzzy``. Then build the notebooks.
+flag ``fuzzy``. Then build the notebooks. English may change before its translations do,
+so only a release needs all of them: it checks with ``--strict``.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.edition import ROOT, Project
 from tools.lesson import LessonError
-from tools.translation import MISSING, Message, Translation
+from tools.translation import MISSING, STALE, Translation, key_of
 
 
-def problems(translation: Translation, wanted: Sequence[Message]) -> Iterator[str]:
+def problems(translation: Translation) -> Iterator[str]:
     """Yield what is missing or stale in a translation, a line each."""
-    for message in wanted:
-        if problem := translation.problem(message):
-            what = (
-                "is not translated"
-                if problem == MISSING
-                else "is stale: the English has changed, or the translation is fuzzy"
-            )
-            yield f"{translation.language}: {message.context} {what}"
-    known = {message.context for message in wanted}
-    for context in translation.entries:
-        if context not in known:
-            yield f"{translation.language}: {context} is no cell of a lesson any more"
+    what = {
+        MISSING: "is not translated",
+        STALE: "is stale: the English has changed, or the translation is fuzzy",
+    }
+    code = translation.language.code
+    for message in translation.wanted:
+        for place in "", *message.places:
+            if place and (place, message.text) not in translation.entries:
+                continue  # the same as everywhere
+            if problem := translation.problem(message.text, place):
+                yield f"{code}: {message} {what[problem]}"
+    there = {key_of(entry) for entry in translation.file if not entry.obsolete}
+    used = {
+        (context, entry.previous_msgid or entry.msgid)
+        for (context, _), entry in translation.entries.items()
+    }
+    for context, text in there - used - set(translation.entries):
+        words = " ".join(text.split())[:50]
+        where = context or "no lesson"
+        yield f"{code}: “{words}…” is in the PO file, and in {where} no more"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Merge or check; return 0, or 1 if something is stale or cannot be read."""
+    """Merge or check; return 0, or 1 if something is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.translate", description=__doc__.splitlines()[0]
     )
     parser.add_argument("languages", nargs="*", metavar="language")
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="with --check: fail if any is stale",
+    )
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)
-    stale = False
+    found = []
     try:
         project = Project(options.root)
-        wanted = project.messages()
         for translation in project.translations_into(options.languages):
             if options.check:
-                for problem in problems(translation, wanted):
-                    stale = True
-                    print(problem)
-            else:
-                changed = translation.write(wanted)
-                done = Translation(translation.language, translation.path)
-                print(
-                    f"{done.path.name}: {'written' if changed else 'unchanged'}, "
-                    f"{done.share(wanted)} % of {len(wanted)} messages translated"
-                )
+                found += problems(translation)
+                continue
+            changed = "written" if translation.write() else "unchanged"
+            share = translation.share([each.text for each in translation.wanted])
+            print(
+                f"{translation.path.name}: {changed}, {share} % of "
+                f"{len(translation.wanted)} messages translated"
+            )
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
-    if stale:
+    for problem in found:
+        print(problem)
+    if found:
         print("bring up to date with: python -m tools.translate", file=sys.stderr)
-    return int(stale)
+        if "GITHUB_ACTIONS" in os.environ:  # a line of its own on the page of the run
+            print(f"::warning::{len(found)} translated messages are missing or stale")
+    return int(bool(found) and options.strict)
 
 
 if __name__ == "__main__":

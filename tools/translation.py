@@ -1,29 +1,32 @@
-"""Translations of the lessons: a message for each cell of prose, in PO files.
+"""Translations of the lessons: a message for each paragraph, in PO files.
 
-``lessons/locale/languages.toml`` names the languages, and ``<language>.po`` beside it
-has the messages. The context of a message is its lesson and the key of its cell, so a
-changed sentence is a changed message and no new one. A message that is missing, fuzzy
-or was made from another English text is not shown: its cell stays English, and says so.
+``lessons/locale/<language>.po`` has each distinct paragraph once, in whatever lessons
+it occurs. Where one of them needs a translation of its own, a second entry has that
+lesson for its context, as ``msgctxt "jax/03_copying"``. A message that is missing or
+fuzzy is not shown: its paragraph stays English, and its cell says so.
 """
 
 import re
-import tomllib
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from pathlib import Path
 
 import polib
 
 from d2l_gpu.course.files import write_atomically
+from tools.languages import ENGLISH, FOLDER, Language
 from tools.lesson import Cell, Lesson
-
-FOLDER = "locale"
-ENGLISH = "en"
+from tools.paragraphs import paragraphs, replaced
 
 # Cells of the header that are appended to one that is not translated.
 MISSING, STALE = "notice-missing", "notice-stale"
+
+# What the English of a message has become is looked for among those that are no longer
+# used, and is at least so like it (1: the same; gettext's msgmerge asks for 0.6, too).
+_ALIKE = 0.6
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -31,64 +34,59 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Message:
-    """A cell of prose, to be translated.
+    """A paragraph, to be translated.
 
     Attributes:
-        context: names it for good: ``<lesson>/<key>``, and the frameworks where
-            several cells of the lesson have the same key.
         text: in English.
-        file: the source of the lesson, relative to the folder of lessons.
+        places: the lessons that have it, as ``pytorch/03_copying``.
+        line: on which it begins in the source of the first of them.
     """
 
-    context: str
     text: str
-    file: str
+    places: tuple[str, ...] = ()
+    line: int = 0
+
+    def __str__(self) -> str:
+        words = " ".join(self.text.split())
+        begins = words if len(words) <= 50 else f"{words[:49]}…"
+        return f"{self.places[0]}.md:{self.line} “{begins}”"
 
 
-def languages(lessons: Path) -> dict[str, str]:
-    """Return the languages of the translations, and what they call themselves.
-
-    Args:
-        lessons: the folder of the sources.
-
-    Raises:
-        ValueError: their list is not one.
-    """
-    path = lessons / FOLDER / "languages.toml"
-    if not path.is_file():
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{FOLDER}/{path.name}: {error}") from None
+def place_of(lesson: Lesson) -> str:
+    """Return the name of a lesson in the PO files."""
+    return lesson.label.removesuffix(".md")
 
 
 def messages(lessons: Sequence[Lesson]) -> list[Message]:
     """Return all that is to be translated, in the order of the lessons."""
-    return [each for lesson in lessons for each in messages_of(lesson, lesson.cells)]
+    found: dict[str, Message] = {}
+    for lesson in lessons:
+        place = place_of(lesson)
+        for line, text in texts_of(lesson.cells):
+            known = found.get(text)
+            if known is None:
+                found[text] = Message(text, (place,), line)
+            elif place not in known.places:
+                found[text] = replace(known, places=(*known.places, place))
+    return list(found.values())
 
 
-def messages_of(lesson: Lesson, cells: Sequence[Cell]) -> list[Message]:
-    """Return what is to be translated of some cells of a lesson."""
-    return [_message(lesson, cell) for cell in cells if _is_message(cell)]
+def texts_of(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs of some cells that are to be translated, and their lines."""
+    for cell in cells:
+        if cell.kind == "markdown":
+            for each in paragraphs(cell.source):
+                if _is_message(each.text):
+                    yield cell.line + each.begin, each.text
 
 
-def _message(lesson: Lesson, cell: Cell) -> Message:
-    return Message(context_of(lesson, cell), cell.source, lesson.path.name)
+def _is_message(text: str) -> bool:
+    return _LETTER.search(_PLACEHOLDER.sub("", text)) is not None
 
 
-def _is_message(cell: Cell) -> bool:
-    text = _PLACEHOLDER.sub("", cell.source)
-    return cell.kind == "markdown" and _LETTER.search(text) is not None
-
-
-def context_of(lesson: Lesson, cell: Cell) -> str:
-    """Return the context of the message that a cell of a lesson is."""
-    same = [each for each in lesson.cells if each.key == cell.key]
-    name = f"{lesson.name}/{cell.key}"
-    if sum(_is_message(each) for each in same) == 1:
-        return name
-    return f"{name} ({', '.join(cell.frameworks) or 'all'})"
+def key_of(entry: polib.POEntry) -> tuple[str, str]:
+    """Return the context of an entry, empty if it has none, and its English."""
+    return entry.msgctxt or "", entry.msgid
 
 
 @dataclass(frozen=True)
@@ -96,133 +94,199 @@ class Translation:
     """The messages of one language.
 
     Attributes:
-        language: as ``fr``.
+        language: that they are in.
         path: of the PO file; it need not be there yet.
+        wanted: all that is to be translated.
     """
 
-    language: str
+    language: Language
     path: Path
+    wanted: Sequence[Message] = ()
 
     @cached_property
-    def entries(self) -> dict[str, polib.POEntry]:
-        """The messages by their contexts.
+    def file(self) -> list[polib.POEntry]:
+        """The entries as they are in the file.
 
         Raises:
-            ValueError: the file is no PO file, or a context stands there twice.
+            ValueError: the file is no PO file, or an entry stands there twice.
         """
         if not self.path.is_file():
-            return {}
+            return []
+        where = f"{FOLDER}/{self.path.name}"
         try:
-            file = polib.pofile(str(self.path), encoding="utf-8")
+            found = list(polib.pofile(str(self.path), encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{FOLDER}/{self.path.name}: {error}") from None
-        found = [entry for entry in file if not entry.obsolete]
-        counts = Counter(entry.msgctxt for entry in found)
-        if twice := sorted(name or "" for name, n in counts.items() if n > 1):
-            where = f"{FOLDER}/{self.path.name}"
-            raise ValueError(f"{where}: several messages are {', '.join(twice)}")
-        return {entry.msgctxt: entry for entry in found}
+            raise ValueError(f"{where}: {error}") from None
+        seen = set()
+        for entry in found:
+            if entry.obsolete:
+                continue
+            if key_of(entry) in seen:
+                raise ValueError(f"{where}: two entries translate {entry.msgid!r}")
+            seen.add(key_of(entry))
+        return found
 
-    def problem(self, message: Message) -> str:
-        """Return `MISSING` or `STALE` if a message cannot be shown, else nothing."""
-        entry = self.entries.get(message.context)
+    @cached_property
+    def entries(self) -> dict[tuple[str, str], polib.POEntry]:
+        """The entries of what is wanted, by their contexts and English.
+
+        They are as the file has them once it is brought in line with the lessons.
+        """
+        return {key_of(entry): entry for entry in self.merged() if not entry.obsolete}
+
+    def entry(self, text: str, place: str = "") -> polib.POEntry | None:
+        """Return the entry that translates a paragraph of a lesson."""
+        return self.entries.get((place, text)) or self.entries.get(("", text))
+
+    def problem(self, text: str, place: str = "") -> str:
+        """Return `MISSING` or `STALE` if a paragraph cannot be shown, else nothing."""
+        entry = self.entry(text, place)
         if entry is None or not entry.msgstr.strip():
             return MISSING
-        return STALE if entry.fuzzy or entry.msgid != message.text else ""
+        return STALE if entry.fuzzy else ""
 
-    def share(self, wanted: Sequence[Message]) -> int:
-        """Return how many of a hundred messages are translated, rounded down."""
-        done = sum(not self.problem(message) for message in wanted)
-        return 100 * done // len(wanted) if wanted else 100
+    def share(self, texts: Sequence[str], place: str = "") -> int:
+        """Return how many of a hundred paragraphs are translated, rounded down."""
+        done = sum(not self.problem(text, place) for text in texts)
+        return 100 * done // len(texts) if texts else 100
 
     def translated(self, lesson: Lesson, header: Lesson | None) -> Lesson:
         """Return a lesson in this language, English where it is not translated.
 
         Args:
             lesson: in English.
-            header: has the notices for cells that stay English; None: no notices.
+            header: has the notices for cells with something that stays English; None:
+                no notices.
         """
-        notices = {}
-        for cell in header.cells if header is not None else ():
-            if cell.key in (MISSING, STALE):
-                own = _message(header, cell)
-                known = not self.problem(own)
-                text = self.entries[own.context].msgstr if known else cell.source
-                notices[cell.key] = f"\n\n{text}"
-        cells = [self._cell(lesson, cell, notices) for cell in lesson.cells]
+        place = place_of(lesson)
+        notices = {
+            cell.key: self._text(cell.source, place_of(header))
+            for cell in (header.cells if header is not None else ())
+            if cell.key in (MISSING, STALE)
+        }
+        cells = [self._cell(cell, place, notices) for cell in lesson.cells]
         return replace(lesson, cells=cells)
 
-    def _cell(self, lesson: Lesson, cell: Cell, notices: dict[str, str]) -> Cell:
-        if not _is_message(cell):
+    def _text(self, source: str, place: str) -> str:
+        def translate(text: str) -> str:
+            if not _is_message(text) or self.problem(text, place):
+                return text
+            return self.entry(text, place).msgstr
+
+        return replaced(source, translate)
+
+    def _cell(self, cell: Cell, place: str, notices: dict[str, str]) -> Cell:
+        if cell.kind != "markdown":
             return cell
-        message = _message(lesson, cell)
-        if problem := self.problem(message):
-            return replace(cell, source=cell.source + notices.get(problem, ""))
-        return replace(cell, source=self.entries[message.context].msgstr)
+        parts = [self._text(cell.source, place)]
+        problems = {self.problem(text, place) for _, text in texts_of([cell])}
+        for each in STALE, MISSING:
+            if each in problems and each in notices:
+                parts.append(notices[each])
+                break
+        return replace(cell, source="\n\n".join(parts))
 
-    def merged(self, wanted: Sequence[Message]) -> polib.POFile:
-        """Return the PO file with exactly these messages, in order.
+    def merged(self) -> polib.POFile:
+        """Return the PO file with exactly the messages that are wanted, in order.
 
-        A message whose English has changed becomes fuzzy and keeps the text that it was
-        translated from. One that has a new context keeps its translation. Those that
-        nobody wants any more stay at the end, as obsolete ones.
+        One whose English has changed becomes fuzzy, and keeps the text that it was
+        translated from. Those that nobody wants any more stay at the end, as obsolete
+        ones, and are used again when they are wanted again.
         """
         merged = polib.POFile(wrapwidth=0)
         merged.metadata = {
-            "Language": self.language,
+            "Language": self.language.code,
             "MIME-Version": "1.0",
             "Content-Type": "text/plain; charset=UTF-8",
             "Content-Transfer-Encoding": "8bit",
         }
-        contexts = {message.context for message in wanted}
-        unused = {
-            context: entry
-            for context, entry in self.entries.items()
-            if context not in contexts
+        # Those in use come last, and replace obsolete ones.
+        there = sorted(self.file, key=lambda entry: not entry.obsolete)
+        old = {key_of(entry): entry for entry in there}
+        kept = {
+            key
+            for message in self.wanted
+            for key in [("", message.text), *_contexts(message, old)]
         }
-        moved = {entry.msgid: entry for entry in unused.values() if entry.msgstr}
-        for message in wanted:
-            old = self.entries.get(message.context)
-            if old is None and message.text in moved:
-                old = moved[message.text]
-                unused.pop(old.msgctxt, None)
-            merged.append(_entry(message, old))
-        for entry in unused.values():
-            if entry.msgstr:
-                entry.obsolete = True
-                merged.append(entry)
+        unused = {
+            key: entry for key, entry in old.items() if key not in kept and entry.msgstr
+        }
+        for message in self.wanted:
+            for key in [("", message.text), *_contexts(message, old)]:
+                merged.append(_entry(message, key, old.get(key)))
+        for entry in merged:
+            if not entry.msgstr and not entry.msgctxt:
+                _take_nearest(entry, unused)
+        for old_entry in unused.values():
+            entry = copy(old_entry)
+            entry.obsolete = True
+            merged.append(entry)
         return merged
 
-    def write(self, wanted: Sequence[Message]) -> bool:
+    def write(self) -> bool:
         """Bring the file in line with the lessons; return whether it changed."""
-        text = str(self.merged(wanted)).rstrip("\n") + "\n"
+        text = str(self.merged()).rstrip("\n") + "\n"
         if self.path.is_file() and self.path.read_text(encoding="utf-8") == text:
             return False
         write_atomically(self.path, text)
         return True
 
 
-def _entry(message: Message, old: polib.POEntry | None) -> polib.POEntry:
+def _contexts(
+    message: Message, old: dict[tuple[str, str], polib.POEntry]
+) -> list[tuple[str, str]]:
+    """Return the keys of entries for a message that one of its lessons has alone."""
+    keys = [(place, message.text) for place in message.places]
+    return [key for key in keys if key in old]
+
+
+def _entry(
+    message: Message, key: tuple[str, str], old: polib.POEntry | None
+) -> polib.POEntry:
+    context, text = key
     entry = polib.POEntry(
-        msgctxt=message.context,
-        msgid=message.text,
-        occurrences=[(f"lessons/{message.file}", "")],
+        msgctxt=context or None,
+        msgid=text,
+        occurrences=[(f"lessons/{place}.md", "") for place in message.places],
     )
-    if old is None:
-        return entry
-    entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
-    if old.msgstr and (old.fuzzy or old.msgid != message.text):
-        entry.flags = ["fuzzy"]
-        changed = old.msgid != message.text
-        entry.previous_msgid = old.previous_msgid or (old.msgid if changed else None)
+    if old is not None:
+        entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
+        if old.fuzzy and old.msgstr:
+            entry.flags, entry.previous_msgid = ["fuzzy"], old.previous_msgid
     return entry
 
 
-def of_project(lessons: Path) -> Iterator[Translation]:
+def _take_nearest(
+    entry: polib.POEntry, unused: dict[tuple[str, str], polib.POEntry]
+) -> None:
+    """Give an entry the translation of what its English was before it changed."""
+    best, score = None, _ALIKE
+    for key, old in unused.items():
+        matcher = SequenceMatcher(None, old.msgid, entry.msgid, autojunk=False)
+        if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score:
+            ratio = matcher.ratio()
+            if ratio > score:
+                best, score = key, ratio
+    if best is not None:
+        old = unused.pop(best)
+        entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
+        # What it was translated from, however often the English has changed since.
+        before = (old.fuzzy and old.previous_msgid) or old.msgid
+        if before != entry.msgid:
+            entry.flags, entry.previous_msgid = ["fuzzy"], before
+
+
+def of_project(
+    lessons: Path, languages: Sequence[Language], wanted: Sequence[Message]
+) -> Iterator[Translation]:
     """Yield the translations of a project, each with its file.
 
     Args:
         lessons: the folder of the sources.
+        languages: those of the project.
+        wanted: all that is to be translated.
     """
-    for language in languages(lessons):
-        yield Translation(language, lessons / FOLDER / f"{language}.po")
+    for language in languages:
+        if language.code != ENGLISH:
+            path = lessons / FOLDER / f"{language.code}.po"
+            yield Translation(language, path, wanted)

@@ -13,43 +13,25 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from functools import cache, partial
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from tools.edition import ROOT, Project
 from tools.glossary import Glossary
+from tools.languages import ENGLISH, FOLDER, Language
 from tools.lesson import LessonError
-from tools.translation import ENGLISH, FOLDER, Message
-from tools.typography import RULES
+from tools.paragraphs import parser
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
 _REPLACED = re.compile("\ue000\\w+\ue001")
-_NUMBER = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d+")
 _IN_NAMES = re.compile(r"(?<=[A-Za-z])\d+")
 _WORD = re.compile(r"[A-Za-z][A-Za-z’'-]*")
 _TEXT_IN_FORMULA = re.compile(r"\\(?:text|mathrm|textrm)\{[^}]*\}")
 _MARKS = re.compile(r"\*\*|__|\*\w|\w\*")
 MOST_ENGLISH = 4  # words in a row that may be as in the source
-
-# How numbers are written: between thousands, and before decimals.
-_SEPARATORS = {
-    "fr": ("[\u202f\u00a0]", ","),
-    "pt": (r"\.", ","),
-}
-
-# Words for powers of ten that stand behind digits.
-_POWERS = {
-    "en": {"trillion": 12, "billion": 9, "million": 6},
-    "fr": {"mille milliards": 12, "milliard": 9, "million": 6},
-    "pt": {"trilh(?:ão|ões)": 12, "bilh(?:ão|ões)": 9, "milh(?:ão|ões)": 6},
-    "zh": {"万亿": 12, "亿": 8, "万": 4},
-}
+_MOST_IN_WORDS = 20  # numbers that English may have written as words
 
 
 @dataclass(frozen=True)
@@ -73,11 +55,6 @@ class Parts:
     headings: tuple[str, ...]
 
 
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
-
-
 def parts(text: str) -> Parts:
     """Take a text in Markdown apart."""
     blocks, prose, headings = [], [], []
@@ -86,7 +63,7 @@ def parts(text: str) -> Parts:
     code.update(_PLACEHOLDER.findall(text))
     # A name in ${…} would be the beginning of a formula: others stand for its marks.
     text = _PLACEHOLDER.sub(lambda match: f"\ue000{match[0][2:-1]}\ue001", text)
-    for token in _parser().parse(text):
+    for token in parser().parse(text):
         if token.type == "inline":
             words = []
             for child in token.children:
@@ -115,7 +92,7 @@ def _has_nested_emphasis(text: str) -> bool:
     Marks beside full-width punctuation may not open or close anything; they are then
     paired with the next ones.
     """
-    for token in _parser().parse(text):
+    for token in parser().parse(text):
         opened = 0
         for child in token.children or ():
             opened += (child.type == "strong_open") - (child.type == "strong_close")
@@ -153,55 +130,70 @@ def _formula(content: str) -> str:
     return re.sub(r"\s+", "", _TEXT_IN_FORMULA.sub("", content))
 
 
-def numbers(prose: str, language: str = ENGLISH) -> Counter:
-    """Return the numbers in a text, as English writes them without separators."""
-    if language in _SEPARATORS:
-        thousands, decimal = _SEPARATORS[language]
-        prose = re.sub(rf"(?<=\d){thousands}(?=\d{{3}}(?!\d))", "", prose)
-        prose = re.sub(rf"(?<=\d){decimal}(?=\d)", ".", prose)
-    for word, power in _POWERS.get(language, {}).items():
-        in_words = rf"(\d+(?:[.,]\d+)*)\s?{word}"
-        prose = re.sub(in_words, partial(_in_digits, power), prose)
-    return Counter(found.replace(",", "") for found in _NUMBER.findall(prose))
+@dataclass(frozen=True)
+class Checker:
+    """What translations into one language are checked by.
 
-
-def _in_digits(power: int, found: re.Match) -> str:
-    return f"{Decimal(found[1].replace(',', '')).scaleb(power):f}"
-
-
-def problems(
-    message: Message, text: str, language: str, glossary: Glossary, names: str = ""
-) -> Iterator[str]:
-    """Yield what is wrong with a translation, as far as it can be told, a line each.
-
-    Args:
-        message: in English.
-        text: the translation.
-        language: of the translation.
+    Attributes:
+        english: how the source writes numbers.
+        language: of the translations.
         glossary: of that language.
         names: what stays English, one to a line.
     """
-    english, other = parts(message.text), parts(text)
-    if english.blocks != other.blocks:
-        yield f"other blocks: {_first_difference(english.blocks, other.blocks)}"
-    for what in "code", "formulas", "links":
-        yield from _differing(what, getattr(english, what), getattr(other, what))
-    text_of = "\n".join
-    yield from _number_problems(text_of(english.prose), text_of(other.prose), language)
-    yield from _left_over(english, other, names)
-    for heading in other.headings:
-        if heading in english.headings and not _may_stay(heading, names):
-            yield f"an English heading: {heading.strip()}"
-    if _has_nested_emphasis(text):
-        yield "emphasis inside of emphasis: a mark is not where it opens or closes one"
-    if not any(_MARKS.search(prose) for prose in english.prose):
-        for prose in filter(_MARKS.search, other.prose):
-            yield f"marks of emphasis that are shown as they are: {prose.strip()}"
-    yield from glossary.problems(" ".join(english.prose), " ".join(other.prose))
-    for rule in RULES.get(language, ()):
-        yield from rule(other.prose)
-    if text != text.strip():
-        yield "white space at the beginning or the end"
+
+    english: Language
+    language: Language
+    glossary: Glossary = field(default_factory=Glossary)
+    names: str = ""
+
+    def problems(self, source: str, text: str) -> Iterator[str]:
+        """Yield what is wrong with a translation, as far as it can be told.
+
+        Args:
+            source: in English.
+            text: the translation.
+        """
+        english, other = parts(source), parts(text)
+        if english.blocks != other.blocks:
+            yield f"other blocks: {_first_difference(english.blocks, other.blocks)}"
+        for what in "code", "formulas", "links":
+            yield from _differing(what, getattr(english, what), getattr(other, what))
+        yield from self._number_problems(
+            "\n".join(english.prose), "\n".join(other.prose)
+        )
+        yield from _left_over(english, other, self.names)
+        for heading in other.headings:
+            if heading in english.headings and not _may_stay(heading, self.names):
+                yield f"an English heading: {heading.strip()}"
+        if _has_nested_emphasis(text):
+            yield "emphasis inside of emphasis: a mark is not where it opens or closes"
+        if not any(_MARKS.search(prose) for prose in english.prose):
+            for prose in filter(_MARKS.search, other.prose):
+                yield f"marks of emphasis that are shown as they are: {prose.strip()}"
+        yield from self.glossary.problems(
+            self._without_names(english.prose), self._without_names(other.prose)
+        )
+        for rule in self.language.rules:
+            yield from rule.problems(other.prose)
+        if text != text.strip():
+            yield "white space at the beginning or the end"
+
+    def _without_names(self, prose: Sequence[str]) -> str:
+        """Return prose without what stays English, as titles of papers do."""
+        text = " ".join(prose)
+        for name in self.names.splitlines():
+            if " " in name:
+                text = text.replace(name, " ")
+        return text
+
+    def _number_problems(self, english: str, other: str) -> Iterator[str]:
+        one, two = self.english.numbers(english), self.language.numbers(other)
+        for gone in (one - two).elements():
+            yield f"the number {gone} is missing"
+        names = _IN_NAMES.findall(other)  # as V100, which English may call it
+        for new in (two - one - Counter(names)).elements():
+            if "." in new or int(new) > _MOST_IN_WORDS:
+                yield f"the number {new} is not in the source"
 
 
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> str:
@@ -218,19 +210,6 @@ def _differing(what: str, english: Counter, other: Counter) -> Iterator[str]:
         yield f"{what}: {gone!r} is missing"
     for new in (other - english).elements():
         yield f"{what}: {new!r} is not in the source"
-
-
-_MOST_IN_WORDS = 20  # numbers that English may have written as words
-
-
-def _number_problems(english: str, other: str, language: str) -> Iterator[str]:
-    one, two = numbers(english), numbers(other, language)
-    for gone in (one - two).elements():
-        yield f"the number {gone} is missing"
-    names = _IN_NAMES.findall(other)  # as V100, which English may call it
-    for new in (two - one - Counter(names)).elements():
-        if "." in new or int(new) > _MOST_IN_WORDS:
-            yield f"the number {new} is not in the source"
 
 
 def _left_over(english: Parts, other: Parts, names: str) -> Iterator[str]:
@@ -268,18 +247,22 @@ def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
     Raises:
         LessonError, ValueError: a file that cannot be read.
     """
-    wanted = project.messages()
     names = _names(project.lessons / FOLDER / "names.txt")
     for translation in project.translations_into(languages):
-        language = translation.language
-        glossary = Glossary.read(project.lessons / FOLDER / f"{language}.tsv")
-        for message in wanted:
-            if translation.problem(message):
+        code = translation.language.code
+        checker = Checker(
+            project.languages[ENGLISH],
+            translation.language,
+            Glossary.read(project.lessons / FOLDER / f"{code}.tsv"),
+            names,
+        )
+        by_text = {message.text: message for message in translation.wanted}
+        for (context, text), entry in translation.entries.items():
+            if entry.fuzzy or not entry.msgstr.strip():
                 continue  # `tools.translate --check` tells
-            text = translation.entries[message.context].msgstr
-            found = problems(message, text, language, glossary, names)
-            for problem in found:
-                yield f"{language}: {message.context}: {problem}"
+            where = by_text[text] if not context else f"{context}: {by_text[text]}"
+            for problem in checker.problems(text, entry.msgstr):
+                yield f"{code}: {where}: {problem}"
 
 
 def _names(path: Path) -> str:

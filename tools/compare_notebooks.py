@@ -1,0 +1,132 @@
+"""Compare notebooks with those of before: their text, their code and their outputs.
+
+    python -m tools.compare_notebooks main             with those of a commit
+    python -m tools.compare_notebooks ../before        with those of a folder
+    python -m tools.compare_notebooks main --except 06_data_parallel
+
+Metadata, ids of cells and execution counts may differ; whatever a reader sees may not.
+Prints a line for each cell that does, and exits with 1 if there is one.
+"""
+
+import argparse
+import io
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from d2l_gpu.course import SOLUTIONS
+from tools.edition import ROOT
+
+
+def seen(cell: NotebookNode) -> tuple[str, str, list]:
+    """Return what a reader sees of a cell: its kind, its text, and its outputs."""
+    outputs = [
+        (output.output_type, output.get("name"), output.get("text"), output.get("data"))
+        for output in cell.get("outputs", [])
+    ]
+    return cell.cell_type, cell.source, outputs
+
+
+def differences(before: NotebookNode, now: NotebookNode) -> Iterator[str]:
+    """Yield what differs between two notebooks for their reader, a line each."""
+    if len(before.cells) != len(now.cells):
+        yield f"{len(before.cells)} cells before, {len(now.cells)} now"
+    for number, (one, other) in enumerate(zip(before.cells, now.cells, strict=False)):
+        parts = zip(("kind", "text", "outputs"), seen(one), seen(other), strict=True)
+        for what, old, new in parts:
+            if old != new:
+                yield f"cell {number}: other {what}: {_shown(old)} → {_shown(new)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def notebooks_in(folder: Path) -> dict[str, str]:
+    """Return the texts of the notebooks below a folder, by their paths."""
+    paths = [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
+    return {
+        path.relative_to(folder).as_posix(): path.read_text("utf-8")
+        for path in sorted(paths)
+    }
+
+
+def notebooks_of(commit: str, root: Path = ROOT) -> dict[str, str]:
+    """Return the texts of the notebooks of a commit, by their paths.
+
+    Raises:
+        ValueError: there is no such commit, or it has no notebooks.
+    """
+    command = ["git", "archive", "--format=tar", commit, "notebooks"]
+    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr.decode().strip())
+    found = {}
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        for member in archive.getmembers():
+            if member.isfile() and member.name.endswith(".ipynb"):
+                text = archive.extractfile(member).read().decode("utf-8")
+                found[member.name.removeprefix("notebooks/")] = text
+    return found
+
+
+def compare(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield all differences between two sets of notebooks, a line each."""
+    for path in sorted({*before, *now}):
+        if path not in now:
+            yield f"{path}: it is gone"
+        elif path not in before:
+            yield f"{path}: it is new"
+        else:
+            one, other = (nbformat.reads(each[path], 4) for each in (before, now))
+            yield from (f"{path}: {text}" for text in differences(one, other))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; return 0 if readers see the same, 1 if not or if nothing can be read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.compare_notebooks", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("before", help="a commit, or a folder with notebooks/")
+    parser.add_argument(
+        "--except",
+        dest="left_out",
+        nargs="*",
+        default=[],
+        metavar="lesson",
+        help="lessons to leave out, as 06_data_parallel",
+    )
+    parser.add_argument("--root", type=Path, default=ROOT)
+    options = parser.parse_args(arguments)
+    folder = Path(options.before) / "notebooks"
+    try:
+        there = folder.is_dir()
+        before = (
+            notebooks_in(folder)
+            if there
+            else notebooks_of(options.before, options.root)
+        )
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    now = notebooks_in(options.root / "notebooks")
+    before, now = (
+        {path: text for path, text in each.items() if Path(path).stem not in left_out}
+        for left_out in [options.left_out]
+        for each in (before, now)
+    )
+    found = list(compare(before, now))
+    for line in found:
+        print(line)
+    print(f"compared: {len(before)} notebooks, differences: {len(found)}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What depends on a language: its name, how it writes numbers, its punctuation.
+
+All of it stands in ``lessons/locale/languages.toml``, a table for each language, so
+that a new one needs no code::
+
+    [es]
+    name = "Español"
+    numbers.thousands = '[\\u202f\\u00a0]'
+    numbers.decimal = ","
+    numbers.powers = { millones = 6 }
+
+    [[es.typography]]
+    wrong = '\\s[;:!?](?=\\s|$)'
+    because = "a space before a punctuation mark"
+
+``thousands``, the names of ``powers`` and ``wrong`` are regular expressions. A rule of
+punctuation is searched for in the prose of a message without its code, formulas and
+links, in place of which there is a word joiner, U+2060.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+FOLDER = "locale"
+FILE = "languages.toml"
+ENGLISH = "en"
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_KNOWN = {"name", "numbers", "typography"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of punctuation.
+
+    Attributes:
+        wrong: what must not be in the prose of a message.
+        because: what is wrong with it.
+    """
+
+    wrong: re.Pattern
+    because: str
+
+    def problems(self, prose: Sequence[str]) -> Iterator[str]:
+        """Yield each place, of a text for each block, where the rule is broken."""
+        for text in prose:
+            for match in self.wrong.finditer(text):
+                around = text[max(0, match.start() - 15) : match.end() + 15]
+                yield f"{self.because}: …{' '.join(around.split())}…"
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language that the lessons are in.
+
+    Attributes:
+        code: as ``fr``.
+        name: what it calls itself.
+        thousands: matches what stands between groups of three digits.
+        decimal: the mark before decimals.
+        powers: the powers of ten that words behind a number stand for.
+        rules: of its punctuation.
+    """
+
+    code: str
+    name: str
+    thousands: str = ","
+    decimal: str = "."
+    powers: Mapping[str, int] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+
+    def numbers(self, prose: str) -> Counter:
+        """Return the numbers in a text, without what stands between thousands."""
+        prose = re.sub(rf"(?<=\d)(?:{self.thousands})(?=\d{{3}}(?!\d))", "", prose)
+        prose = re.sub(rf"(?<=\d){re.escape(self.decimal)}(?=\d)", ".", prose)
+        for word, power in self.powers.items():
+            in_words = rf"(\d+(?:\.\d+)?)\s?(?:{word})"
+            prose = re.sub(in_words, partial(_in_digits, power), prose)
+        return Counter(_NUMBER.findall(prose))
+
+
+def _in_digits(power: int, found: re.Match) -> str:
+    return f"{Decimal(found[1]).scaleb(power):f}"
+
+
+def read_languages(lessons: Path) -> dict[str, Language]:
+    """Return the languages of a project by their codes, English first.
+
+    Args:
+        lessons: the folder of the sources.
+
+    Raises:
+        ValueError: their list is not one.
+    """
+    found = {ENGLISH: Language(ENGLISH, "English")}
+    path = lessons / FOLDER / FILE
+    if not path.is_file():
+        return found
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        for code, table in tables.items():
+            found[code] = _language(code, table)
+    except (tomllib.TOMLDecodeError, TypeError, KeyError, re.error) as error:
+        raise ValueError(f"{FOLDER}/{FILE}: {error}") from None
+    return found
+
+
+def _language(code: str, table: dict) -> Language:
+    """Return the language that a table of the file describes.
+
+    Raises:
+        TypeError, KeyError, re.error: it describes none.
+    """
+    if not isinstance(table, dict) or "name" not in table or set(table) - _KNOWN:
+        raise TypeError(
+            f"{code} is a table with a name, and with numbers and typography where "
+            "they are not those of English"
+        )
+    rules = table.get("typography", ())
+    return Language(
+        code,
+        table["name"],
+        rules=tuple(Rule(re.compile(each["wrong"]), each["because"]) for each in rules),
+        **table.get("numbers", {}),
+    )

@@ -163,6 +163,11 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
         ),
         pytest.param(code("2", "[setpu]"), "tag 'setpu' is not", id="misspelt tag"),
         pytest.param(code("2", "setup"), "'setup' is not of type", id="no list"),
+        pytest.param(code("2", "[approx-51]"), "looser than 50 %", id="too loose"),
+        pytest.param(code("2", "[approx-x]"), "tag 'approx-x' is not", id="how loose"),
+        pytest.param(
+            code("assert n", "[approx, timing]"), "say several things", id="two tags"
+        ),
         pytest.param(
             code("2", "[raises-exception]"),
             "catch the error and print it",
@@ -264,6 +269,25 @@ def test_reason_becomes_the_tag_of_nbval(project, reason):
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
     assert cells["multiply"].metadata.tags == [reason, "nbval-ignore-output"]
     assert "tags" not in cells["add"].metadata
+
+
+def test_a_tolerance_stays_a_tag_of_its_cell(project):
+    write_lesson(project, code("2 * 3", "[setup, approx-20]"))
+    build(project)
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    assert cells["multiply"].metadata.tags == ["approx-20"]
+
+
+def test_the_page_about_the_notebooks_says_how_they_are_compared(project, capsys):
+    (project / "README.md").write_text(f"{readme.BEGIN}\n{readme.END}\n")
+    write_lesson(project, code("2 * 3", "[approx]"))
+    assert build(project) == 0
+    page = project / "notebooks" / "README.md"
+    assert "| pytorch | 1 | 1 | 0 |  | 100.0 % |" in page.read_text()
+    assert build(project, "--check") == 0
+    page.write_text("")
+    assert build(project, "--check") == 1
+    assert "notebooks/README.md: it is not what" in capsys.readouterr().out
 
 
 def test_hidden_cell_is_folded_where_that_is_known(project):

@@ -21,7 +21,7 @@ from nbval.plugin import IPyNbCell, get_sanitize_patterns
 from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of
 from tools import pytest_setup
-from tools.check import edition_problems, notebook_problems, share_compared
+from tools.check import comparison, edition_problems, notebook_problems
 from tools.edition import Project
 from tools.pytest_setup import runs_once
 
@@ -239,13 +239,13 @@ def only_a_picture(cell):
     "change", [ignored, ignored_by_comment, skipped, only_a_picture]
 )
 def test_share_of_compared_cells(good_notebook, change):
-    assert share_compared([good_notebook]) == 1
+    assert comparison([good_notebook]).share == 1
     change(good_notebook.cells[1])
-    assert share_compared([good_notebook]) == 0.9
+    assert comparison([good_notebook]).share == 0.9
     silent = executed_cell(11)
     silent.outputs = []
     good_notebook.cells.append(silent)
-    assert share_compared([good_notebook]) == 0.9
+    assert comparison([good_notebook]).share == 0.9
 
 
 def test_edition_with_too_little_compared_is_rejected(good_notebook, tmp_path):
@@ -256,6 +256,20 @@ def test_edition_with_too_little_compared_is_rejected(good_notebook, tmp_path):
     ignored(good_notebook.cells[2])
     nbformat.write(good_notebook, path)
     problem = "only 80% of the code cells with output are compared, not 90%"
+    assert list(edition_problems([path])) == [problem]
+
+
+def test_edition_with_too_loose_comparisons_is_rejected(good_notebook, tmp_path):
+    path = tmp_path / "01_toy.ipynb"
+    for number, tag in (2, "approx"), (3, "approx-9"), (4, "approx-50"):
+        good_notebook.cells[number].metadata.tags = [tag]
+    nbformat.write(good_notebook, path)
+    assert list(edition_problems([path])) == []
+    found = comparison([good_notebook])
+    assert (found.exact, found.near, found.loose) == (7, 2, 1)
+    good_notebook.cells[5].metadata.tags = ["approx-11"]
+    nbformat.write(good_notebook, path)
+    problem = "20% of the compared cells are looser than 10 %, more than 10%"
     assert list(edition_problems([path])) == [problem]
 
 
@@ -406,6 +420,33 @@ def test_nbval_rejects_wrong_outputs_only(tmp_path):
     assert run_nbval(tmp_path) == {
         f"{name}, Cell 0": "PASSED" if good else "FAILED"
         for name, (_, _, good) in cases.items()
+    }
+
+
+def test_numbers_of_tolerant_cells_may_deviate_and_nothing_else_may(tmp_path):
+    cases = {  # what the cell prints, what was committed, its tag
+        "near": ("9.1 ms", "10 ms", "approx", True),
+        "far": ("8.9 ms", "10 ms", "approx", False),
+        "strict": ("9.9 ms", "10 ms", "approx-1", True),
+        "too-strict": ("9.8 ms", "10 ms", "approx-1", False),
+        "loose": ("14.9 ms", "10 ms", "approx-50", True),
+        "too-loose": ("15.1 ms", "10 ms", "approx-50", False),
+        "other-unit": ("10 s", "10 ms", "approx", False),
+        "untagged": ("9.9 ms", "10 ms", None, False),
+        "device": ("cuda:1 9.9", "vgpu:1 10", "approx", True),
+        "other-device": ("cuda:1 9.9", "vgpu:0 10", "approx", False),
+    }
+    for name, (printed, committed, tag, _) in cases.items():
+        path = tmp_path / f"{name}.ipynb"
+        write_planted(path, (f"print({printed!r})", [stream(f"{committed}\n")]))
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells[0].metadata.tags = [tag] if tag else []
+        nbformat.write(notebook, path)
+    verdicts = run_nbval(tmp_path, "-p", "tools.pytest_setup")
+    assert verdicts == {
+        f"{name}, Cell 0{again}": "PASSED" if good else "FAILED"
+        for name, (*_, good) in cases.items()
+        for again in ("", " again")
     }
 
 

@@ -25,6 +25,7 @@ from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools import environments
+from tools.check import PAGE, page
 from tools.companion import missing
 from tools.edition import ROOT, Edition, Project, editions
 from tools.languages import ENGLISH
@@ -190,10 +191,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_atomically(path, text)
         label = path.relative_to(project.root).as_posix()
         print(f"{label}: {'written' if changed else 'unchanged'}")
-    for path, text in readmes.items():
+    for path, text in {**readmes, **_page(project)}.items():
         write_atomically(path, text)
-        print(f"{path.name}: written")
+        print(f"{path.relative_to(project.root).as_posix()}: written")
     return 0
+
+
+def _page(project: Project) -> dict[Path, str]:
+    """Return the page about the notebooks, if it is not what they make it."""
+    path = project.root / "notebooks" / PAGE
+    if not readme_of(project, ENGLISH).is_file():
+        return {}  # a project without pages
+    text = page(project.root)
+    same = path.is_file() and path.read_text(encoding="utf-8") == text
+    return {} if same else {path: text}
 
 
 def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str]:
@@ -261,6 +272,9 @@ def _check(project: Project, wanted: list[Edition], options: argparse.Namespace)
         for path in new_readmes(project):
             stale = True
             print(f"{path.name}: it is not as the lessons and their translations say")
+        for path in _page(project):
+            stale = True
+            print(f"notebooks/{path.name}: it is not what the notebooks make it")
     if stale:
         print(
             "rebuild with: python -m tools.build <lesson>; with --prose if no code "

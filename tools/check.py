@@ -5,16 +5,21 @@ there is nothing in it to compare.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
 from tools.compare import is_compared
+from tools.lesson import REASONS
 from tools.outputs import has_comparable_output, output_problems
+from tools.tolerance import MOST, USUAL, tolerance
 
 MIN_COMPARED = 0.9  # of the code cells with output, in an edition
+MAX_LOOSE = 0.1  # of those, with numbers that may be further off than usual
 
 # What opens and closes a notebook in English.
 _AIMS = re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)
@@ -78,23 +83,59 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
         yield f"the last headings are not {' and '.join(_LAST_HEADINGS)}"
 
 
-def share_compared(notebooks: Sequence[NotebookNode]) -> float:
-    """Return the share of the code cells with output that nbval really compares.
+@dataclass(frozen=True)
+class Comparison:
+    """How the outputs of some notebooks are compared with those of a fresh run.
 
-    A cell that shows nothing but a picture does not count as compared.
+    Attributes:
+        exact: code cells with output that has to be the same.
+        near: whose numbers may differ by 10 % or less.
+        loose: by more.
+        reasons: why others are not compared, and how many.
     """
-    with_output = [
-        cell
+
+    exact: int = 0
+    near: int = 0
+    loose: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> int:
+        return self.exact + self.near + self.loose
+
+    @property
+    def share(self) -> float:
+        """The share of the cells with output that is compared."""
+        return self.compared / max(1, self.compared + sum(self.reasons.values()))
+
+    @property
+    def share_loose(self) -> float:
+        """The share of the compared cells that is compared loosely."""
+        return self.loose / max(1, self.compared)
+
+
+def comparison(notebooks: Iterable[NotebookNode]) -> Comparison:
+    """Return how outputs are compared; a picture alone does not count as compared."""
+    kinds = Counter(
+        _kind(cell)
         for notebook in notebooks
         for cell in notebook.cells
         if cell.cell_type == "code" and cell.outputs
-    ]
-    compared = [
-        cell
-        for cell in with_output
-        if is_compared(cell) and has_comparable_output(cell)
-    ]
-    return len(compared) / len(with_output) if with_output else 0.0
+    )
+    exact, near, loose = (kinds.pop(kind, 0) for kind in ("exact", "near", "loose"))
+    return Comparison(exact, near, loose, dict(sorted(kinds.items())))
+
+
+def _kind(cell: NotebookNode) -> str:
+    tags = cell.metadata.get("tags", [])
+    if not is_compared(cell):
+        return next((tag for tag in tags if tag in REASONS), "other")
+    if not has_comparable_output(cell):
+        return "figure"
+    percent = tolerance(tags)
+    if percent is None:
+        return "exact"
+    return "near" if percent <= USUAL else "loose"
 
 
 def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator[str]:
@@ -113,9 +154,54 @@ def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator
     for path, notebook in zip(paths, notebooks, strict=True):
         for problem in notebook_problems(notebook, solutions):
             yield f"{path.name}: {problem}"
-    share = share_compared(notebooks)
-    if share < MIN_COMPARED:
+    found = comparison(notebooks)
+    if found.share < MIN_COMPARED:
         yield (
-            f"only {share:.0%} of the code cells with output are compared, "
+            f"only {found.share:.0%} of the code cells with output are compared, "
             f"not {MIN_COMPARED:.0%}"
         )
+    if found.share_loose > MAX_LOOSE:
+        yield (
+            f"{found.share_loose:.0%} of the compared cells are looser than {USUAL} %, "
+            f"more than {MAX_LOOSE:.0%}"
+        )
+
+
+PAGE = "README.md"
+
+_INTRODUCTION = f"""\
+# The notebooks
+
+The build makes them from [`lessons/`](../lessons), executed: `<language>/<framework>/`,
+with the solutions to the exercises in a folder beside them. To change one, change its
+source.
+
+## How outputs are compared
+
+CI runs every English notebook again and compares what its cells put out, not counting
+cells that put out nothing. In most cells every character must be the same. In some,
+numbers may differ from the committed ones by up to {USUAL} %, in a few by more, up to
+{MOST} %, but the words around them may not. A cell that isn't compared says why: its
+output depends on the machine, on measured time or on chance, or is a picture. The other
+languages have the code and the outputs of the English notebooks.
+"""
+
+
+def page(root: Path) -> str:
+    """Return the page that says how the outputs of all editions are compared.
+
+    Args:
+        root: of the project.
+    """
+    rows = [("Edition", "same", f"within {USUAL} %", "looser", "not", "compared")]
+    rows.append(("---",) * len(rows[0]))
+    for edition in sorted((root / "notebooks" / "en").glob("*")):
+        paths = sorted(edition.glob("*.ipynb"))
+        found = comparison(nbformat.read(path, as_version=4) for path in paths)
+        left_out = ", ".join(f"{n} {why}" for why, n in found.reasons.items())
+        numbers = (found.exact, found.near, found.loose)
+        rows.append(
+            (edition.name, *map(str, numbers), left_out, f"{100 * found.share:.1f} %")
+        )
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{_INTRODUCTION}\n{table}\n"

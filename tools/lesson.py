@@ -19,6 +19,8 @@ from jupytext.myst import MystMetadataParsingError, myst_to_notebook
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers
 
+from tools.tolerance import USUAL, is_tolerance, tolerance
+
 # Why the output of a cell cannot be compared. The build adds the only tag that
 # nbval knows for this.
 REASONS = ("machine", "timing", "figure", "random")
@@ -256,11 +258,21 @@ def _metadata_problems(node: NotebookNode) -> Iterator[str]:
         if name not in ("key", "tags"):
             yield f"the cell has metadata {name!r}; only key and tags are known"
     known = _OF_CODE if _is_code(node) else _OF_PROSE
-    for tag in node.metadata.get("tags", []):
+    tags = node.metadata.get("tags", [])
+    for tag in tags:
         if tag == "raises-exception":
             yield "tag raises-exception: catch the error and print it instead"
-        elif tag not in known:
-            yield f"the tag {tag!r} is not one of {', '.join(known)}"
+        elif tag not in known and not (_is_code(node) and is_tolerance(tag)):
+            approx = f" or approx, as in approx-{USUAL}" if _is_code(node) else ""
+            yield f"the tag {tag!r} is not one of {', '.join(known)}{approx}"
+    if sum(map(is_tolerance, tags)) > 1 or (
+        any(map(is_tolerance, tags)) and set(tags) & set(REASONS)
+    ):
+        yield f"the tags {', '.join(tags)} say several things about one output"
+    try:
+        tolerance(tags)
+    except ValueError as error:
+        yield str(error)
 
 
 def _is_code(node) -> bool:

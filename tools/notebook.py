@@ -8,6 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools.figures import embed_figures, embedded_figures
 from tools.lesson import HIDDEN, REASONS, Cell
+from tools.tolerance import is_tolerance
 
 _METADATA = {
     "kernelspec": {
@@ -30,8 +31,8 @@ def assemble(
 ) -> NotebookNode:
     """Return the notebook of these cells, not executed.
 
-    Tags that say why an output is not compared stay for the reader, with the one that
-    nbval knows beside them.
+    Tags that say how an output is compared, or why it is not, stay. The first are for
+    `tools.pytest_setup`, and beside the second stands the one that nbval knows.
 
     Args:
         cells: those of one framework, prose in the language of the notebook.
@@ -46,8 +47,11 @@ def assemble(
     built = []
     for cell in cells:
         if cell.kind == "code":
-            tags = [tag for tag in REASONS if tag in cell.tags]
-            metadata = {"tags": [*tags, "nbval-ignore-output"]} if tags else {}
+            reasons = [tag for tag in REASONS if tag in cell.tags]
+            tags = [tag for tag in cell.tags if is_tolerance(tag)]
+            if reasons:
+                tags += [*reasons, "nbval-ignore-output"]
+            metadata = {"tags": tags} if tags else {}
             if HIDDEN in cell.tags:
                 metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
             built.append(new_code_cell(cell.source, id=cell.id, metadata=metadata))

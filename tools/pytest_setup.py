@@ -1,9 +1,9 @@
 """How pytest runs the notebooks, and how its processes share the cores and the files.
 
 nbval runs notebooks twice in one kernel here, as readers do who choose Run All again,
-and compares every cell both times, in the environment of its framework if that
-has one of its own. A notebook that needs more than is installed is skipped; with
---forbid-skips, whatever is skipped fails.
+and compares every cell both times, numbers within a tolerance where a cell asks for it.
+A framework with an environment of its own has its kernel there. A notebook that needs
+more than is installed is skipped; with --forbid-skips, whatever is skipped fails.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
+from tools.tolerance import settled, tolerance
 
 # pytest-xdist starts several pytests; what they start inherits their share of the
 # cores. PyTorch reads this when it is loaded, and would give all cores to each.
@@ -80,15 +81,29 @@ class NotebookTwice(IPyNbFile):
         reason = why_not_here([cell.cell.source for cell in cells], sys.platform)
         if reason is not None:
             pytest.skip(reason, allow_module_level=True)
-        yield from cells
-        for cell in [] if runs_once(self.path) else cells:
-            yield IPyNbCell.from_parent(
-                self,
-                name=f"{cell.name} again",
-                cell_num=cell.cell_num,
-                cell=deepcopy(cell.cell),  # nbval joins streams in place
-                options=cell.options,
-            )
+        for again in ("",) if runs_once(self.path) else ("", " again"):
+            for cell in cells:
+                yield ToleratedCell.from_parent(
+                    self,
+                    name=f"{cell.name}{again}",
+                    cell_num=cell.cell_num,
+                    cell=deepcopy(cell.cell),  # nbval joins streams in place
+                    options=cell.options,
+                )
+
+
+class ToleratedCell(IPyNbCell):
+    """A cell whose numbers are compared within the tolerance that its tag names."""
+
+    def compare_outputs(self, test, ref, skip_compare=None) -> bool:
+        percent = tolerance(self.cell.metadata.get("tags", []))
+        wrong = []
+        if percent is not None:
+            test, wrong = settled(test, ref, percent, self.sanitize)
+        equal = super().compare_outputs(test, ref, skip_compare)
+        if not equal:
+            self.comparison_traceback += [f"  {each}" for each in wrong]
+        return equal
 
 
 def runs_once(path: Path) -> bool:

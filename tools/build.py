@@ -1,14 +1,15 @@
 """Build the notebooks from their lessons, or check that they are up to date.
 
     python -m tools.build                  build every notebook
-    python -m tools.build devices 02       build these lessons
+    python -m tools.build devices jax/02   build these lessons
+    python -m tools.build --watch jax/02   show this one, and follow its source
     python -m tools.build --prose          execute nothing: no code has changed
     python -m tools.build --check          execute nothing, say what is stale
 
 A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; the solutions to its
 exercises are in the folder ``solutions`` beside it. The source of both is
-``lessons/<lesson>.md``. Nothing is written unless every lesson asked for builds. A
-framework that is not installed is left out, unless it is named with a lesson.
+``lessons/<framework>/<lesson>.md``. Nothing is written unless every lesson asked for
+builds. A framework that is not installed is left out, unless it is named with a lesson.
 """
 
 import argparse
@@ -40,6 +41,7 @@ from tools.notebook import (
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
 from tools.readme import new_readmes, readme_of
+from tools.watch import watch
 
 CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
 
@@ -180,9 +182,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = editions(project, options.lessons, options.language, options.framework)
         if options.check:
             return _check(project, wanted, options)
+        if options.watch:
+            watch(_only(wanted), options.port)
+            return 0
         readmes = new_readmes(project)
         texts = _built(wanted, options)
-    except (LessonError, ValueError) as error:
+    except (LessonError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     for path, text in texts.items():
@@ -205,6 +210,25 @@ def _page(project: Project) -> dict[Path, str]:
     text = page(project.root)
     same = path.is_file() and path.read_text(encoding="utf-8") == text
     return {} if same else {path: text}
+
+
+def _only(wanted: Sequence[Edition]) -> Edition:
+    """Return the one lesson that is to be watched.
+
+    Raises:
+        LessonError: there are several, or it cannot be executed here.
+    """
+    first, *others = [
+        edition
+        for edition in wanted
+        if edition.language == ENGLISH and not edition.solutions
+    ]
+    if others:
+        both = f"{first.lesson.label}, {others[0].lesson.label}"
+        raise LessonError(f"watch one lesson, as pytorch/03, and not {both} …")
+    if reason := missing(first.lesson.name) or environments.missing(first.framework):
+        raise LessonError(reason)
+    return first
 
 
 def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str]:
@@ -295,7 +319,7 @@ def _parser() -> argparse.ArgumentParser:
         "lessons",
         nargs="*",
         metavar="lesson",
-        help="number or name, as 03, copying or 03_copying; all if none is given",
+        help="number or name, as 03, copying or jax/03_copying; all if none is given",
     )
     parser.add_argument("--language", metavar="LANGUAGE", help="as en or fr")
     parser.add_argument("--framework", metavar="TAG", help="as pytorch or jax")
@@ -304,6 +328,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="execute nothing and keep the outputs; an error where code has changed",
     )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="show one lesson in a browser, and again whenever it is saved",
+    )
+    parser.add_argument("--port", type=int, default=0, help="for --watch; 0: any")
     parser.add_argument(
         "--check",
         action="store_true",

@@ -1,0 +1,245 @@
+"""Show a lesson in a browser while it is written: what ``tools.build --watch`` does.
+
+The page has all cells of the source, solutions too, as JupyterLab shows them. When the
+source is saved, a changed sentence is only rendered anew; from a changed code cell on,
+cells run again in the kernel that is there. Nothing is written to ``notebooks/``.
+"""
+
+import contextlib
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import (
+    CellExecutionError,
+    CellTimeoutError,
+    DeadKernelError,
+)
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+
+from d2l_gpu.course.kernelspec import ThisInterpreter
+from tools import environments
+from tools.edition import Edition
+from tools.equivalents import with_table
+from tools.lesson import LessonError, read_lesson
+from tools.notebook import assemble
+
+CELL_TIMEOUT = 600  # seconds
+_LOOK_EVERY = 0.1  # seconds
+
+# What the page asks of the server: whether there is a newer one.
+_RELOAD = """\
+<script>
+(() => {
+  const mine = "%d";
+  setInterval(async () => {
+    try {
+      const newest = await (await fetch("version")).text();
+      if (newest !== mine) location.reload();
+    } catch {}
+  }, 200);
+})();
+</script></body>"""
+_PROBLEM = '<pre style="background:#fee;color:#900;padding:1em">%s</pre>'
+
+
+@dataclass
+class Page:
+    """What the browser shows, and its number, which grows with every change."""
+
+    html: str = ""
+    version: int = 0
+
+    def show(self, html: str) -> None:
+        self.version += 1
+        self.html = html.replace("</body>", _RELOAD % self.version)
+
+
+@dataclass
+class Preview:
+    """A lesson that is written, its kernel, and what the kernel has run.
+
+    Attributes:
+        edition: of the lesson, in English.
+        client: that runs its cells.
+        page: that shows it.
+        notebook: as it was shown last.
+        ran: the code cells that the kernel has run, in order.
+    """
+
+    edition: Edition
+    client: NotebookClient
+    page: Page = field(default_factory=Page)
+    notebook: NotebookNode | None = None
+    ran: list[NotebookNode] = field(default_factory=list)
+
+    def update(self) -> str:
+        """Bring the page in line with the source; return what was done, in a line."""
+        start = time.perf_counter()
+        try:
+            notebook = self._read()
+        except (LessonError, ValueError, OSError) as error:
+            self._render(str(error))
+            return str(error)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        same = 0
+        for old, new in zip(self.ran, code, strict=False):
+            if old.source != new.source:
+                break
+            new.outputs, new.execution_count = old.outputs, old.execution_count
+            same += 1
+        self.notebook = notebook
+        self._render()
+        said = f"shown after {time.perf_counter() - start:.2f} s"
+        if same < len(code):
+            del self.ran[same:]
+            said += f", {self._run(code[same:], start)}"
+        return said
+
+    def _read(self) -> NotebookNode:
+        project = self.edition.project
+        lesson = read_lesson(self.edition.lesson.path)
+        cells = with_table(lesson.cells, project.beside(self.edition.lesson))
+        return assemble(cells, project.lessons, self.notebook)
+
+    def _run(self, code: list[NotebookNode], start: float) -> str:
+        self.client.nb = self.notebook
+        for number, cell in enumerate(code):
+            cell.outputs = []
+            try:
+                self.client.execute_cell(cell, self.notebook.cells.index(cell))
+            except CellExecutionError as error:
+                self._render()
+                return f"cell {cell.id} failed: {error.ename}: {error.evalue}"
+            except (CellTimeoutError, DeadKernelError) as error:
+                self._render(f"cell {cell.id}: {error}")
+                raise
+            self.ran.append(cell)
+            if number == 0:
+                self._render()
+                first = time.perf_counter() - start
+        self._render()
+        seconds = time.perf_counter() - start
+        return (
+            f"first cell run after {first:.2f} s, all {len(code)} after {seconds:.1f} s"
+        )
+
+    def _render(self, problem: str = "") -> None:
+        html = "<html><body></body></html>"
+        if self.notebook is not None:
+            exporter = HTMLExporter(embed_images=True)
+            html, _ = exporter.from_notebook_node(self.notebook)
+        if problem:
+            told = problem.replace("&", "&amp;").replace("<", "&lt;")
+            html = html.replace("</body>", f"{_PROBLEM % told}</body>")
+        self.page.show(html)
+
+
+@contextlib.contextmanager
+def preview(edition: Edition) -> Iterator[Preview]:
+    """Start the kernel for a lesson, and end it behind the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        specs = environments.kernel(edition.framework) or ThisInterpreter()
+        client = NotebookClient(
+            NotebookNode(cells=[], metadata={}),
+            km=AsyncKernelManager(kernel_spec_manager=specs),
+            timeout=CELL_TIMEOUT,
+            record_timing=False,
+            shutdown_kernel="immediate",
+            resources={"metadata": {"path": folder}},
+        )
+        with client.setup_kernel(cleanup_kc=True):
+            yield Preview(edition, client)
+
+
+@contextlib.contextmanager
+def serving(page: Page, port: int = 0) -> Iterator[str]:
+    """Serve a page to this computer alone; yield its address.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = {"/": page.html, "/version": str(page.version)}.get(self.path)
+            body = (found or "").encode()
+            self.send_response(404 if found is None else 200)
+            kind = "text/html" if self.path == "/" else "text/plain"
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            pass  # a line for each question would hide what is said of the lesson
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def watch(edition: Edition, port: int = 0) -> None:
+    """Show a lesson and follow its source, until Ctrl-C or SIGTERM.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    path = edition.lesson.path
+    page = Page()
+    page.show("<html><body>The lesson runs for the first time.</body></html>")
+    with serving(page, port) as address:
+        print(f"{edition.lesson.label}: {address} (Ctrl-C ends)", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                try:
+                    with preview(edition) as shown:
+                        shown.page = page
+                        _follow(shown, path)
+                except (CellTimeoutError, DeadKernelError) as error:
+                    print(
+                        f"{error}; a new kernel begins at the next change", flush=True
+                    )
+                    _wait_for_change(path, _stamp(path))
+    print(f"now build it: python -m tools.build {edition.framework.tag}/{path.stem}")
+
+
+def _follow(shown: Preview, path: Path) -> None:
+    while True:
+        stamp = _stamp(path)
+        print(f"{time.strftime('%H:%M:%S')} {shown.update()}", flush=True)
+        _wait_for_change(path, stamp)
+
+
+def _stamp(path: Path) -> object:
+    """Return what changes when a source, or a figure beside it, is saved."""
+    figures = sorted((path.parents[1] / "figures").glob("*"))
+    found = []
+    for each in (path, *figures):
+        with contextlib.suppress(FileNotFoundError):  # while an editor replaces it
+            status = each.stat()
+            found.append((each.name, status.st_mtime_ns, status.st_size))
+    return found
+
+
+def _wait_for_change(path: Path, stamp: object) -> None:
+    """Return when a source has been saved, and its editor is done with that."""
+    new = stamp
+    while new == stamp or new != _stamp(path):
+        new = _stamp(path)
+        time.sleep(_LOOK_EVERY)

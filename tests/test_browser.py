@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from nbval.plugin import get_sanitize_patterns
 from waiting import PATIENCE, wait_until
 
-from tools.compare import is_compared
+from tools.check import is_compared
 
 NOTEBOOKS = REPOSITORY / "notebooks" / "en" / "pytorch"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

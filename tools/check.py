@@ -12,8 +12,8 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbval.plugin import find_comment_markers, find_metadata_tags
 
-from tools.compare import is_compared
 from tools.lesson import REASONS
 from tools.outputs import has_comparable_output, output_problems
 from tools.tolerance import MOST, USUAL, tolerance
@@ -81,6 +81,13 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
     ]
     if headings[-2:] != _LAST_HEADINGS:
         yield f"the last headings are not {' and '.join(_LAST_HEADINGS)}"
+
+
+def is_compared(cell: NotebookNode) -> bool:
+    """Return whether nbval compares what a code cell puts out."""
+    options = dict(find_metadata_tags(cell.metadata))
+    options.update(find_comment_markers(cell.source))
+    return bool(options.get("check", True)) and not options.get("skip", False)
 
 
 @dataclass(frozen=True)

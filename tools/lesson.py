@@ -21,6 +21,9 @@ from nbval.plugin import find_comment_markers
 
 from tools.tolerance import USUAL, is_tolerance, tolerance
 
+FOLDER = "lessons"
+"""The folder of the sources, with one for each framework in it."""
+
 # Why the output of a cell cannot be compared. The build adds the only tag that
 # nbval knows for this.
 REASONS = ("machine", "timing", "figure", "random")
@@ -97,7 +100,8 @@ class Lesson:
     """A lesson for one framework, as its source has it.
 
     Attributes:
-        path: of the source; the folder that it is in is named after the framework.
+        path: of the source, in the folder of its framework. What the build puts into
+            all lessons is beside these folders.
         cells: in order.
     """
 
@@ -115,8 +119,9 @@ class Lesson:
 
     @property
     def label(self) -> str:
-        """What errors and translations call the source, as pytorch/03_copying.md."""
-        return f"{self.framework}/{self.path.name}"
+        """The path of the source in the folder of lessons, as pytorch/03_copying.md."""
+        below = [] if self.framework == FOLDER else [self.framework]
+        return "/".join([*below, self.path.name])
 
     @property
     def has_solutions(self) -> bool:

@@ -47,6 +47,7 @@ LONGEST = (
     "test_cluster.py",
     "test_exercises.py",
     "test_browser.py",
+    "test_sources.py",
     "test_progress.py",
     "08_scaling.ipynb",
     "test_notebooks.py",

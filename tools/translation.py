@@ -24,8 +24,8 @@ from tools.paragraphs import paragraphs, replaced
 # Cells of the header that are appended to one that is not translated.
 MISSING, STALE = "notice-missing", "notice-stale"
 
-# What the English of a message has become is looked for among those that are no longer
-# used, and is at least so like it (1: the same; gettext's msgmerge asks for 0.6, too).
+# A sentence that has changed is at least so like the one before (1: the same); gettext
+# asks for the same.
 _ALIKE = 0.6
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
@@ -191,7 +191,7 @@ class Translation:
 
         One whose English has changed becomes fuzzy, and keeps the text that it was
         translated from. Those that nobody wants any more stay at the end, as obsolete
-        ones, and are used again when they are wanted again.
+        ones, and are used again when the same text is wanted again.
         """
         merged = polib.POFile(wrapwidth=0)
         merged.metadata = {
@@ -214,9 +214,10 @@ class Translation:
         for message in self.wanted:
             for key in [("", message.text), *_contexts(message, old)]:
                 merged.append(_entry(message, key, old.get(key)))
+        changed = {key: entry for key, entry in unused.items() if not entry.obsolete}
         for entry in merged:
             if not entry.msgstr and not entry.msgctxt:
-                _take_nearest(entry, unused)
+                unused.pop(_take_nearest(entry, changed), None)
         for old_entry in unused.values():
             entry = copy(old_entry)
             entry.obsolete = True
@@ -257,23 +258,37 @@ def _entry(
 
 
 def _take_nearest(
-    entry: polib.POEntry, unused: dict[tuple[str, str], polib.POEntry]
-) -> None:
-    """Give an entry the translation of what its English was before it changed."""
+    entry: polib.POEntry, changed: dict[tuple[str, str], polib.POEntry]
+) -> tuple[str, str] | None:
+    """Give an entry the translation of what its English was before it changed.
+
+    That is looked for in the same lessons: to compare everything with everything would
+    take minutes once a whole course has been written anew.
+
+    Args:
+        entry: that has no translation.
+        changed: translations whose English is gone; the one that is taken is removed.
+
+    Returns:
+        The key of the one that is taken; None if there is none.
+    """
     best, score = None, _ALIKE
-    for key, old in unused.items():
+    for key, old in changed.items():
+        if not set(old.occurrences) & set(entry.occurrences):
+            continue
         matcher = SequenceMatcher(None, old.msgid, entry.msgid, autojunk=False)
         if matcher.real_quick_ratio() > score and matcher.quick_ratio() > score:
             ratio = matcher.ratio()
             if ratio > score:
                 best, score = key, ratio
     if best is not None:
-        old = unused.pop(best)
+        old = changed.pop(best)
         entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
         # What it was translated from, however often the English has changed since.
         before = (old.fuzzy and old.previous_msgid) or old.msgid
         if before != entry.msgid:
             entry.flags, entry.previous_msgid = ["fuzzy"], before
+    return best
 
 
 def of_project(

@@ -50,6 +50,38 @@ def test_a_1x1_convolution_carries_the_input_to_another_shape():
     assert block(X).shape == (4, 6, 3, 3)
 
 
+@pytest.mark.virtual_gpus(1, memory="1GiB")
+def test_the_books_resnet_runs_as_it_is_written():
+    """Its blocks are told no channels of their inputs (d2l 1.0.3, section 8.6.3)."""
+
+    def block(num_residuals, num_channels, first_block=False):
+        blk = []
+        for i in range(num_residuals):
+            if i == 0 and not first_block:
+                blk.append(d2l.Residual(num_channels, use_1x1conv=True, strides=2))
+            else:
+                blk.append(d2l.Residual(num_channels))
+        return nn.Sequential(*blk)
+
+    net = nn.Sequential(
+        nn.LazyConv2d(64, kernel_size=3, padding=1),
+        nn.LazyBatchNorm2d(),
+        nn.ReLU(),
+        block(2, 64, first_block=True),
+        *(block(2, channels) for channels in (128, 256, 512)),
+        nn.AdaptiveAvgPool2d((1, 1)),
+        nn.Flatten(),
+        nn.LazyLinear(10),
+    ).to("vgpu:0")
+    X = torch.randn(2, 1, 28, 28)
+    assert net(X.to("vgpu:0")).shape == (2, 10)
+    assert num_parameters(net) == num_parameters(d2l.resnet18(10))
+    ours = d2l.resnet18(10)
+    values = net.state_dict().values()
+    ours.load_state_dict(dict(zip(ours.state_dict(), values, strict=True)))
+    assert torch.allclose(ours.eval()(X), net.cpu().eval()(X), atol=1e-5)
+
+
 @pytest.mark.parametrize("change", [{"strides": 2}, {"input_channels": 1}])
 def test_another_shape_without_a_1x1_convolution_is_refused(change):
     with pytest.raises(ValueError, match=r"adds tensors of different shapes.*1x1conv"):

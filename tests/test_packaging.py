@@ -240,3 +240,13 @@ def test_description_is_the_readme_with_links_that_lead_somewhere(metadata):
     for base in (pictures, source):
         text = text.replace(f"]({base}{tag}", "](")
     assert text.strip() == readme.strip()
+
+
+def test_the_citation_is_one_and_of_this_project():
+    path = REPOSITORY / "CITATION.cff"
+    schema = ("--builtin-schema", "vendor.citation-file-format")
+    check = [sys.executable, "-m", "check_jsonschema", *schema, path]
+    subprocess.run(check, check=True, capture_output=True)
+    cited = yaml.safe_load(path.read_text("utf-8"))
+    assert cited["repository-code"] == PROJECT["urls"]["Source"]
+    assert " AND ".join(cited["license"]) == PROJECT["license"]

@@ -15,12 +15,13 @@ class Residual(nn.Module):
         use_1x1conv: whether a 1×1 convolution on the path around gives X the shape of
             the output.
         strides: stride of the first convolution, and of the 1×1 convolution.
-        input_channels: channels of the input; default ``num_channels``.
+        input_channels: channels of the input. Default: ``num_channels`` or, with a 1×1
+            convolution, those of the first input, for which the convolutions wait
+            (they are lazy, as in the book).
     Raises:
         ValueError: the shape changes, and no 1×1 convolution makes X follow.
     Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
-    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6, where the channels of the
-    input are found at the first call instead of being given.
+    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Residual(nn.Module):
         input_channels: int | None = None,
     ):
         super().__init__()
-        if input_channels is None:
+        if input_channels is None and not use_1x1conv:
             input_channels = num_channels
         if not use_1x1conv and (strides != 1 or input_channels != num_channels):
             raise ValueError(
@@ -39,16 +40,12 @@ class Residual(nn.Module):
                 f"with stride {strides} adds tensors of different shapes: give "
                 "use_1x1conv=True."
             )
-        self.conv1 = nn.Conv2d(
-            input_channels, num_channels, kernel_size=3, padding=1, stride=strides
-        )
+        self.conv1 = _conv(input_channels, num_channels, 3, strides, padding=1)
         self.bn1 = nn.BatchNorm2d(num_channels)
         self.conv2 = nn.Conv2d(num_channels, num_channels, kernel_size=3, padding=1)
         self.bn2 = nn.BatchNorm2d(num_channels)
         self.conv3 = (
-            nn.Conv2d(input_channels, num_channels, kernel_size=1, stride=strides)
-            if use_1x1conv
-            else None
+            _conv(input_channels, num_channels, 1, strides) if use_1x1conv else None
         )
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
@@ -56,6 +53,14 @@ class Residual(nn.Module):
         Y = F.relu(self.bn1(self.conv1(X)))
         Y = self.bn2(self.conv2(Y))
         return F.relu(Y + (X if self.conv3 is None else self.conv3(X)))
+
+
+def _conv(
+    in_channels: int | None, channels: int, size: int, stride: int, padding: int = 0
+) -> nn.Conv2d:
+    if in_channels is None:
+        return nn.LazyConv2d(channels, size, stride, padding)
+    return nn.Conv2d(in_channels, channels, size, stride, padding)
 
 
 def resnet18(num_classes: int, in_channels: int = 1) -> nn.Sequential:

@@ -8,7 +8,7 @@ the machine sees as it sees all others.
 import functools
 
 import torch
-from torch.nn.parallel import _functions, comm
+from torch.nn.parallel import DataParallel, _functions, comm
 
 from .devices import Devices, as_device
 from .streams import default_stream
@@ -21,6 +21,7 @@ def apply() -> None:
     communication()
     sums()
     copy_streams()
+    refused_simulators()
 
 
 def communication() -> None:
@@ -74,6 +75,31 @@ def copy_streams() -> None:
         return original(device)
 
     _functions._get_stream = _get_stream
+
+
+def refused_simulators() -> None:
+    """Let ``DataParallel`` say so where it would leave out all devices but one.
+
+    All: it asks whether any GPU is available, which a simulator's are not, since they
+    lie beside those in use. Without one it runs the module as it is, and says nothing.
+    """
+    original = DataParallel.__init__
+
+    @functools.wraps(original)
+    def __init__(self, module, device_ids=None, output_device=None, dim=0):
+        original(self, module, device_ids, output_device, dim)
+        if self.device_ids:
+            return
+        named = [torch.device(d) for d in device_ids or () if not isinstance(d, int)]
+        placed = [parameter.device for parameter in module.parameters()]
+        if any(device.type in Devices.types for device in [*named, *placed]):
+            raise RuntimeError(
+                "nn.DataParallel uses virtual GPUs that vgpu.enable has set up, and "
+                "there are none: a simulator's devices lie beside those. Set them up "
+                "with vgpu.enable(2, model='V100') and simulate on them."
+            )
+
+    DataParallel.__init__ = __init__
 
 
 # ------------------------------------------------------------------ the seven functions

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from d2l_gpu.checks import check_integer
 from d2l_gpu.host import cpu_model
 from d2l_gpu.settings import VIRTUAL, virtual_limit
-from d2l_gpu.tables import Table
+from d2l_gpu.vgpu import Table
 
 Device = TypeVar("Device")
 

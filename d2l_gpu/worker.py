@@ -19,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from d2l_gpu.programs import is_ours, of_program, run_script
+from d2l_gpu.vgpu.programs import is_ours, of_program, run_script
 
 FOLDER = "D2L_GPU_RUN"
 """The environment variable that names the folder of a run. What belongs to one attempt,

@@ -7,8 +7,8 @@ from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.tables import Table
 from d2l_gpu.torch.transfers import Transfer
+from d2l_gpu.vgpu import Table
 
 
 def test_a_table_is_text_and_html():

@@ -12,7 +12,7 @@ import torch
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.live import _matplotlib
-from d2l_gpu.vgpu.report import time_text
+from d2l_gpu.vgpu import time_text
 
 TARGET = Path(__file__).parents[1] / "lessons" / "figures" / "overview.png"
 GPUS = [1, 2, 4, 8, 16]

@@ -42,7 +42,7 @@ def check_memory(facts: Facts) -> list[Finding]:
 
 def _memory_left() -> int | None:
     # Here, for the sake of a Python that is too old to load it, and is to be told so.
-    from d2l_gpu.vgpu.machine import host_memory_left
+    from d2l_gpu.vgpu import host_memory_left
 
     return host_memory_left()
 

@@ -7,7 +7,7 @@ from statistics import median, quantiles
 import torch
 
 from d2l_gpu.checks import check_integer
-from d2l_gpu.vgpu.report import time_text
+from d2l_gpu.vgpu import time_text
 
 from .arrivals import check_arrivals
 from .timing import Timer

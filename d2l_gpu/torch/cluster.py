@@ -19,7 +19,7 @@ from d2l_gpu.checks import (
     check_name,
     check_script,
 )
-from d2l_gpu.tables import Table
+from d2l_gpu.vgpu import Table
 
 PORT = 29400  # torchrun's own default for a rendezvous
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from d2l_gpu.live import LiveFigure
 from d2l_gpu.plot import MARKERS
-from d2l_gpu.vgpu.report import DeviceUse
+from d2l_gpu.vgpu import DeviceUse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from d2l_gpu import programs, worker
+from d2l_gpu import worker
+from d2l_gpu.vgpu import programs
 from d2l_gpu.worker import CRASH, folder_of
 
 from .results import Lines, log_of

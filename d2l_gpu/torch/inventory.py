@@ -3,8 +3,7 @@
 import torch
 
 from d2l_gpu.host import cpu_model, host_memory, size_text
-from d2l_gpu.tables import Table
-from d2l_gpu.vgpu.devices import Devices
+from d2l_gpu.vgpu import Table, device_types
 
 # The kinds of accelerator that PyTorch's own builds support.
 REAL = ("cuda", "xpu", "mps")
@@ -38,7 +37,7 @@ def device_model(device: torch.device) -> str:
 
 
 def _count(kind: str) -> int:
-    if kind in Devices.types:  # the name of virtual GPUs here
+    if kind in device_types():  # the name of virtual GPUs here
         return 0
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.checks import check_integer, check_name, check_script
-from d2l_gpu.tables import Table
+from d2l_gpu.vgpu import Table
 
 CHECKPOINTS = "/opt/ml/checkpoints"
 """The folder of a container that SageMaker copies to S3, and back into a new one."""

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from d2l_gpu.checks import check_integer
+from d2l_gpu.vgpu import mark_pinned
 
 # DistributedDataParallel's default, bucket_cap_mb=25.
 BUCKET = 25 * 2**20
@@ -182,7 +183,5 @@ def _pinned(x: torch.Tensor) -> torch.Tensor:
     """Return a batch as page-locked memory; on the meta device, where PyTorch with CUDA
     refuses to lock anything, one that the clock takes for it."""
     if x.is_meta:
-        x = x.clone()
-        x._vgpu_pinned = True
-        return x
+        return mark_pinned(x)
     return x.pin_memory() if x.device.type == "cpu" else x

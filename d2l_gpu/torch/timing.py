@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from d2l_gpu.host import cpu_name
-from d2l_gpu.vgpu.clock import PICO
+from d2l_gpu.vgpu import PICO
 
 from .inventory import device_model
 
@@ -96,10 +96,8 @@ class Timer:
     @property
     def label(self) -> str:
         if self._simulation is not None:
-            from d2l_gpu.vgpu.devices import index_of
-
-            models = self._simulation.clock.models
-            names = dict.fromkeys(models[index_of(x)].name for x in self.devices)
+            models = map(self._simulation.model_of, self.devices)
+            names = dict.fromkeys(model.name for model in models)
             return f"simulated ({', '.join(names)})"
         names = dict.fromkeys(place_name(device) for device in self.devices)
         return f"measured ({', '.join(names) or cpu_name()})"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from d2l_gpu.tables import Table
+from d2l_gpu.vgpu import Table
 
 
 class Transfer(NamedTuple):

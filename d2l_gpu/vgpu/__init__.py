@@ -7,6 +7,10 @@
 They behave like GPUs (placement, errors across devices, memory of their own), and
 their values are computed by PyTorch's kernels on the host. What they take in time and
 memory is simulated. Nothing happens at import; ``enable`` registers the device type.
+
+What is stable is what this module exports, ``torch.vgpu``, the module ``programs``, the
+pytest plugin and the command ``python -m d2l_gpu.vgpu``. Whatever else can be imported
+may change with any version.
 """
 
 import gc
@@ -14,25 +18,38 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from .machine import Copy, Machine
+from .clock import PICO, Span
+from .machine import Copy, Machine, host_memory_left
+from .report import DeviceUse, time_text
 from .specs import LINKS, MODELS, Link, Model
+from .table import Table
 
 if TYPE_CHECKING:
+    import torch
+
     from .simulators import Simulation
 
 __all__ = [
     "LINKS",
     "MODELS",
+    "PICO",
     "Copy",
+    "DeviceUse",
     "Link",
     "Model",
+    "Span",
+    "Table",
+    "device_types",
     "enable",
     "has_devices",
+    "host_memory_left",
     "machine_in_use",
+    "mark_pinned",
     "record_copies",
     "simulation",
     "simulation_of",
     "simulator",
+    "time_text",
 ]
 
 
@@ -157,6 +174,24 @@ def has_devices() -> bool:
     from .devices import Devices
 
     return Devices.machine is not None
+
+
+def device_types() -> tuple[str, ...]:
+    """Return the types of device that virtual GPUs have: vgpu, and cuda as well."""
+    from .devices import Devices
+
+    return Devices.types
+
+
+def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
+    """Return a tensor that the clock takes for page-locked memory.
+
+    It is for tensors on the meta device, which have no memory to lock; those on the CPU
+    have ``pin_memory()``.
+    """
+    tensor = tensor.clone()
+    tensor._vgpu_pinned = True
+    return tensor
 
 
 def machine_in_use() -> Machine:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from multiprocessing import spawn
 from pathlib import Path
 
-from d2l_gpu.programs import of_program, run_script
+from .programs import of_program, run_script
 
 NAME = "python -m d2l_gpu.vgpu"
 

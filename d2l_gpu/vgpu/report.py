@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from d2l_gpu.tables import Table
-
 from .clock import PICO, Clock, Kernel, Lane
 from .specs import Model
+from .table import Table
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from . import backend, commands
-from .clock import Clock, Moment
-from .devices import MOST, PLAIN, Devices
+from .clock import Clock, Moment, Span
+from .devices import MOST, PLAIN, Devices, index_of
 from .machine import Machine, default_capacity, parse_size
 from .report import Report
 from .specs import LINKS, MODELS, Link, Model
@@ -213,6 +213,10 @@ class Simulation:
         if owner is not None and owner() is self:
             _owners[self._first] = _nobody
 
+    def model_of(self, device: torch.device) -> Model:
+        """Return what one of the devices is."""
+        return self.clock.models[index_of(device)]
+
     # -------------------------------------------------------------- time
 
     def now(self) -> float:
@@ -235,6 +239,10 @@ class Simulation:
     def report(self) -> Report:
         """Return what devices and links did since the last reset, as a table."""
         return Report(self.clock, self.label)
+
+    def spans(self) -> list[Span]:
+        """Return what took time since the last reset, as the timeline draws it."""
+        return [Span._make(span) for span in self.clock.spans]
 
     def timeline(self) -> Timeline:
         """Return a drawing of what was done when since the last reset."""

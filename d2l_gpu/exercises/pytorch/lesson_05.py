@@ -9,7 +9,6 @@ import torch
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.registry import Claim, Registry
-from d2l_gpu.vgpu.clock import Span
 
 EXERCISES = Registry()
 
@@ -221,7 +220,7 @@ def _logged(answer, sim, X: torch.Tensor, every: int) -> tuple:
         sum(link.copies for link in used),
         sum(link.nbytes for link in used),
         torch.vgpu.max_memory_allocated(sim.gpu()) - before,
-        sum(span.lane == "wait" for span in map(Span._make, sim.clock.spans)),
+        sum(span.lane == "wait" for span in sim.spans()),
     )
 
 

@@ -1,0 +1,77 @@
+"""Virtual GPUs are a library of their own: what they need, and what others use."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+from fresh_process import run_without_torch
+
+from d2l_gpu import vgpu
+
+PACKAGE = REPOSITORY / "d2l_gpu"
+OURS = sorted((PACKAGE / "vgpu").rglob("*.py"))
+OTHERS = sorted(set(PACKAGE.rglob("*.py")) - set(OURS))
+# What virtual GPUs need beside Python; the plugin is pytest's.
+NEEDED = {"torch", "pytest"}
+# Modules of theirs that are public beside what the package exports.
+PUBLIC = {"programs"}
+
+
+def label(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a file imports: the module, in full, and the name of it or nothing."""
+    package = ["d2l_gpu", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            yield from ((module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", OURS, ids=label)
+def test_virtual_gpus_import_nothing_of_the_course(path):
+    for module, name in imported(path):
+        if module == "d2l_gpu":
+            assert name == "vgpu"
+        elif not module.startswith("d2l_gpu.vgpu"):
+            top = module.partition(".")[0]
+            assert top in NEEDED or top in sys.stdlib_module_names, module
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=label)
+def test_the_course_uses_only_what_virtual_gpus_export(path):
+    for module, name in imported(path):
+        if module == "d2l_gpu.vgpu":
+            assert name in {*vgpu.__all__, *PUBLIC}
+        else:
+            inside = module.removeprefix("d2l_gpu.vgpu.")
+            assert inside == module or inside in PUBLIC
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert node.value.id != "vgpu" or node.attr in vgpu.__all__
+            assert not node.attr.startswith("_vgpu")
+
+
+def test_no_sentence_of_virtual_gpus_is_about_the_course():
+    files = [*OURS, *(PACKAGE / "vgpu").rglob("*.md")]
+    for path in files:
+        text = path.read_text("utf-8")
+        assert not re.findall(r"(?i)\b(?:course|lessons?|readers?|notebooks/)\b", text)
+
+
+def test_what_is_exported_is_there():
+    assert all(hasattr(vgpu, name) for name in vgpu.__all__)
+    assert (PACKAGE / "vgpu" / "py.typed").is_file()
+
+
+def test_importing_virtual_gpus_does_not_import_pytorch():
+    run_without_torch("import sys, d2l_gpu.vgpu; assert 'torch' not in sys.modules")

@@ -22,7 +22,7 @@ class Framework:
 
     Attributes:
         order: its place among the others.
-        tag: what cells of lessons carry, and the name of the notebooks' folder.
+        tag: the name of the folders with its lessons and with its notebooks.
         title: its name.
         module: what programs import.
         hosted: whether the hosted platforms' Python can have it.

@@ -278,6 +278,17 @@ def test_a_tolerance_stays_a_tag_of_its_cell(project):
     assert cells["multiply"].metadata.tags == ["approx-20"]
 
 
+def test_the_readme_lists_lessons_by_what_their_first_cells_say(project):
+    marks = [readme.BEGIN, readme.END, readme.BEGIN_LESSONS, readme.END_LESSONS]
+    (project / "README.md").write_text("\n".join([*marks, ""]))
+    write_lesson(project, GOOD_LESSON, framework="jax")
+    assert build(project, "--prose") == 1  # nothing has been executed yet
+    assert build(project) == 0
+    row = "| 01 | [A toy](notebooks/en/pytorch/01_toy.ipynb) | add | 5 | PyTorch, JAX |"
+    assert row in (project / "README.md").read_text().splitlines()
+    assert build(project, "--check") == 0
+
+
 def test_the_page_about_the_notebooks_says_how_they_are_compared(project, capsys):
     (project / "README.md").write_text(f"{readme.BEGIN}\n{readme.END}\n")
     write_lesson(project, code("2 * 3", "[approx]"))

@@ -127,14 +127,13 @@ def test_what_was_handed_out_is_not_replaced_unasked(tmp_path, measured, capsys)
     assert changed.read_text() != "mine"
 
 
-def test_runs_of_a_machine_are_joined_and_others_replaced():
+def test_runs_of_a_machine_are_joined_and_others_stay(measured):
     one = {"framework": "jax", "gpus": 0, "hardware": "A", "seconds": {"01": 1}}
     more = one | {"seconds": {"02": 2}}
     (joined,) = durations.with_run([one], more)
     assert joined["seconds"] == {"01": 1, "02": 2}
-    assert durations.with_run([joined], more | {"hardware": "B"}) == [
-        more | {"hardware": "B"}
-    ]
+    other = more | {"hardware": "B"}
+    assert durations.with_run([joined], other) == [joined, other]
     assert durations.with_run([one], more | {"gpus": 1}) == [one, more | {"gpus": 1}]
 
 

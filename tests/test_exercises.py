@@ -288,7 +288,9 @@ def test_long_outputs_show_their_end():
 def test_an_exercise_is_shown_as_the_lesson_has_it(capsys):
     text = specification.specification("pytorch", "03.1")
     assert text.startswith("### 03.1 The cheaper order")
-    assert text in (REPOSITORY / "lessons" / "03_copying.md").read_text("utf-8")
+    assert text in (REPOSITORY / "lessons" / "pytorch" / "03_copying.md").read_text(
+        "utf-8"
+    )
     specification.show("pytorch", "03.1")
     assert capsys.readouterr().out == f"{text}\n"
 

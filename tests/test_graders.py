@@ -79,7 +79,9 @@ def test_graders_pass_right_answers_and_tell_mistakes_apart(framework, lesson):
         if not rights[number]:
             problems.append(f"{number} has no second right answer")
         if wrongs[number] < LEAST_MISTAKES:
-            problems.append(f"{number} has {wrongs[number]} mistakes")
+            problems.append(
+                f"{number} has {wrongs[number]} mistakes, and needs {LEAST_MISTAKES}"
+            )
     assert not problems, "\n".join(problems)
     # Not asked in this process: who imports JAX changes how TensorFlow logs.
     edition = REPOSITORY / "notebooks" / "en" / framework

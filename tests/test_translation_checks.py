@@ -96,6 +96,7 @@ def test_good_translations_have_no_problems(language):
         ("fr", "1\u202f000", "1\u202f100", "the number 1000 is missing"),
         ("fr", "0,5", "0.7", "the number 0.5 is missing"),
         ("pt", "1.000", "1,000", "the number 1000 is missing"),
+        ("pt", "0,5", "0.5", "the number 0.5 has the decimal point of English"),
         ("zh", "24 |", "42 |", "the number 24 is missing"),
         ("zh", "1,000", "1,100", "the number 1000 is missing"),
         ("fr", "de `X`", "de X", "code: 'X' is missing"),
@@ -289,7 +290,7 @@ def test_translations_of_the_lessons_have_no_problems(capsys):
     assert status == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("language", Project(REPOSITORY).translations)
+@pytest.mark.parametrize("language", ["fr", "pt", "zh"])
 def test_glossaries_have_terms_that_occur(language):
     project = Project(REPOSITORY)
     prose = "\n".join(message.text for message in project.messages())

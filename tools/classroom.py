@@ -118,9 +118,9 @@ def _exercises(notebook: NotebookNode) -> list[str]:
 def _measured(runs: Sequence[dict], gpus: int, lesson: str) -> str:
     """Return the seconds of a lesson and its solutions, on the last such machine."""
     of_machine = [run["seconds"] for run in runs if run["gpus"] == gpus]
-    if not of_machine or lesson not in of_machine[-1]:
+    found = next((each for each in reversed(of_machine) if lesson in each), None)
+    if found is None:
         return "—"
-    found = of_machine[-1]
     solutions = found.get(f"{SOLUTIONS}/{lesson}")
     return f"{found[lesson]:.0f} s" + (f" + {solutions:.0f} s" if solutions else "")
 

@@ -40,12 +40,19 @@ def differences(before: NotebookNode, now: NotebookNode) -> Iterator[str]:
         parts = zip(("kind", "text", "outputs"), seen(one), seen(other), strict=True)
         for what, old, new in parts:
             if old != new:
-                yield f"cell {number}: other {what}: {_shown(old)} → {_shown(new)}"
+                yield f"cell {number}: other {what}: {_changed(repr(old), repr(new))}"
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:199]}…"
+def _changed(old: str, new: str) -> str:
+    """Return two texts around the place from which on they differ."""
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((i for i, (a, b) in pairs if a != b), min(len(old), len(new)))
+    return " → ".join(_part(text, max(0, same - 60)) for text in (old, new))
+
+
+def _part(text: str, begin: int, length: int = 160) -> str:
+    before, after = "…" * (begin > 0), "…" * (len(text) > begin + length)
+    return f"{before}{text[begin : begin + length]}{after}"
 
 
 def notebooks_in(folder: Path) -> dict[str, str]:

@@ -4,8 +4,8 @@
 
 These are seconds of one machine, for the page that `tools.classroom` writes for
 teachers; nothing is compared with them. Each lesson runs once, and so do its solutions.
-The figures go to ``benchmarks/results/durations.json``, in place of older ones of
-another machine with as many GPUs; on the same, lessons that are not run keep theirs.
+The figures go to ``benchmarks/results/durations.json``. Those of other machines stay,
+and so do those of lessons that are not run.
 """
 
 import argparse
@@ -60,14 +60,11 @@ def hardware(framework: str) -> tuple[str, int]:
 
 
 def with_run(runs: list[dict], run: dict) -> list[dict]:
-    """Return runs with another one, joined with the older one that it is like."""
-    same = [
-        old
-        for old in runs
-        if (old["framework"], old["gpus"]) == (run["framework"], run["gpus"])
-    ]
-    if same and same[0]["hardware"] == run["hardware"]:
-        run = run | {"seconds": same[0]["seconds"] | run["seconds"]}
+    """Return runs with another one, joined with the older one of the same machine."""
+    kind = ("framework", "gpus", "hardware")
+    same = [old for old in runs if all(old[name] == run[name] for name in kind)]
+    for old in same:
+        run = run | {"seconds": old["seconds"] | run["seconds"]}
     return [old for old in runs if old not in same] + [run]
 
 

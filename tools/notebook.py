@@ -96,7 +96,7 @@ def differences(committed: NotebookNode, rebuilt: NotebookNode) -> list[str]:
     found = [f"cell {key} is new in the source" for key in now if key not in before]
     found += [f"cell {key} is gone from the source" for key in before if key not in now]
     for key in now.keys() & before.keys():
-        for part in ("cell_type", "source", "metadata"):
+        for part in ("cell_type", "source", "metadata", "outputs"):
             if before[key].get(part) != now[key].get(part):
                 found.append(f"cell {key} has another {part.replace('_', ' ')}")
     shared = [key for key in before if key in now]

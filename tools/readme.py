@@ -1,6 +1,7 @@
 """The READMEs: parts of the English one, which the build writes between marks, and the
 others as a whole, from ``lessons/readme.md`` and its translations."""
 
+import re
 import string
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -13,6 +14,7 @@ from tools.lesson import LessonError
 from tools.marks import replace_between
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
+BEGIN_LESSONS, END_LESSONS = "<!-- lessons -->", "<!-- end of lessons -->"
 BEGIN_LANGUAGES, END_LANGUAGES = "<!-- languages -->", "<!-- end of languages -->"
 BEGIN_SHARES, END_SHARES = "<!-- translated -->", "<!-- end of translated -->"
 
@@ -51,6 +53,8 @@ def readme_of(project: Project, language: str) -> Path:
 
 def _english(project: Project, text: str) -> str:
     parts = [(BEGIN, END, _tables(project))]
+    if BEGIN_LESSONS in text:
+        parts.append((BEGIN_LESSONS, END_LESSONS, _aims(project)))
     if project.translations:
         line = _languages(project, ENGLISH)
         parts.append((BEGIN_LANGUAGES, END_LANGUAGES, line))
@@ -126,6 +130,26 @@ def _lessons(project: Project, language: str) -> str:
             for each in others
         ]
         rows.append([title, colab, *more])
+    return _markdown(rows)
+
+
+_AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b", re.DOTALL)
+
+
+def _aims(project: Project) -> str:
+    """Return the table of what each lesson teaches, as its first cell says."""
+    rows = [("", "Lesson", "You will be able to", "Minutes", "With")]
+    rows.append(("---",) * len(rows[0]))
+    tags = [each.tag for each in project.frameworks]
+    for name, of_lesson in project.sources.items():
+        first = next(iter(of_lesson))
+        (edition, *_) = editions(project, [name], ENGLISH, first.tag)
+        link = f"[{edition.title}]({_relative(edition).as_posix()})"
+        aims = _AIMS.search(edition.lesson.cells[0].source)
+        says = (" ".join(aims[1].split()), aims[2]) if aims else ("", "")
+        titles = [each.title for each in of_lesson]
+        having = "all" if len(titles) == len(tags) else ", ".join(titles)
+        rows.append((name.partition("_")[0], link, *says, having))
     return _markdown(rows)
 
 

@@ -66,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.check:
                 found += problems(translation)
                 continue
+            for problem in problems(translation):
+                if "PO file" in problem:
+                    print(f"put away: {problem}")
             changed = "written" if translation.write() else "unchanged"
             share = translation.share([each.text for each in translation.wanted])
             print(
@@ -78,7 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for problem in found:
         print(problem)
     if found:
-        print("bring up to date with: python -m tools.translate", file=sys.stderr)
+        print(
+            "`python -m tools.translate` brings the PO files in line; then translate "
+            "what is missing or fuzzy there",
+            file=sys.stderr,
+        )
         if "GITHUB_ACTIONS" in os.environ:  # a line of its own on the page of the run
             print(f"::warning::{len(found)} translated messages are missing or stale")
     return int(bool(found) and options.strict)

@@ -27,6 +27,7 @@ from tools.paragraphs import parser
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
 _REPLACED = re.compile("\ue000\\w+\ue001")
 _IN_NAMES = re.compile(r"(?<=[A-Za-z])\d+")
+_FRACTION = re.compile(r"(?<![\w.])(?<![A-Z] )0\.\d+(?![.\d])")  # not as in JAX 0.10
 _WORD = re.compile(r"[A-Za-z][A-Za-z’'-]*")
 _TEXT_IN_FORMULA = re.compile(r"\\(?:text|mathrm|textrm)\{[^}]*\}")
 _MARKS = re.compile(r"\*\*|__|\*\w|\w\*")
@@ -187,6 +188,9 @@ class Checker:
         return text
 
     def _number_problems(self, english: str, other: str) -> Iterator[str]:
+        if self.language.decimal != self.english.decimal:
+            for fraction in _FRACTION.findall(other):
+                yield f"the number {fraction} has the decimal point of English"
         one, two = self.english.numbers(english), self.language.numbers(other)
         for gone in (one - two).elements():
             yield f"the number {gone} is missing"

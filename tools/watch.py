@@ -6,12 +6,14 @@ cells run again in the kernel that is there. Nothing is written to ``notebooks/`
 """
 
 import contextlib
+import re
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from tools.notebook import assemble
 
 CELL_TIMEOUT = 600  # seconds
 _LOOK_EVERY = 0.1  # seconds
+_DRAW_EVERY = 2.0  # seconds, while cells run
 
 # What the page asks of the server: whether there is a newer one.
 _RELOAD = """\
@@ -81,8 +84,12 @@ class Preview:
     notebook: NotebookNode | None = None
     ran: list[NotebookNode] = field(default_factory=list)
 
-    def update(self) -> str:
-        """Bring the page in line with the source; return what was done, in a line."""
+    def update(self, is_newer: Callable[[], bool] = lambda: False) -> str:
+        """Bring the page in line with the source; return what was done, in a line.
+
+        Args:
+            is_newer: whether the source has been saved again, asked between cells.
+        """
         start = time.perf_counter()
         try:
             notebook = self._read()
@@ -101,7 +108,7 @@ class Preview:
         said = f"shown after {time.perf_counter() - start:.2f} s"
         if same < len(code):
             del self.ran[same:]
-            said += f", {self._run(code[same:], start)}"
+            said += f", {self._run(code[same:], start, is_newer)}"
         return said
 
     def _read(self) -> NotebookNode:
@@ -110,9 +117,14 @@ class Preview:
         cells = with_table(lesson.cells, project.beside(self.edition.lesson))
         return assemble(cells, project.lessons, self.notebook)
 
-    def _run(self, code: list[NotebookNode], start: float) -> str:
+    def _run(
+        self, code: list[NotebookNode], start: float, is_newer: Callable[[], bool]
+    ) -> str:
         self.client.nb = self.notebook
+        shown = 0.0
         for number, cell in enumerate(code):
+            if number and is_newer():
+                return f"{number} of {len(code)} cells run, then saved again"
             cell.outputs = []
             try:
                 self.client.execute_cell(cell, self.notebook.cells.index(cell))
@@ -123,8 +135,11 @@ class Preview:
                 self._render(f"cell {cell.id}: {error}")
                 raise
             self.ran.append(cell)
-            if number == 0:
+            # Drawing the page takes a part of a second, so not after every cell.
+            if time.perf_counter() - shown > _DRAW_EVERY:
                 self._render()
+                shown = time.perf_counter()
+            if number == 0:
                 first = time.perf_counter() - start
         self._render()
         seconds = time.perf_counter() - start
@@ -139,7 +154,8 @@ class Preview:
             html, _ = exporter.from_notebook_node(self.notebook)
         if problem:
             told = problem.replace("&", "&amp;").replace("<", "&lt;")
-            html = html.replace("</body>", f"{_PROBLEM % told}</body>")
+            html = re.sub(r"(<body[^>]*>)", rf"\g<1>{_PROBLEM}", html, count=1)
+            html = html.replace(_PROBLEM, _PROBLEM % told)
         self.page.show(html)
 
 
@@ -222,7 +238,8 @@ def watch(edition: Edition, port: int = 0) -> None:
 def _follow(shown: Preview, path: Path) -> None:
     while True:
         stamp = _stamp(path)
-        print(f"{time.strftime('%H:%M:%S')} {shown.update()}", flush=True)
+        said = shown.update(is_newer=partial(_is_saved_again, path, stamp))
+        print(f"{time.strftime('%H:%M:%S')} {said}", flush=True)
         _wait_for_change(path, stamp)
 
 
@@ -235,6 +252,10 @@ def _stamp(path: Path) -> object:
             status = each.stat()
             found.append((each.name, status.st_mtime_ns, status.st_size))
     return found
+
+
+def _is_saved_again(path: Path, stamp: object) -> bool:
+    return _stamp(path) != stamp
 
 
 def _wait_for_change(path: Path, stamp: object) -> None:

@@ -1,6 +1,7 @@
 """Toy lessons for the tests of the build, which need not wait for real ones."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from d2l_gpu import course
 from d2l_gpu.settings import LANGUAGE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+# Programs that a shell starts in the background ignore Ctrl-C, and so does what they
+# start. Here that would hang the tests of what Ctrl-C does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 SANITIZE = REPOSITORY / "tests" / "nbval_sanitize.cfg"
 
 # A project of its own, which test_pytest_plugin.py runs as its users would.

@@ -365,7 +365,7 @@ def without_book(monkeypatch):
 
 def test_what_needs_the_book_is_a_lesson():
     for name in companion.LESSONS:
-        assert (REPOSITORY / "lessons" / f"{name}.md").is_file()
+        assert (REPOSITORY / "lessons" / "pytorch" / f"{name}.md").is_file()
 
 
 def test_the_build_leaves_out_what_it_cannot_execute(project, without_book, capsys):

@@ -68,7 +68,8 @@ CLOSE_ONLY = {
     r"op-backward-(masked_fill|(masked.)?(cum)?prod|linalg.vander)-.*": (
         "autograd has another formula for tensor subclasses"
     ),
-    r"op-forward-(__rmatmul__|matmul)-complex64": (
+    # In float32 and float64 on some processors: seen on a Xeon, not on an EPYC.
+    r"op-forward-(__rmatmul__|matmul)-(float32|float64|complex64)": (
         "matmul folds batches otherwise for tensor subclasses"
     ),
     r"optim-default-(ASGD|NAdam|RAdam)-.*": (

@@ -232,6 +232,11 @@ def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) 
             "The rate fell. There are fewer steps in an epoch already, and each became "
             "shorter."
         )
+    if rates[k] > k * rates[1]:
+        return figures + (
+            f"The rate is {rates[k] / rates[1]:.3g} times as large: the steps are far "
+            "too long, and go past the minimum."
+        )
     return figures + (
         f"The rate is {rates[k] / rates[1]:.3g} times as large, and that is not "
         "enough to make up for the steps that are no longer made."

@@ -22,7 +22,6 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools import environments
@@ -32,18 +31,17 @@ from tools.edition import ROOT, Edition, Project, editions
 from tools.languages import ENGLISH
 from tools.lesson import LessonError
 from tools.notebook import (
+    CELL_TIMEOUT,
     assemble,
     canonical,
     cells_by_id,
     differences,
+    notebooks_in,
     read_notebook,
     take_outputs,
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
 from tools.readme import new_readmes, readme_of
-from tools.watch import watch
-
-CELL_TIMEOUT = 600  # seconds; a lesson is to take minutes as a whole
 
 
 def build(edition: Edition) -> str:
@@ -167,8 +165,7 @@ def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
     paths = {edition.path for edition in built}
     paths |= {readme_of(project, language) for language in project.translations}
     folder = project.root / "notebooks"
-    there = [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
-    there += project.root.glob("README.*.md")
+    there = [*notebooks_in(folder), *project.root.glob("README.*.md")]
     for path in sorted(there):
         if path not in paths:
             yield path
@@ -183,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _check(project, wanted, options)
         if options.watch:
+            from tools.watch import watch  # what draws its page takes time to import
+
             watch(_only(wanted), options.port)
             return 0
         readmes = new_readmes(project)

@@ -19,8 +19,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from d2l_gpu.course import SOLUTIONS
 from tools.edition import ROOT
+from tools.notebook import notebooks_in
 
 
 def seen(cell: NotebookNode) -> tuple[str, str, list]:
@@ -55,12 +55,11 @@ def _part(text: str, begin: int, length: int = 160) -> str:
     return f"{before}{text[begin : begin + length]}{after}"
 
 
-def notebooks_in(folder: Path) -> dict[str, str]:
+def notebooks_below(folder: Path) -> dict[str, str]:
     """Return the texts of the notebooks below a folder, by their paths."""
-    paths = [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
     return {
         path.relative_to(folder).as_posix(): path.read_text("utf-8")
-        for path in sorted(paths)
+        for path in notebooks_in(folder)
     }
 
 
@@ -113,21 +112,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder = Path(options.before) / "notebooks"
     try:
-        there = folder.is_dir()
-        before = (
-            notebooks_in(folder)
-            if there
-            else notebooks_of(options.before, options.root)
-        )
+        if folder.is_dir():
+            before = notebooks_below(folder)
+        else:
+            before = notebooks_of(options.before, options.root)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    now = notebooks_in(options.root / "notebooks")
-    before, now = (
-        {path: text for path, text in each.items() if Path(path).stem not in left_out}
-        for left_out in [options.left_out]
-        for each in (before, now)
-    )
+    now = notebooks_below(options.root / "notebooks")
+    for notebooks in before, now:
+        for path in list(notebooks):
+            if Path(path).stem in options.left_out:
+                del notebooks[path]
     found = list(compare(before, now))
     for line in found:
         print(line)

@@ -82,7 +82,8 @@ class Header:
             LessonError: what is wrong with the source.
         """
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
-        left_out |= {MISSING, STALE, MARK} | self._other_setups()
+        every = self._all()
+        left_out |= {MISSING, STALE, MARK} | self._other_setups(every)
         if len(self.languages) < 2:
             left_out.add(_LANGUAGES)
         if self._language == ENGLISH:
@@ -93,7 +94,7 @@ class Header:
             left_out.add(_OPEN)
         return [
             replace(cell, id=_INSTALL) if cell.key.startswith(_INSTALL) else cell
-            for cell in self._all()
+            for cell in every
             if cell.key not in left_out
         ]
 
@@ -105,8 +106,8 @@ class Header:
         """
         return [cell for cell in self._all() if cell.key == key]
 
-    def _other_setups(self) -> set[str]:
-        setups = {cell.key for cell in self._all() if cell.key.startswith(_INSTALL)}
+    def _other_setups(self, cells: Sequence[Cell]) -> set[str]:
+        setups = {cell.key for cell in cells if cell.key.startswith(_INSTALL)}
         own = f"{_INSTALL}-{self.framework.tag}"
         return setups - {own if own in setups else _INSTALL}
 

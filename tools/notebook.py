@@ -6,9 +6,13 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from d2l_gpu.course import SOLUTIONS
 from tools.figures import embed_figures, embedded_figures
 from tools.lesson import HIDDEN, REASONS, Cell
 from tools.tolerance import is_tolerance
+
+CELL_TIMEOUT = 600
+"""Seconds that a cell may take; a lesson is to take minutes as a whole."""
 
 _METADATA = {
     "kernelspec": {
@@ -65,6 +69,13 @@ def assemble(
 def cells_by_id(notebook: NotebookNode | None) -> dict[str, NotebookNode]:
     """Return the cells of a notebook by their ids; none for no notebook."""
     return {cell.id: cell for cell in notebook.cells} if notebook is not None else {}
+
+
+def notebooks_in(folder: Path) -> list[Path]:
+    """Return the paths of the notebooks of all editions below ``notebooks``."""
+    return sorted(
+        [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
+    )
 
 
 def read_notebook(path: Path) -> NotebookNode | None:

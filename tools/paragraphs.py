@@ -46,7 +46,7 @@ def paragraphs(source: str) -> Iterator[Paragraph]:
         if token.map is None:
             continue
         begin, end = token.map
-        if token.type in ("table_open", "html_block") or token.type == "heading_open":
+        if token.type in ("heading_open", "table_open", "html_block"):
             yield _as_it_is(lines, begin, end)
         elif token.type == "paragraph_open":
             content = [

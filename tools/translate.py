@@ -34,6 +34,12 @@ def problems(translation: Translation) -> Iterator[str]:
                 continue  # the same as everywhere
             if problem := translation.problem(message.text, place):
                 yield f"{code}: {message} {what[problem]}"
+    yield from unwanted(translation)
+
+
+def unwanted(translation: Translation) -> Iterator[str]:
+    """Yield what is translated and in no lesson any more, a line each."""
+    code = translation.language.code
     there = {key_of(entry) for entry in translation.file if not entry.obsolete}
     used = {
         (context, entry.previous_msgid or entry.msgid)
@@ -66,9 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.check:
                 found += problems(translation)
                 continue
-            for problem in problems(translation):
-                if "PO file" in problem:
-                    print(f"put away: {problem}")
+            for problem in unwanted(translation):
+                print(f"put away: {problem}")
             changed = "written" if translation.write() else "unchanged"
             share = translation.share([each.text for each in translation.wanted])
             print(

@@ -17,7 +17,6 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import (
     CellExecutionError,
@@ -27,14 +26,13 @@ from nbclient.exceptions import (
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
-from d2l_gpu.course.kernelspec import ThisInterpreter
+from d2l_gpu.course.kernel import client_for
 from tools import environments
 from tools.edition import Edition
 from tools.equivalents import with_table
 from tools.lesson import LessonError, read_lesson
-from tools.notebook import assemble
+from tools.notebook import CELL_TIMEOUT, assemble
 
-CELL_TIMEOUT = 600  # seconds
 _LOOK_EVERY = 0.1  # seconds
 _DRAW_EVERY = 2.0  # seconds, while cells run
 
@@ -114,7 +112,8 @@ class Preview:
     def _read(self) -> NotebookNode:
         project = self.edition.project
         lesson = read_lesson(self.edition.lesson.path)
-        cells = with_table(lesson.cells, project.beside(self.edition.lesson))
+        others = project.beside(self.edition.lesson)
+        cells = with_table(lesson.cells, {**others, self.edition.framework: lesson})
         return assemble(cells, project.lessons, self.notebook)
 
     def _run(
@@ -163,14 +162,11 @@ class Preview:
 def preview(edition: Edition) -> Iterator[Preview]:
     """Start the kernel for a lesson, and end it behind the block."""
     with tempfile.TemporaryDirectory() as folder:
-        specs = environments.kernel(edition.framework) or ThisInterpreter()
-        client = NotebookClient(
+        client = client_for(
             NotebookNode(cells=[], metadata={}),
-            km=AsyncKernelManager(kernel_spec_manager=specs),
+            Path(folder),
             timeout=CELL_TIMEOUT,
-            record_timing=False,
-            shutdown_kernel="immediate",
-            resources={"metadata": {"path": folder}},
+            kernel=environments.kernel(edition.framework),
         )
         with client.setup_kernel(cleanup_kc=True):
             yield Preview(edition, client)

@@ -36,6 +36,24 @@ class CellFailure(Exception):
         self.details = details
 
 
+def client_for(
+    notebook: NotebookNode,
+    folder: Path,
+    *,
+    timeout: int | None = None,
+    kernel: KernelSpecManager | None = None,
+) -> NotebookClient:
+    """Return what runs the cells of a notebook; the arguments are `run_cells`'s."""
+    return NotebookClient(
+        notebook,
+        km=AsyncKernelManager(kernel_spec_manager=kernel or ThisInterpreter()),
+        timeout=timeout,
+        record_timing=False,
+        shutdown_kernel="immediate",
+        resources={"metadata": {"path": str(folder)}},
+    )
+
+
 def run_cells(
     notebook: NotebookNode,
     folder: Path,
@@ -60,14 +78,7 @@ def run_cells(
         CellFailure: the first cell that fails; the outputs up to and including
             that cell are in the notebook.
     """
-    client = NotebookClient(
-        notebook,
-        km=AsyncKernelManager(kernel_spec_manager=kernel or ThisInterpreter()),
-        timeout=timeout,
-        record_timing=False,
-        shutdown_kernel="immediate",
-        resources={"metadata": {"path": str(folder)}},
-    )
+    client = client_for(notebook, folder, timeout=timeout, kernel=kernel)
     # The manager was handed in, so the client would leave its kernel running.
     with client.setup_kernel(cleanup_kc=True):
         for _ in range(passes):

@@ -177,7 +177,7 @@ def has_devices() -> bool:
 
 
 def device_types() -> tuple[str, ...]:
-    """Return the types of device that virtual GPUs have: vgpu, and cuda as well."""
+    """Return the types of device that mean virtual GPUs: as_cuda adds cuda."""
     from .devices import Devices
 
     return Devices.types

@@ -7,7 +7,7 @@ Fashion-MNIST, batches of 256, fp32, SGD. The book Dive into Deep Learning was b
 with it again and again on a Tesla V100-SXM2-16GB; each build printed its seconds per
 epoch. The value of this benchmark is the relative error of the simulated seconds to the
 median of these. Nothing of the clock was fitted to them: its constants are in
-``d2l_gpu/vgpu/specs.py``, each with its source.
+``d2l_gpu/vgpu/sim/catalogue.py``, each with its source.
 
 The kernels are those of Baidu's DeepBench, measured one by one on the same GPU. They
 tell how far the clock can be off where a whole network evens it out.
@@ -22,8 +22,8 @@ import torch
 from common import hardware, print_result
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.vgpu import specs
-from d2l_gpu.vgpu.clock import Part, seconds_of
+from d2l_gpu.vgpu.sim import catalogue
+from d2l_gpu.vgpu.sim.clock import Part, seconds_of
 
 # https://github.com/d2l-ai/d2l-pytorch-colab, the outputs of
 # chapter_computational-performance/multiple-gpus-concise.ipynb: commit, date, and
@@ -82,7 +82,7 @@ def simulated_epoch() -> float:
 def kernel_errors() -> dict[str, list[float]]:
     """Return the relative errors of the simulated times of single kernels."""
     errors = defaultdict(list)
-    model, launch = specs.MODELS["V100"], specs.LAUNCH.value
+    model, launch = catalogue.MODELS["V100"], catalogue.LAUNCH.value
     with KERNELS.open() as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
         for row in rows:

@@ -25,7 +25,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu.settings import data_folder
 from d2l_gpu.sources import FASHION_MNIST, cached
 from d2l_gpu.torch.timing import place_name, synchronize
-from d2l_gpu.vgpu.specs import MODELS
+from d2l_gpu.vgpu.sim.catalogue import MODELS
 
 BATCH_SIZE = 480  # divides 60,000, and is divided by 32
 QUICK_BATCH_SIZE = 8

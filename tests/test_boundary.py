@@ -18,7 +18,13 @@ OTHERS = sorted(set(PACKAGE.rglob("*.py")) - set(OURS))
 # What virtual GPUs need beside Python; the plugin is pytest's.
 NEEDED = {"torch", "pytest"}
 # Modules of theirs that are public beside what the package exports.
-PUBLIC = {"programs"}
+PUBLIC = {"programs", "sim.catalogue"}
+SIMULATION = sorted((PACKAGE / "vgpu" / "sim").glob("*.py"))
+# What could tell one computer, or one moment, from another.
+SURROUNDINGS = {
+    *("ctypes", "datetime", "os", "pathlib", "platform", "random", "resource"),
+    *("shutil", "socket", "subprocess", "sys", "sysconfig", "tempfile", "time"),
+}
 
 
 def label(path: Path) -> str:
@@ -61,6 +67,26 @@ def test_the_course_uses_only_what_virtual_gpus_export(path):
             assert not node.attr.startswith("_vgpu")
 
 
+@pytest.mark.parametrize("path", SIMULATION, ids=label)
+def test_the_simulation_needs_the_standard_library_and_reads_nothing(path):
+    for module, name in imported(path):
+        if not module.startswith("d2l_gpu.vgpu.sim"):
+            top = module.partition(".")[0]
+            assert top in sys.stdlib_module_names - SURROUNDINGS, (module, name)
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert not {"open", "__import__", "exec"} & {call.func.id for call in calls}
+
+
+@pytest.mark.parametrize("path", OURS, ids=label)
+def test_no_real_clock_is_read(path):
+    assert not {"time", "datetime"} & {module for module, _ in imported(path)}
+    assert not re.search(r"perf_counter|monotonic", path.read_text("utf-8"))
+
+
 def test_no_sentence_of_virtual_gpus_is_about_the_course():
     files = [*OURS, *(PACKAGE / "vgpu").rglob("*.md")]
     for path in files:
@@ -75,3 +101,9 @@ def test_what_is_exported_is_there():
 
 def test_importing_virtual_gpus_does_not_import_pytorch():
     run_without_torch("import sys, d2l_gpu.vgpu; assert 'torch' not in sys.modules")
+
+
+@pytest.mark.parametrize("path", SIMULATION, ids=label)
+def test_importing_the_simulation_does_not_import_pytorch(path):
+    module = f"d2l_gpu.vgpu.sim.{path.stem}".removesuffix(".__init__")
+    run_without_torch(f"import sys, {module}; assert 'torch' not in sys.modules")

@@ -77,3 +77,16 @@ def test_notebooks_of_a_commit_are_found(before, capsys, monkeypatch):
     assert main(["HEAD", "--root", str(now)]) == 1
     assert main(["nonsense", "--root", str(now)]) == 1
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_names_of_a_table_may_differ_and_no_others(before, tmp_path, capsys):
+    old, now, path = before
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[1].source = "3"
+    nbformat.write(notebook, path)
+    table = tmp_path / "renames.tsv"
+    arguments = [str(old), "--root", str(now), "--renames", str(table)]
+    for text, status in ("# old\tnew\n1\t1\n2\t3\n", 0), ("1\t3\n", 1), ("1 3\n", 1):
+        table.write_text(text)
+        assert main(arguments) == status
+    assert "two columns are expected" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import xml.dom.minidom
 
 import pytest
@@ -10,7 +12,6 @@ from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.vgpu import report
 from d2l_gpu.vgpu.devices import PLAIN, Devices
 
 pytestmark = pytest.mark.virtual_gpus(2)
@@ -264,35 +265,6 @@ def test_a_simulation_in_which_nothing_happened():
     xml.dom.minidom.parseString(sim.timeline().svg())
 
 
-@pytest.mark.parametrize(
-    "seconds, text",
-    [
-        (0, "0 s"),
-        (1.2345e-3, "1.23 ms"),
-        (0.99999, "1.00 s"),
-        (12.345e-6, "12.3 µs"),
-        (123.45, "123 s"),
-        (5e-10, "0.50 ns"),
-    ],
-)
-def test_times_have_three_digits(seconds, text):
-    assert report.time_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    "count, text",
-    [
-        (0, "0"),
-        (999, "999"),
-        (1000, "1.00 k"),
-        (123_456, "123 k"),
-        (2 * 10**15, "2.00 P"),
-    ],
-)
-def test_counts_have_three_digits(count, text):
-    assert report.count_text(count) == text
-
-
 def test_the_timeline_draws_kernels_copies_and_waiting():
     sim = d2l.simulator(2)
     X = torch.ones(2000, 2000, device=sim.gpu(0))
@@ -440,3 +412,38 @@ def test_data_parallel_says_that_it_would_leave_out_devices_of_a_simulator():
         assert all(device.kernels for device in sim.report().devices)
         """
     )
+
+
+# ------------------------------------------------------------------ the same everywhere
+
+PROGRAM = """
+import sys, torch
+torch.set_num_threads(int(sys.argv[1]))
+from torch import nn
+from d2l_gpu import torch as d2l
+torch.manual_seed(0)
+sim = d2l.simulator(2)
+nets = [d2l.resnet18(10).to(device) for device in sim.gpus()]
+for net, device in zip(nets, sim.gpus()):
+    X = torch.randn(4, 1, 28, 28).to(device)
+    nn.functional.cross_entropy(net(X), X.new_zeros(4, dtype=torch.long)).backward()
+sim.all_reduce([next(net.parameters()).grad for net in nets])
+torch.optim.SGD(nets[0].parameters(), lr=0.1).step()
+print(repr(sim.elapsed()), repr(sim.now()), sim.report())
+print(d2l.simulate_step(d2l.resnet18(10), torch.zeros(8, 1, 28, 28),
+                        torch.zeros(8, dtype=torch.long), 16))
+"""
+
+
+def test_two_processes_with_one_thread_and_two_simulate_the_same_times():
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, threads],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    assert "simulated (V100)" in outputs[0]

@@ -13,7 +13,7 @@ from fresh_process import run_fresh
 from torch import nn
 
 from d2l_gpu import vgpu
-from d2l_gpu.vgpu.machine import HOST
+from d2l_gpu.vgpu.sim.machine import HOST
 
 MIB = 2**20
 

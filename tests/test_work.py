@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.vgpu import specs
+from d2l_gpu.vgpu.sim import catalogue
 
 pytestmark = pytest.mark.virtual_gpus(1)
 
@@ -216,10 +216,10 @@ def test_an_entry_of_the_catalogue(model):
 
 
 def test_constants_are_medians_of_what_was_measured():
-    for measured in (specs.MATRIX, specs.MEMORY, specs.LINK):
+    for measured in (catalogue.MATRIX, catalogue.MEMORY, catalogue.LINK):
         assert all(0.5 < share < 1 for share in measured.figures.values())
         assert min(measured.figures.values()) <= measured.value < 1
-    assert specs.Measured({"a": 1.0, "b": 5.0, "c": 2.0}, "").value == 2.0
+    assert catalogue.Measured({"a": 1.0, "b": 5.0, "c": 2.0}, "").value == 2.0
     for link in vgpu.LINKS.values():
         assert link.source
         assert 1e9 < link.bandwidth < 1e12

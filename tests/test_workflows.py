@@ -179,8 +179,8 @@ def test_a_part_that_there_is_not_is_one_sentence():
     done = bash(".ci/run", "style", "speed")
     assert done.returncode == 2
     assert done.stderr == (
-        "there is no part 'speed': name notebooks, style, tests, book, translations or "
-        "wheel\n"
+        "there is no part 'speed': name notebooks, style, pyodide, tests, book, "
+        "translations or wheel\n"
     )
     assert done.stdout == ""
 
@@ -189,7 +189,7 @@ def test_a_part_that_there_is_not_is_one_sentence():
 @pytest.mark.parametrize(
     ("arguments", "environment", "expected"),
     [
-        ([], {}, ["torch==2.13.0", "tools.build", "ruff", "ruff", "pytest"]),
+        ([], {}, ["torch==2.13.0", "tools.build", "ruff", "npm ci", "node", "pytest"]),
         (["style"], {"TORCH": "torch==2.10.*"}, ["torch==2.10.*", "ruff", "ruff"]),
         (["style"], {"TORCH_INDEX": "https://x"}, ["--index-url https://x", "ruff"]),
         (["translations"], {}, ["torch==2.13.0", "tools.translate --check --strict"]),
@@ -249,6 +249,9 @@ def test_a_part_that_fails_ends_the_run(tmp_path):
     assert "pytest" not in (tmp_path / "log").read_text()
 
 
+PROGRAMS = "python pip ruff pytest twine npm node"
+
+
 def fake_python(folder: Path, log: Path, failing: str = "nothing") -> Path:
     """A Python whose environments have programs that note how they were called."""
     tool = folder / "tool"
@@ -262,7 +265,7 @@ def fake_python(folder: Path, log: Path, failing: str = "nothing") -> Path:
         "#!/bin/sh\n"
         'if [ "$1 $2" = "-m venv" ]; then\n'
         '    bin="$3/${VENV_SCRIPTS:-bin}"; mkdir -p "$bin"; cd "$bin"\n'
-        f"    for name in python pip ruff pytest twine; do cp {tool} $name; done\n"
+        f"    for name in {PROGRAMS}; do cp {tool} $name; done\n"
         "fi\n"
     )
     for path in (tool, python):

@@ -3,6 +3,7 @@
     python -m tools.compare_notebooks main             with those of a commit
     python -m tools.compare_notebooks ../before        with those of a folder
     python -m tools.compare_notebooks main --except 06_data_parallel
+    python -m tools.compare_notebooks main --renames tools/renames.tsv
 
 Metadata, ids of cells and execution counts may differ; whatever a reader sees may not.
 Prints a line for each cell that does, and exits with 1 if there is one.
@@ -94,6 +95,31 @@ def compare(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
             yield from (f"{path}: {text}" for text in differences(one, other))
 
 
+def renamed(text: str, renames: Sequence[tuple[str, str]]) -> str:
+    """Return a text with every old name replaced by its new one, in order."""
+    for old, new in renames:
+        text = text.replace(old, new)
+    return text
+
+
+def read_renames(path: Path) -> list[tuple[str, str]]:
+    """Read a table of two columns, what was said before and what is said now.
+
+    Lines that begin with ``#`` are comments.
+
+    Raises:
+        ValueError: a line has another number of columns.
+    """
+    found = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if line and not line.startswith("#"):
+            columns = line.split("\t")
+            if len(columns) != 2:
+                raise ValueError(f"{path}:{number}: two columns are expected: {line}")
+            found.append((columns[0], columns[1]))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare; return 0 if readers see the same, 1 if not or if nothing can be read."""
     parser = argparse.ArgumentParser(
@@ -108,6 +134,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="lesson",
         help="lessons to leave out, as 06_data_parallel",
     )
+    parser.add_argument(
+        "--renames", type=Path, help="a table of names that readers now see instead"
+    )
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)
     folder = Path(options.before) / "notebooks"
@@ -116,9 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             before = notebooks_below(folder)
         else:
             before = notebooks_of(options.before, options.root)
+        renames = read_renames(options.renames) if options.renames else []
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+    before = {path: renamed(text, renames) for path, text in before.items()}
     now = notebooks_below(options.root / "notebooks")
     for notebooks in before, now:
         for path in list(notebooks):

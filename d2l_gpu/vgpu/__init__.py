@@ -8,9 +8,9 @@ They behave like GPUs (placement, errors across devices, memory of their own), a
 their values are computed by PyTorch's kernels on the host. What they take in time and
 memory is simulated. Nothing happens at import; ``enable`` registers the device type.
 
-What is stable is what this module exports, ``torch.vgpu``, the module ``programs``, the
-pytest plugin and the command ``python -m d2l_gpu.vgpu``. Whatever else can be imported
-may change with any version.
+What is stable is what this module exports, ``torch.vgpu``, the modules ``programs`` and
+``sim.catalogue``, the pytest plugin and the command ``python -m d2l_gpu.vgpu``.
+Whatever else can be imported may change with any version.
 """
 
 import gc
@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from .clock import PICO, Span
-from .machine import Copy, Machine, host_memory_left
-from .report import DeviceUse, time_text
-from .specs import LINKS, MODELS, Link, Model
-from .table import Table
+from .host_memory import host_memory_left
+from .sim.catalogue import LINKS, MODELS, Link, Model
+from .sim.clock import PICO, Span
+from .sim.machine import Copy, Machine
+from .sim.report import DeviceUse
+from .sim.table import Table
+from .sim.units import time_text
 
 if TYPE_CHECKING:
     import torch
@@ -74,8 +76,8 @@ def enable(
             GPU such as ``'cuda:0'``; ``'meta'``: no values are computed, tensors have
             shapes alone.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
-            programs written for CUDA run unmodified: see ``as_cuda.py``. Once on, it
-            stays on in this process, whatever later calls say.
+            programs written for CUDA run unmodified (``patches/as_cuda.py``). Once on,
+            it stays on in this process, whatever later calls say.
         model: what GPU the simulated clock takes them for: a name in ``MODELS``, or a
             list with one for each.
         link: what it takes to connect them: a name in ``LINKS``.
@@ -100,7 +102,7 @@ def enable(
             f"{sum(Devices.machine.used)} bytes are in use."
         )
     if as_cuda:
-        from . import as_cuda as cuda_names
+        from .patches import as_cuda as cuda_names
 
         cuda_names.check()
     backend.register()

@@ -19,10 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from . import errors
-from .clock import HOST, queues
-from .commands import ring
 from .devices import Devices
 from .operators import operator
+from .sim.clock import HOST, queues
+from .sim.commands import ring
 from .special import home
 from .tensor import VirtualTensor, contained, wrap
 

@@ -5,7 +5,7 @@ import threading
 import torch
 
 from . import errors
-from .machine import Machine
+from .sim.machine import Machine
 
 # PyTorch keeps the index of a device in eight bits. The devices of simulators come
 # after those that ``enable`` sets up, which begin at 0.

@@ -24,6 +24,8 @@ import pytest
 
 from d2l_gpu import vgpu
 
+from .sim.machine import Machine
+
 if TYPE_CHECKING:  # pytest loads this file at its start, whether or not torch is used
     import torch
 
@@ -90,7 +92,7 @@ class _Last:
     """
 
     test: str | None = None
-    machine: vgpu.machine.Machine | None = None
+    machine: Machine | None = None
     settings: dict | None = None
     left: int = 0
     left_since: str | None = None
@@ -136,7 +138,7 @@ def _bytes_in_use() -> int:
     return sum(Devices.machine.used)
 
 
-def _reset_counts(machine: vgpu.machine.Machine) -> None:
+def _reset_counts(machine: Machine) -> None:
     machine.peak[:] = machine.used
     machine.kernels[:] = [0] * machine.count
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 import torch
 
-from . import backend, commands
-from .clock import Clock, Moment, Span
+from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
-from .machine import Machine, default_capacity, parse_size
-from .report import Report
-from .specs import LINKS, MODELS, Link, Model
+from .host_memory import default_capacity, host_memory_left
+from .sim import commands
+from .sim.catalogue import LINKS, MODELS, Link, Model
+from .sim.clock import Clock, Moment, Span
+from .sim.machine import Machine
+from .sim.report import Report
+from .sim.timeline import Timeline
+from .sim.units import parse_size
 from .tensor import is_virtual
-from .timeline import Timeline
 from .work import parts_of
 
 MOST_IN_ONE = 32
@@ -72,12 +75,14 @@ class Settings:
     def machine(self, first: int, stands_for: int = 1) -> Machine:
         """Return a new machine whose devices begin at an index."""
         models = {first + i: model for i, model in enumerate(self.models)}
+        has_values = self.host.type != "meta"
         return Machine(
             self.count,
             self.capacities,
             torch.OutOfMemoryError,
             first=first,
-            has_values=self.host.type != "meta",
+            has_values=has_values,
+            memory_left=host_memory_left if has_values else None,
             clock=Clock(models, self.link, parts_of, stands_for),
         )
 

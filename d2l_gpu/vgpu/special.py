@@ -7,7 +7,7 @@ import torch
 
 from . import errors
 from .devices import Devices, index_of
-from .machine import HOST
+from .sim.machine import HOST
 from .tensor import VirtualTensor, reserve, run, wrap
 
 # ------------------------------------------------------------------ copies
@@ -34,7 +34,7 @@ def home(tensor: torch.Tensor) -> int:
 
 
 def _is_pinned(tensor: torch.Tensor | None) -> bool:
-    """Whether a tensor's memory is page-locked, really or by ``patches.py``'s mark."""
+    """Whether a tensor's memory is page-locked, really or by our mark."""
     if tensor is None:
         return False
     return getattr(tensor, "_vgpu_pinned", False) or (

@@ -9,9 +9,9 @@ import itertools
 
 import torch
 
-from .clock import PICO, Moment, queues
-from .commands import HostWaits, Record, StreamWaits
 from .devices import Devices, current, index_of
+from .sim.clock import PICO, Moment, queues
+from .sim.commands import HostWaits, Record, StreamWaits
 
 _ids = itertools.count(1)
 

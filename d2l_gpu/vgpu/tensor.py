@@ -71,7 +71,7 @@ def is_virtual(value) -> bool:
 class _Engine(threading.local):
     """What is known of the autograd engine that runs in this thread."""
 
-    code = None  # of the Python function that calls the C++ engine, see patches.py
+    code = None  # of the Python function that calls the C++ engine
     error: Exception | None = None
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from .clock import Part
+from .sim.clock import Part
 
 KINDS = {
     torch.float64: "fp64",

@@ -11,17 +11,17 @@ process.
 What is printed tells the truth: ``repr`` of a tensor, errors and names of devices say
 ``vgpu`` and virtual.
 
-What is not covered stands in README.md.
+README.md says what is not covered.
 """
 
 import functools
 
 import torch
 
-from . import backend, device_api
-from .devices import Device, Devices, as_device, index_of
+from .. import backend, device_api
+from ..devices import Device, Devices, as_device, index_of
+from ..tensor import VirtualTensor
 from .loading import note_place
-from .tensor import VirtualTensor
 
 # Registrations end when their Python objects die.
 _kept: list = []

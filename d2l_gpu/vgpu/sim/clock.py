@@ -1,7 +1,7 @@
 """The simulated clock: a host that issues work, devices and links that do it.
 
-Pure Python, knows nothing of torch. While a program runs, its work is only noted down;
-times are worked out when somebody asks, from the catalogue (``specs.py``) alone. No
+While a program runs, its work is only noted down;
+times are worked out when somebody asks, from the catalogue (``catalogue.py``) alone. No
 real clock is read anywhere, and times are whole picoseconds: the same program takes the
 same simulated time to the digit, on every machine.
 
@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from . import specs
-from .specs import Link, Model
+from . import catalogue
+from .catalogue import Link, Model
 
 HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
@@ -98,10 +98,10 @@ def seconds_of(part: Part, model: Model) -> float:
     if part.operations:
         rate = model.rate(part.kind, tensor=part.product is not None)
         if part.product is not None:
-            rate *= specs.MATRIX.value
-            rate *= specs.quantization(model.units, *part.product)
+            rate *= catalogue.MATRIX.value
+            rate *= catalogue.quantization(model.units, *part.product)
         computing = part.operations / rate
-    return max(computing, part.nbytes / (model.bandwidth * specs.MEMORY.value))
+    return max(computing, part.nbytes / (model.bandwidth * catalogue.MEMORY.value))
 
 
 def pico(seconds: float) -> int:
@@ -115,7 +115,7 @@ class Kernel:
 
     def __init__(self, name: str, parts: Sequence[Part], model: Model):
         self.name, self.parts, self.count = name, parts, 0
-        launch = specs.LAUNCH.value if model.asynchronous else 0.0
+        launch = catalogue.LAUNCH.value if model.asynchronous else 0.0
         self.duration = sum(pico(seconds_of(part, model) + launch) for part in parts)
 
 
@@ -224,8 +224,8 @@ class Clock:
         with self.lock:
             notes = self.notes[:]
             del self.notes[: len(notes)]  # others may be adding to it
-            issue = pico(specs.ISSUE.value)
-            start = pico(specs.START.value)
+            issue = pico(catalogue.ISSUE.value)
+            start = pico(catalogue.START.value)
             spans, room = self.spans, SPANS - len(self.spans)
             thread, host = None, 0
             for key, index, stream, issuer in notes:
@@ -298,7 +298,7 @@ class Clock:
         self.work_off()
         with self.lock:
             host = self.hosts[self.main] = self._host_of(self.main) + pico(
-                specs.ISSUE.value
+                catalogue.ISSUE.value
             )
         return moment.time is None or moment.time <= host
 

@@ -5,25 +5,21 @@ Pure Python, knows nothing of torch. A tensor library drives it through four cal
 simulated clock listens, ``kernel_issued`` and ``bytes_moved``.
 """
 
-import os
-import re
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from .clock import HOST, NOTES, Clock, queues
 from .commands import HostWaits, Transfer
+from .units import size_text
 
 # CUDA's caching allocator hands out multiples of 512 bytes (kMinBlockSize in
 # c10/cuda/CUDACachingAllocator.h), so a 24-byte tensor occupies 512.
 BLOCK = 512
 
-DEFAULT_CAPACITY = 4 * 2**30
-
-# Allocations from this size on are also compared with what the host has left.
+# Allocations of at least this size are also checked against the memory that the
+# process has left.
 LARGE = 64 * 2**20
 
 
@@ -73,7 +69,9 @@ class Machine:
         out_of_memory: the error raised when a device, or the host behind it, cannot
             hold one more allocation.
         first: the index of the first device.
-        has_values: whether the host keeps the tensors' values, and with them memory.
+        has_values: whether the tensors on it have values, or shapes only.
+        memory_left: returns the bytes that the memory behind the devices can still
+            give, None where that isn't known; None if nothing is kept there.
         clock: the simulated clock, None for a machine without.
     Attributes:
         used, peak: bytes allocated on each device, now and at most so far.
@@ -83,21 +81,20 @@ class Machine:
     def __init__(
         self,
         count: int,
-        capacity: int | Sequence[int] | None = None,
+        capacity: int | Sequence[int],
         out_of_memory: type[Exception] = MemoryError,
         *,
         first: int = 0,
         has_values: bool = True,
+        memory_left: Callable[[], int | None] | None = None,
         clock: Clock | None = None,
     ):
-        if capacity is None:
-            capacity = default_capacity(count)
         if isinstance(capacity, int):
             capacity = [capacity] * count
         self.count, self.first = count, first
         self.capacities = [0] * first + list(capacity)
         self.out_of_memory, self.has_values = out_of_memory, has_values
-        self.clock = clock
+        self.memory_left, self.clock = memory_left, clock
         # By the index of the device; places before the first one stay empty.
         self.used = [0] * (first + count)
         self.peak, self.kernels = self.used[:], self.used[:]
@@ -116,8 +113,8 @@ class Machine:
         rounded = nbytes + BLOCK - 1 & -BLOCK
         if self.used[index] + rounded > self.capacities[index]:
             raise self.overflow(index, rounded)
-        if rounded >= LARGE and self.has_values:
-            left = host_memory_left()
+        if rounded >= LARGE and self.memory_left is not None:
+            left = self.memory_left()
             if left is not None and rounded > left:
                 raise self.out_of_memory(
                     f"vgpu out of memory. Tried to allocate {size_text(rounded)}. "
@@ -190,103 +187,3 @@ class Machine:
         finally:
             # By identity: two logs with the same content are equal.
             self.logs[:] = [other for other in self.logs if other is not log]
-
-
-# ------------------------------------------------------------------ sizes of memory
-
-
-def parse_size(size: int | str) -> int:
-    """Return a number of bytes from ``2**30`` or a text such as ``'512MiB'``.
-
-    Raises:
-        TypeError, ValueError: it is no such number or text, or not positive.
-    """
-    if isinstance(size, bool) or not isinstance(size, int | str):
-        raise TypeError(
-            "Memory is a number of bytes or a text such as '512MiB', not "
-            f"{size!r} ({type(size).__name__})."
-        )
-    nbytes = size
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B\s*", size)
-        if not match:
-            raise ValueError(
-                f"Memory {size!r} is not understood: write '512MiB', '2GiB' or bytes."
-            )
-        number, unit = match.groups()
-        base = 1024 if unit and unit.endswith("i") else 1000
-        power = "KMGT".index(unit[0]) + 1 if unit else 0
-        nbytes = int(float(number) * base**power)
-    if nbytes <= 0:
-        raise ValueError(f"A GPU's memory is at least one byte, not {size!r}.")
-    return nbytes
-
-
-def size_text(nbytes: int) -> str:
-    """Return a size as PyTorch's allocators write it: ``'20.00 MiB'``."""
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if nbytes > unit:
-            return f"{nbytes / unit:.2f} {name}"
-    return f"{nbytes} bytes"
-
-
-def default_capacity(count: int) -> int:
-    """4 GiB for each of ``count`` devices, less where the host has less to give."""
-    left = host_memory_left()
-    return DEFAULT_CAPACITY if left is None else min(DEFAULT_CAPACITY, left // count)
-
-
-def host_memory_left() -> int | None:
-    """Return the bytes that the host can still give, None where it does not say."""
-    if sys.platform == "linux":
-        limits = [_meminfo("MemAvailable")]
-        # A container's own limit (cgroup v2) can lie below the machine's memory.
-        limit = _number("/sys/fs/cgroup/memory.max")
-        usage = _number("/sys/fs/cgroup/memory.current")
-        if limit is not None and usage is not None:
-            limits.append(max(0, limit - usage))
-        return min((x for x in limits if x is not None), default=None)
-    if sys.platform == "win32":
-        return _windows_memory_left()
-    if "SC_PHYS_PAGES" in os.sysconf_names:  # macOS says what it has, not what is left
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return None
-
-
-def _meminfo(field: str) -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    values = (line.split()[1] for line in lines if line.startswith(field + ":"))
-    return next((int(value) * 1024 for value in values), None)
-
-
-def _number(path: str) -> int | None:
-    try:
-        text = Path(path).read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _windows_memory_left() -> int:
-    import ctypes
-
-    class Status(ctypes.Structure):  # MEMORYSTATUSEX of winbase.h
-        _fields_ = [("length", ctypes.c_ulong), ("load", ctypes.c_ulong)] + [
-            (name, ctypes.c_ulonglong)
-            for name in (
-                "total_phys",
-                "avail_phys",
-                "total_page",
-                "avail_page",
-                "total_virtual",
-                "avail_virtual",
-                "avail_extended",
-            )
-        ]
-
-    status = Status(length=ctypes.sizeof(Status))
-    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return status.avail_phys

@@ -10,8 +10,8 @@ import threading
 
 import torch
 
-from .devices import Devices, as_device
-from .tensor import VirtualTensor
+from ..devices import Devices, as_device
+from ..tensor import VirtualTensor
 
 
 class _Load(threading.local):

@@ -1,13 +1,12 @@
 """The simulated machine by itself: memory and the log of copies, without torch."""
 
 import gc
-import sys
 
 import pytest
 
-from d2l_gpu.vgpu import machine as m
-from d2l_gpu.vgpu.clock import NOTES, Clock
-from d2l_gpu.vgpu.specs import LINKS, MODELS
+from d2l_gpu.vgpu.sim import machine as m
+from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
+from d2l_gpu.vgpu.sim.clock import NOTES, Clock
 
 
 def test_an_allocation_counts_in_blocks_of_512_bytes_and_until_it_dies():
@@ -45,9 +44,8 @@ def test_a_charge_that_cannot_grow_keeps_its_size():
     assert machine.used == [512]
 
 
-def test_more_than_the_host_has_left_is_refused(monkeypatch):
-    machine = m.Machine(1, capacity=2**50)
-    monkeypatch.setattr(m, "host_memory_left", lambda: 2**30)
+def test_more_than_the_host_has_left_is_refused():
+    machine = m.Machine(1, capacity=2**50, memory_left=lambda: 2**30)
     machine.reserve(0, 2**29)
     with pytest.raises(MemoryError, match=r"host's memory, of which only 1024.00 MiB"):
         machine.reserve(0, 2**31)
@@ -64,52 +62,6 @@ def test_copies_are_logged_while_somebody_records():
     machine.bytes_moved(0, 1, 8)
     assert outer == [m.Copy(24, m.HOST, 0), m.Copy(8, 0, 1, blocking=False)]
     assert inner == [m.Copy(8, 0, 1, blocking=False)]
-
-
-@pytest.mark.parametrize(
-    ("size", "nbytes"),
-    [(512, 512), ("512MiB", 2**29), ("1.5 GiB", 3 * 2**29), ("2GB", 2 * 10**9)],
-)
-def test_sizes_are_understood(size, nbytes):
-    assert m.parse_size(size) == nbytes
-
-
-@pytest.mark.parametrize("size", ["lots", "12", "-1MiB", 0, -5, "0GiB"])
-def test_sizes_without_sense_are_refused(size):
-    with pytest.raises(ValueError, match=r"[Mm]emory"):
-        m.parse_size(size)
-
-
-@pytest.mark.parametrize("size", [True, 1.5, None])
-def test_sizes_of_another_type_are_refused(size):
-    with pytest.raises(TypeError, match="Memory is a number of bytes or a text"):
-        m.parse_size(size)
-
-
-def test_the_default_capacity_is_what_the_host_can_give(monkeypatch):
-    monkeypatch.setattr(m, "host_memory_left", lambda: 2**33)
-    assert m.default_capacity(2) == 4 * 2**30
-    assert m.default_capacity(16) == 2**29
-    monkeypatch.setattr(m, "host_memory_left", lambda: None)
-    assert m.default_capacity(16) == 4 * 2**30
-
-
-def test_the_host_says_what_it_has_left():
-    left = m.host_memory_left()
-    assert left is None or 2**20 < left < 2**50
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="containers are Linux's")
-@pytest.mark.parametrize(
-    ("used", "left"),
-    [(2**30, 2**30), (3 * 2**29, 2**29), (3 * 2**30, 0), (None, 2**40)],
-)
-def test_a_container_has_left_what_is_not_used_of_its_limit(used, left, monkeypatch):
-    limit = 2**31
-    files = {"memory.max": limit, "memory.current": used}
-    monkeypatch.setattr(m, "_meminfo", lambda field: 2**40)
-    monkeypatch.setattr(m, "_number", lambda path: files[path.rpartition("/")[2]])
-    assert m.host_memory_left() == left
 
 
 def test_notes_for_the_clock_are_worked_off_before_they_are_many():

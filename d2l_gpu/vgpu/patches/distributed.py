@@ -12,8 +12,8 @@ from torch.distributed import Work
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.nn.parallel import DistributedDataParallel
 
-from .collectives import PinningInMarks, virtual_again
-from .devices import Devices
+from ..collectives import PinningInMarks, virtual_again
+from ..devices import Devices
 
 
 def apply() -> None:

@@ -10,8 +10,8 @@ import functools
 import torch
 from torch.nn.parallel import DataParallel, _functions, comm
 
-from .devices import Devices, as_device
-from .streams import default_stream
+from ..devices import Devices, as_device
+from ..streams import default_stream
 
 CPU = -1  # the index that torch.nn.parallel uses for the host
 

@@ -9,9 +9,9 @@ import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
-from . import specs
+from . import catalogue
 from .clock import HOST, PICO, SPANS, Clock, Span
-from .report import time_text
+from .units import time_text
 
 WIDTH, LEFT, RIGHT = 760, 92, 12  # of the drawing, of its labels, of its margin
 ROW, BAR, TOP, BOTTOM = 30, 20, 26, 62
@@ -74,7 +74,7 @@ class Timeline:
             found[row].append(Bar(kind, start, end, span.name))
             if span.issued is not None:
                 issued = (span.issued - clock.origin) / PICO
-                start = issued - specs.ISSUE.value
+                start = issued - catalogue.ISSUE.value
                 found["host"].append(Bar("issue", start, issued, span.name))
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)

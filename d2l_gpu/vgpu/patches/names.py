@@ -2,7 +2,7 @@
 
 C++ takes the index of ``vgpu`` from the guard written in Python, which knows device 0
 only, where the current device is meant; and CUDA's guard is missing where ``cuda`` is
-to mean virtual GPUs (see ``as_cuda.py``). Functions that fill a tensor, such as
+to mean virtual GPUs (see ``as_cuda``). Functions that fill a tensor, such as
 ``torch.ones``, come to our kernels and need no help. Those that bring values to a
 device are given its whole name here.
 """
@@ -13,7 +13,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._device import DeviceContext, _device_constructors
 
-from .devices import Device, Devices, as_device
+from ..devices import Device, Devices, as_device
 
 
 def apply() -> None:

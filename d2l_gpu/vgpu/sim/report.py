@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from .catalogue import Model
 from .clock import PICO, Clock, Kernel, Lane
-from .specs import Model
 from .table import Table
+from .units import count_text, time_text
 
 
 @dataclass(frozen=True)
@@ -160,30 +161,6 @@ def _link(name: str, side: str, peer: str, lane: Lane) -> LinkUse:
     ends = [name, "host" if peer == "host" else "other GPUs"]
     source, target = ends if side == "out" else ends[::-1]
     return LinkUse(source, target, lane.count, lane.nbytes, lane.busy / PICO)
-
-
-def time_text(seconds: float) -> str:
-    """Return a time with three digits and a unit: ``'1.23 ms'``."""
-    if not seconds:
-        return "0 s"
-    units = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
-    unit, name = next((u for u in units if seconds >= 0.9995 * u[0]), (1e-9, "ns"))
-    value = seconds / unit
-    return f"{value:.{max(0, 3 - _digits(value))}f} {name}"
-
-
-def count_text(count: int, unit: str = "") -> str:
-    """Return a number with three digits and a decimal prefix: ``'12.3 M'``."""
-    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        value = count / 10**power
-        if value >= 0.9995:
-            return f"{value:.{max(0, 3 - _digits(value))}f} {prefix}{unit}"
-    return f"{count} {unit}".rstrip()
-
-
-def _digits(value: float) -> int:
-    """The number of digits before the point, at least one."""
-    return len(str(int(value)))
 
 
 def _share(part: float, whole: float) -> str:

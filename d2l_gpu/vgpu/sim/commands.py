@@ -7,9 +7,9 @@ clock up to date, as work that the thread issued to a stream of the device ``ind
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import specs
+from . import catalogue
+from .catalogue import LINKS, Link
 from .clock import HOST, Clock, Moment, pico
-from .specs import LINKS, Link
 
 # The stream in which a collective goes on beside the work of its devices.
 COMMUNICATION = -1
@@ -17,9 +17,9 @@ COMMUNICATION = -1
 
 def copy_seconds(nbytes: int, link: Link, pinned: bool = True) -> float:
     """Return the seconds that a copy takes from its start to its end."""
-    seconds = link.step + nbytes / (link.bandwidth * specs.LINK.value)
+    seconds = link.step + nbytes / (link.bandwidth * catalogue.LINK.value)
     if not pinned:
-        seconds += nbytes / specs.STAGING.value
+        seconds += nbytes / catalogue.STAGING.value
     return seconds
 
 
@@ -42,7 +42,7 @@ class Transfer:
     streams: tuple[int, int]
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(specs.ISSUE.value)
+        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
         clock.hosts[thread] = host
         ends = [
             (i, queue)
@@ -62,7 +62,7 @@ class Transfer:
         pinned = self.pinned or not crosses
         duration = pico(copy_seconds(self.nbytes, link, pinned))
         ready = max(
-            host + pico(specs.START.value),
+            host + pico(catalogue.START.value),
             *(clock.streams[i].get(queue, 0) for i, queue in ends),
         )
         if len(lanes) == 1:
@@ -80,7 +80,7 @@ class Transfer:
         for i, queue in ends:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
-            until = end + (pico(specs.WAIT.value) if self.blocking else 0)
+            until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
             clock.draw(HOST, "wait", host, until, "wait")
             clock.hosts[thread] = until
 
@@ -104,7 +104,7 @@ class HostWaits:
             end = self.moment.time or 0
         else:
             end = max(clock.end_of(i, self.stream) for i in self.indices)
-        host, heard = clock.hosts[thread], end + pico(specs.WAIT.value)
+        host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
             clock.draw(HOST, "wait", host, heard, "wait")
@@ -117,7 +117,7 @@ class Record:
     moment: Moment
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        reached = clock.hosts[thread] + pico(specs.START.value)
+        reached = clock.hosts[thread] + pico(catalogue.START.value)
         self.moment.time = max(reached, clock.end_of(index, stream))
 
 
@@ -154,8 +154,8 @@ def ring_seconds(kind: str, nbytes: int, n: int, link: Link) -> float:
         nbytes: of the whole tensor on one device.
     """
     steps, share = RINGS[kind](n)
-    moving = share * nbytes / (link.bandwidth * specs.LINK.value)
-    return specs.COLLECTIVE.value + steps * link.step + moving
+    moving = share * nbytes / (link.bandwidth * catalogue.LINK.value)
+    return catalogue.COLLECTIVE.value + steps * link.step + moving
 
 
 def naive_seconds(nbytes: int, n: int, link: Link) -> float:
@@ -187,7 +187,7 @@ class Collective:
     done: Moment = field(default_factory=Moment)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(specs.ISSUE.value)
+        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
         clock.hosts[thread] = host
         duration = pico(self.duration)
         lanes = [
@@ -196,7 +196,7 @@ class Collective:
             for side in ("in", "out")
         ]
         begin = max(
-            host + pico(specs.START.value),
+            host + pico(catalogue.START.value),
             *(clock.end_of(i, stream) for i in self.indices),
             *(clock.end_of(i, COMMUNICATION) for i in self.indices),
             *(lane.free for lane in lanes),

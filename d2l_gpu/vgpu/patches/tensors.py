@@ -1,0 +1,95 @@
+"""Methods of ``torch.Tensor`` that C++ answers without asking the backend."""
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin
+
+from ..devices import as_device
+from ..tensor import is_virtual
+
+
+def apply() -> None:
+    """Apply all changes; ``patches.apply`` calls this once."""
+    data()
+    pinned_memory()
+    cuda_methods()
+
+
+def data() -> None:
+    """Let ``p.data = p.data.to('vgpu:1')`` move a parameter, as to any device.
+
+    All: C++ takes only data of the same type of tensor, which a plain tensor and a
+    wrapper are not. ``fully_shard`` moves parameters this way.
+    """
+    original = torch.Tensor.data
+
+    def set_data(self, new):
+        if is_virtual(new) and not is_virtual(self):
+            grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, self.requires_grad)
+            become(self, new)
+            self.grad = None if grad is None else grad.to(self.device)
+        else:
+            original.__set__(self, new)
+
+    torch.Tensor.data = property(original.__get__, set_data)
+
+
+def pinned_memory() -> None:
+    """Mark host tensors as pinned; nothing is locked, the log of copies says so.
+
+    All: PyTorch asks a C++ hook for the allocator of pinned memory. Where CUDA is at
+    hand, real pinned memory is used and nothing is changed.
+    """
+    if torch.cuda.is_available():
+        return
+
+    def pin_memory(self, device=None):
+        if self.is_pinned():
+            return self
+        pinned = self.clone()
+        pinned._vgpu_pinned = True
+        return pinned
+
+    def is_pinned(self, device=None):
+        return getattr(self, "_vgpu_pinned", False)
+
+    torch.Tensor.pin_memory = pin_memory
+    torch.Tensor.is_pinned = is_pinned
+
+
+def cuda_methods() -> None:
+    """Let ``.cuda(i)`` of CPU tensors and modules mean virtual GPU i.
+
+    All: without CUDA they raise. Where CUDA is at hand they keep their meaning.
+    """
+    if torch.cuda.is_available():
+        return
+
+    def cuda(
+        self, device=None, non_blocking=False, memory_format=torch.preserve_format
+    ):
+        return self.to(
+            as_device(device),
+            non_blocking=non_blocking,
+            memory_format=memory_format,
+        )
+
+    def module_cuda(self, device=None):
+        return self.to(as_device(device))
+
+    torch.Tensor.cuda = cuda
+    torch.nn.Module.cuda = module_cuda
+    # Lazy parameters allow the methods on this list only.
+    UninitializedTensorMixin._allowed_methods.append(cuda)
+
+
+def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
+    """Give one tensor object the identity of another: both C++ and Python halves.
+
+    Like ``torch.utils.swap_tensors``, which refuses while a graph holds the tensor;
+    here that graph keeps the old values, and its backward no longer reaches us.
+    """
+    torch._C._swap_tensor_impl(tensor, other)
+    tensor.__class__, other.__class__ = other.__class__, tensor.__class__
+    tensor.__dict__, other.__dict__ = other.__dict__, tensor.__dict__

@@ -18,7 +18,7 @@ from common import hardware, print_result
 from torch import nn
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.timing import place_name
+from d2l_gpu.torch.timing.timer import place_name
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 
 REPEATED = 10  # calls in one measurement, so that waiting for their end weighs little

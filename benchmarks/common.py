@@ -5,7 +5,7 @@ import platform
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from d2l_gpu.host import cpu_name, usable_cores
+from d2l_gpu.common.processor import cpu_name, usable_cores
 
 
 def hardware() -> str:

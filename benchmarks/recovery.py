@@ -234,7 +234,7 @@ def processes_of(path: Path) -> list[tuple[int, str]]:
         with suppress(OSError):  # ended meanwhile
             words = (entry / "cmdline").read_bytes().decode().split("\0")
             if str(path) in words:
-                kind = "rank" if "d2l_gpu.worker" in words else "launch"
+                kind = "rank" if "d2l_gpu.common.worker" in words else "launch"
                 if "torch.distributed.run" in words:
                     kind = "torchrun"
                 found.append((int(entry.name), kind))

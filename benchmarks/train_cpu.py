@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.speed import PLAIN, Form, try_forms
+from d2l_gpu.torch.training.forms import PLAIN, Form, try_forms
 
 LR = 0.01
 # What decides how fast low precision is: matrix units, and vectors.

@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.settings import data_folder
-from d2l_gpu.sources import FASHION_MNIST, cached
-from d2l_gpu.torch.timing import place_name, synchronize
+from d2l_gpu.common.settings import data_folder
+from d2l_gpu.data.sources import FASHION_MNIST, cached
+from d2l_gpu.torch.timing.timer import place_name, synchronize
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 
 BATCH_SIZE = 480  # divides 60,000, and is divided by 32

@@ -88,7 +88,7 @@ def warm(statement: str, effort: Effort) -> Pair:
 
     def prepare(device: str) -> Callable[[], float]:
         timer, calls = small_operator(statement, device), effort.calls
-        clock = None if device == "cpu" else vgpu.simulation().clock
+        clock = None if device == "cpu" else vgpu.current_simulator().clock
 
         def measure() -> float:
             start = perf_counter()

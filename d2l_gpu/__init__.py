@@ -1,7 +1,16 @@
-"""Interactive lessons on GPUs for deep learning, and virtual GPUs to run them on.
+"""An interactive course on GPUs for deep learning, and virtual GPUs to run it on.
 
-The notebooks use ``from d2l_gpu import torch as d2l``. Nothing is imported here,
-so that the course, the helpers and the virtual GPUs can each be used alone.
+The notebooks use ``from d2l_gpu import torch as d2l``. Nothing is imported here, so
+that the course, the helpers and the virtual GPUs can each be used alone.
+
+* ``torch``, ``tensorflow``, ``jax``, ``mxnet``: what the notebooks import, one helper
+  for each framework, with the same names.
+* ``vgpu``: virtual GPUs for PyTorch, a library of its own.
+* ``show``: plots, live figures, progress bars.
+* ``data``: what the lessons train on, and how it is downloaded.
+* ``exercises``: exercises that check themselves.
+* ``common``: what the helpers of all frameworks share.
+* ``cli``: the command ``d2l-gpu``; ``course`` and ``doctor`` are what it does.
 """
 
 __version__ = "0.1.0"

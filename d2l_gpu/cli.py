@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu import __version__
+from d2l_gpu.common.frameworks import FRAMEWORKS, framework
+from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
-from d2l_gpu.frameworks import framework, frameworks
-from d2l_gpu.settings import LANGUAGE
 
 # What the notebooks import beside a framework, and what the commands do; all of it is
 # in the extra `jupyter`.
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     from d2l_gpu import doctor
-    from d2l_gpu.doctor import report
+    from d2l_gpu.doctor import output as report
 
     findings = doctor.examine(options.checks, options.timeout)
     if options.json:
@@ -315,7 +315,7 @@ def _add_edition(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--framework",
-        metavar="{" + ",".join(each.tag for each in frameworks()) + "}",
+        metavar="{" + ",".join(each.tag for each in FRAMEWORKS) + "}",
         default="pytorch",
         help="that the notebooks use (default: %(default)s)",
     )

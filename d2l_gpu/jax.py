@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.common.frameworks import not_installed
+from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
-from d2l_gpu.frameworks import not_installed
-from d2l_gpu.gpus import Gpus
-from d2l_gpu.plot import Animator
+from d2l_gpu.show.training_curves import Animator
 
 try:
     import jax
@@ -41,14 +41,7 @@ __all__ = [
     "use_virtual_gpus",
 ]
 
-FRAMEWORK = {
-    "order": 3,
-    "tag": "jax",
-    "title": "JAX",
-    "module": "jax",
-}
-
-_exercises = Exercises(FRAMEWORK["tag"])
+_exercises = Exercises("jax")
 check, exercise = _exercises.check, _exercises.exercise
 
 # ------------------------------------------------------------------ devices

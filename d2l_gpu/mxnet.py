@@ -14,22 +14,14 @@ from pathlib import Path
 
 import numpy
 
-from d2l_gpu.checks import check_integer
-from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.common.frameworks import not_installed
+from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
-from d2l_gpu.frameworks import not_installed
-from d2l_gpu.gpus import Gpus
-from d2l_gpu.plot import Animator, ProgressBoard
+from d2l_gpu.show.training_curves import Animator, ProgressBoard
 
-FRAMEWORK = {
-    "order": 4,
-    "tag": "mxnet",
-    "title": "MXNet",
-    "module": "mxnet",
-    "hosted": False,
-}
-
-_exercises = Exercises(FRAMEWORK["tag"])
+_exercises = Exercises("mxnet")
 check, exercise = _exercises.check, _exercises.exercise
 
 __all__ = [

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.common.frameworks import not_installed
+from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
-from d2l_gpu.frameworks import not_installed
-from d2l_gpu.gpus import Gpus
-from d2l_gpu.plot import Animator, ProgressBoard
+from d2l_gpu.show.training_curves import Animator, ProgressBoard
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,14 +40,7 @@ __all__ = [
     "use_virtual_gpus",
 ]
 
-FRAMEWORK = {
-    "order": 2,
-    "tag": "tensorflow",
-    "title": "TensorFlow",
-    "module": "tensorflow",
-}
-
-_exercises = Exercises(FRAMEWORK["tag"])
+_exercises = Exercises("tensorflow")
 check, exercise = _exercises.check, _exercises.exercise
 
 # MiB that each part of a divided GPU may take: two parts fit on any GPU of today.

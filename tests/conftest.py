@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from d2l_gpu import course
-from d2l_gpu.settings import LANGUAGE
+from d2l_gpu.common.settings import LANGUAGE
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

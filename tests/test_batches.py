@@ -12,7 +12,7 @@ from fresh_process import run_fresh
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.batches import choose_epoch
+from d2l_gpu.torch.datasets.batches import choose_epoch
 
 IMAGES = torch.from_numpy(
     np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)
@@ -116,9 +116,9 @@ def test_an_epoch_can_begin_in_its_middle(shuffle, monkeypatch):
     whole = [y.tolist() for _, y in data]
     following = order(data)
     made = []
-    resized = sys.modules["d2l_gpu.torch.batches"]._resized
+    resized = sys.modules["d2l_gpu.torch.datasets.batches"]._resized
     monkeypatch.setattr(
-        "d2l_gpu.torch.batches._resized",
+        "d2l_gpu.torch.datasets.batches._resized",
         lambda X, size: made.append(len(X)) or resized(X, size),
     )
     for first in range(6):

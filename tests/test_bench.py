@@ -8,8 +8,8 @@ import torch
 from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.bench import _spread
-from d2l_gpu.torch.scaling import BUCKET
+from d2l_gpu.torch.timing.bench import _spread
+from d2l_gpu.torch.timing.scaling import BUCKET
 
 pytestmark = pytest.mark.virtual_gpus(2)
 

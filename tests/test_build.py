@@ -4,20 +4,20 @@ import base64
 import io
 import os
 import re
-import shutil
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import FRONT_MATTER, GOOD_LESSON, REPOSITORY, draw_figure, write_lesson
+from conftest import FRONT_MATTER, GOOD_LESSON, draw_figure, write_lesson
 from nbformat.v4 import new_output
 from PIL import Image
 
+from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.course.files import write_atomically
-from d2l_gpu.frameworks import frameworks
-from tools import readme
+from tools import edition, readme
 from tools.build import main
 from tools.check import edition_problems
 from tools.edition import Project, editions
@@ -347,8 +347,6 @@ def test_lesson_that_a_framework_does_not_have_is_told(project):
 
 
 TOY_HELPER = """\
-FRAMEWORK = {"order": 5, "tag": "toy", "title": "Toy", "module": "fractions"}
-
 def gpu(i=0):
     return f"toy:{i}"
 """
@@ -363,10 +361,10 @@ With ${title} only.
 """
 
 
-def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
-    project, monkeypatch, capsys
+def test_fifth_framework_is_a_row_a_helper_and_cells_and_nothing_else(
+    project, tmp_path, monkeypatch, capsys
 ):
-    """From the helper and the cell alone: notebook, links both ways, README, checks."""
+    """From these alone: notebook, links both ways, README, checks."""
     cell = "from toy import gpu\n\nprint(gpu(1))\n"
     write_lesson(project, GOOD_LESSON.replace("2 * 3\n", cell), framework="toy")
     (project / "lessons" / "header.md").write_text(FRONT_MATTER + HEADER)
@@ -375,10 +373,12 @@ def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
     said = capsys.readouterr().err
     assert "toy/01_toy.md: there is no framework 'toy'; the frameworks are: py" in said
 
-    helpers = project / "d2l_gpu"
-    shutil.copytree(REPOSITORY / "d2l_gpu" / "torch", helpers / "torch")
-    (helpers / "toy.py").write_text(TOY_HELPER, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(helpers))
+    known = edition.FRAMEWORKS
+    toy = Framework("toy", "Toy", "fractions")
+    monkeypatch.setattr(edition, "FRAMEWORKS", (*known, toy))
+    (tmp_path / "helper").mkdir()
+    (tmp_path / "helper" / "toy.py").write_text(TOY_HELPER, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "helper"))
     assert build(project) == 0
     built = project / "notebooks/en/toy/01_toy.ipynb"
     cells = cells_by_id(nbformat.read(built, as_version=4))
@@ -393,19 +393,12 @@ def test_fifth_framework_is_a_helper_and_cells_and_nothing_else(
     assert build(project, "--check", "--framework", "toy") == 0
     assert list(edition_problems([built])) == []
 
-    (helpers / "toy.py").write_text(TOY_HELPER.replace("fractions", "not_there"))
-    frameworks.cache_clear()
+    toy = replace(toy, module="not_there")
+    monkeypatch.setattr(edition, "FRAMEWORKS", (*known, toy))
     assert build(project) == 0
     assert "left out: Toy is not installed" in capsys.readouterr().err
     assert build(project, "01", "--framework", "toy") == 1
     assert "Toy is not installed: pip install" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("told", ['{"order": 5}', "dict(order=5)", "7"])
-def test_helper_that_does_not_say_what_it_is_for_is_one_sentence(tmp_path, told):
-    (tmp_path / "toy.py").write_text(f"FRAMEWORK = {told}\n")
-    with pytest.raises(ValueError, match=r"toy\.py is a literal dict with order, tag"):
-        frameworks(tmp_path)
 
 
 def test_unknown_framework_is_an_error_that_lists_the_known(project, capsys):

@@ -24,7 +24,7 @@ from waiting import PATIENCE, wait_until
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
 from d2l_gpu.course.install_bundle import START, this_platform, this_python
-from d2l_gpu.sources import Source
+from d2l_gpu.data.sources import Source
 
 NAME = f"d2l-gpu-bundle-0.1.0-{this_platform()}-py{this_python().replace('.', '')}"
 IMAGES = b"images of clothing"
@@ -72,7 +72,7 @@ def put_course(site: Path, requires: str = "toy>=1") -> None:
     modules = {
         "d2l_gpu/__init__.py": "",
         "d2l_gpu/torch/__init__.py": "",
-        "d2l_gpu/settings.py": TOY_SETTINGS,
+        "d2l_gpu/common/settings.py": TOY_SETTINGS,
     }
     put_package(site, "d2l-gpu", "0.1.0", modules, metadata)
 

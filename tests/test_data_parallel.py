@@ -16,7 +16,7 @@ pytestmark = pytest.mark.virtual_gpus(3, memory="256MiB")
 
 @pytest.fixture(autouse=True)
 def three_gpus(monkeypatch):
-    module = sys.modules["d2l_gpu.torch.devices"]._gpus
+    module = sys.modules["d2l_gpu.torch.gpus.torch_gpus"]._gpus
     monkeypatch.setattr(module, "decision", None)  # other tests make their own
     d2l.require_gpus(3)
 

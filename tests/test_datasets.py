@@ -10,7 +10,7 @@ import torch
 from file_server import md5, serving
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch import datasets
+from d2l_gpu.torch.datasets import images as datasets
 
 
 def idx(values: np.ndarray) -> bytes:

@@ -20,7 +20,18 @@ from conftest import REPOSITORY
 from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu import cli, doctor
-from d2l_gpu.doctor import Finding, child, facts, python, pytorch, report
+from d2l_gpu.doctor import (
+    Finding,
+    facts,
+    python,
+    pytorch,
+)
+from d2l_gpu.doctor import (
+    output as report,
+)
+from d2l_gpu.doctor import (
+    probe_process as child,
+)
 
 MODULE = ["-m", "d2l_gpu.cli", "doctor"]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]

@@ -13,8 +13,9 @@ from broken_machines import look, look_once, until_begun
 from file_server import md5
 from waiting import runs, wait_until
 
-from d2l_gpu.doctor import data, network, room
-from d2l_gpu.sources import Source
+from d2l_gpu.data.sources import Source
+from d2l_gpu.doctor import downloads as data
+from d2l_gpu.doctor import network, room
 
 TRAIN, TEST = "train.gz", "test.gz"
 
@@ -396,7 +397,7 @@ VISION = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
 def test_machine_without_the_book_has_no_problem(torch, monkeypatch):
-    monkeypatch.setattr("d2l_gpu.doctor.book.installed_version", lambda name: "")
+    monkeypatch.setattr("d2l_gpu.doctor.companion.installed_version", lambda name: "")
     finding = look_once("book")
     assert finding.status == "ok"
     assert "--no-deps d2l==1.0.3" in finding.what
@@ -452,7 +453,7 @@ def test_torchvision_that_does_not_import_is_no_problem_of_the_course(
     plant.package("torchvision", "0.28.0")
     plant.module("torchvision", VISION)
     monkeypatch.setattr(
-        "d2l_gpu.doctor.book.installed_version",
+        "d2l_gpu.doctor.companion.installed_version",
         lambda name: "0.28.0" if name == "torchvision" else "",
     )
     finding = look_once("book")

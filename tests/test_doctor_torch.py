@@ -9,8 +9,8 @@ from broken_machines import look, look_once, until_begun
 from waiting import runs, wait_until
 
 from d2l_gpu import doctor
+from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.doctor import build, facts, nvidia, pytorch
-from d2l_gpu.frameworks import Framework
 
 ONE, TWO = ["NVIDIA Test 9000"], ["NVIDIA Test 9000"] * 2
 NEW, OLD = {"driver": "580.65", "cuda": "13.0"}, {"driver": "470.82", "cuda": "11.4"}
@@ -60,7 +60,7 @@ def test_other_framework_does_without_pytorch(monkeypatch):
     facts = SimpleNamespace(torch=SimpleNamespace(installed=False))
     here = Framework(2, "toy", "Toy", "json")
     absent = Framework(3, "none", "None", "no_such_module")
-    monkeypatch.setattr(pytorch, "frameworks", lambda: (here, absent))
+    monkeypatch.setattr(pytorch, "FRAMEWORKS", (here, absent))
     (finding,) = pytorch.check_torch(facts)
     assert finding.status == "note"
     assert finding.what == (

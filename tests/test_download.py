@@ -16,9 +16,9 @@ from file_server import md5, serving, truncated
 from fresh_process import PATH, run_fresh
 from waiting import wait_until
 
-from d2l_gpu.settings import data_folder
-from d2l_gpu.torch import download
-from d2l_gpu.torch.download import fetch
+from d2l_gpu.common.settings import data_folder
+from d2l_gpu.data import download
+from d2l_gpu.data.download import fetch
 
 NAME = "images.gz"
 GOOD = bytes(range(256)) * 1000
@@ -380,7 +380,7 @@ def test_a_killed_process_leaves_nothing_that_is_used(server, folder):
     server.files[NAME] = server.stop_after(GOOD)
     code = (
         "import sys; from pathlib import Path; "
-        "from d2l_gpu.torch.download import fetch; "
+        "from d2l_gpu.data.download import fetch; "
         f"fetch({NAME!r}, [{server.url!r}], {md5(GOOD)!r}, Path({str(folder)!r}))"
     )
     process = subprocess.Popen(

@@ -13,7 +13,7 @@ from fresh_process import NO_GPUS, PATH, run_fresh
 from lab_server import jupyter_settings
 from waiting import PATIENCE
 
-from d2l_gpu.course.report import LessonResult, report_html
+from d2l_gpu.course.page import LessonResult, report_html
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").rglob("*.ipynb"))
 LESSON = REPOSITORY / "notebooks" / "en" / "pytorch" / "01_devices.ipynb"

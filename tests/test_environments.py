@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
-from d2l_gpu.frameworks import Framework, frameworks
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from tools import environments, pytest_setup
 
-MXNET = next(each for each in frameworks() if each.tag == "mxnet")
-OTHERS = [each for each in frameworks() if each != MXNET]
+MXNET = next(each for each in FRAMEWORKS if each.tag == "mxnet")
+OTHERS = [each for each in FRAMEWORKS if each != MXNET]
 VERSION = "{}.{}".format(*sys.version_info)
 
 
@@ -77,7 +77,7 @@ def test_half_of_an_environment_does_not_stay(toy, monkeypatch):
 
 def test_python_that_is_not_here_is_one_sentence(toy, monkeypatch, capsys):
     environments.requirements("toy").write_text("# Python 3.2\n")
-    monkeypatch.setattr(environments, "frameworks", lambda: (toy,))
+    monkeypatch.setattr(environments, "FRAMEWORKS", (toy,))
     assert environments.main([]) == 1
     assert capsys.readouterr().err == (
         "Toy needs Python 3.2, and there is no python3.2 here: install it, or run this "
@@ -96,7 +96,7 @@ def test_notebooks_are_run_by_the_kernel_of_their_framework(pytestconfig, monkey
     folder = REPOSITORY / "notebooks" / "en"
     option = pytestconfig.option
     before = option.nbval_current_env, option.nbval_kernel_name
-    for each in frameworks():
+    for each in FRAMEWORKS:
         its = pytest_setup.framework_of(folder / each.tag / "01_devices.ipynb")
         assert its == each
         with pytest_setup.kernel_for(its, pytestconfig):

@@ -5,12 +5,12 @@ import pytest
 from conftest import REPOSITORY
 from markdown_it import MarkdownIt
 
-from d2l_gpu.frameworks import Framework, framework, frameworks
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework, framework
 from tools.edition import Project
 from tools.equivalents import PLACE, with_table
 from tools.lesson import Cell, Lesson
 
-KNOWN = [each.tag for each in frameworks()]
+KNOWN = [each.tag for each in FRAMEWORKS]
 JAX, MXNET = (framework(tag) for tag in ("jax", "mxnet"))
 
 
@@ -104,9 +104,9 @@ def test_table_of_the_appendix_is_made_of_executed_cells(tag):
     start = [token.type for token in rendered].index("table_open")
     inline = [token.content for token in rendered[start:] if token.type == "inline"]
     rows = [inline[i : i + 3] for i in range(3, len(inline), 3)]
-    titles = [each.title for each in frameworks()]
+    titles = [each.title for each in FRAMEWORKS]
     assert [title for _, title, _ in rows] == titles * (len(rows) // len(titles))
-    for each in frameworks():
+    for each in FRAMEWORKS:
         run = nbformat.read(editions / each.tag / "A2_equivalents.ipynb", as_version=4)
         executed = "\n".join(
             cell.source for cell in run.cells if cell.cell_type == "code"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from d2l_gpu.gpus import Gpus, enumerated
-from d2l_gpu.settings import VIRTUAL
+from d2l_gpu.common.gpu_choice import Gpus, enumerated
+from d2l_gpu.common.settings import VIRTUAL
 
 
 class ToyGpus(Gpus[str]):

@@ -17,15 +17,13 @@ from graders.answers import Graded
 from test_notebooks import checks_in
 from waiting import PATIENCE
 
+from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.judge import NO_GPUS
 from d2l_gpu.exercises.registry import lessons_of
-from d2l_gpu.frameworks import framework as framework_with
-from d2l_gpu.frameworks import frameworks
 from tools import environments
 
-LESSONS = [
-    (each.tag, lesson) for each in frameworks() for lesson in lessons_of(each.tag)
-]
+LESSONS = [(each.tag, lesson) for each in FRAMEWORKS for lesson in lessons_of(each.tag)]
 LEAST_MISTAKES = 3
 
 

@@ -21,7 +21,7 @@ import pytest
 from conftest import FRONT_MATTER, GOOD_LESSON, REPOSITORY, write_lesson
 
 import d2l_gpu
-from d2l_gpu.frameworks import framework, frameworks
+from d2l_gpu.common.frameworks import FRAMEWORKS, framework
 from tools.build import main as build
 from tools.edition import Project
 from tools.header import PLATFORMS, Header, platform_links
@@ -345,7 +345,7 @@ def test_failing_installation_says_what_pip_says(machine, tmp_path):
 def test_elsewhere_nothing_is_installed(machine):
     laptop = machine({})
     before = laptop.versions()
-    for each in frameworks():
+    for each in FRAMEWORKS:
         said = laptop.first_cell(each.tag)
         assert "pip install" in said if each.hosted else "README" in said
     assert laptop.first_cell() == (

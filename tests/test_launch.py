@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/cmdline").exists(), reason="needs /proc"
 )
-MODULE = sys.modules["d2l_gpu.torch.launch"]  # d2l.launch is the function
+MODULE = sys.modules["d2l_gpu.torch.processes.launching"]  # d2l.launch is the function
 RANK = "import os, sys, time; rank = int(os.environ['RANK'])\n"
 TWO_RANKS = RANK + "import torch, torch.distributed as dist\nX = torch.ones(1)\n"
 

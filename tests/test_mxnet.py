@@ -17,7 +17,7 @@ import pytest
 from conftest import REPOSITORY
 from test_notebooks import sanitised_by_nbval
 
-from d2l_gpu.frameworks import framework
+from d2l_gpu.common.frameworks import framework
 from tools import environments
 
 SERVER = """
@@ -85,7 +85,7 @@ def ask() -> Iterator[Callable[[str], list[str]]]:
 def test_without_mxnet_the_helper_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "d2l_gpu.mxnet", raising=False)
     monkeypatch.setitem(sys.modules, "mxnet", None)
-    monkeypatch.setattr("d2l_gpu.frameworks.find_spec", lambda name: None)
+    monkeypatch.setattr("d2l_gpu.common.frameworks.find_spec", lambda name: None)
     with pytest.raises(ImportError) as caught:
         importlib.import_module("d2l_gpu.mxnet")
     assert str(caught.value) == (

@@ -19,8 +19,8 @@ from conftest import REPOSITORY
 from readme_renderer import markdown
 
 import d2l_gpu
+from d2l_gpu.common.frameworks import FRAMEWORKS
 from d2l_gpu.course import lesson_names
-from d2l_gpu.frameworks import frameworks
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -33,7 +33,7 @@ def package_name(requirement: str) -> str:
 
 def test_base_needs_nothing_and_a_framework_needs_no_other():
     assert PROJECT["dependencies"] == []
-    hosted = {each.module for each in frameworks() if each.hosted}
+    hosted = {each.module for each in FRAMEWORKS if each.hosted}
     assert hosted == {"torch", "tensorflow", "jax"}
     for module in hosted:
         names = {package_name(requirement) for requirement in EXTRAS[module]}

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.parallel import average_buffers
+from d2l_gpu.torch.parallel.pieces import average_buffers
 
 pytestmark = pytest.mark.virtual_gpus(4, memory="256MiB")
 

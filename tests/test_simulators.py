@@ -117,7 +117,7 @@ def test_a_model_of_ones_own():
 
 def test_the_devices_in_use_have_a_clock_too():
     vgpu.enable(2, model=["V100", "T4"], link="PCIe3")
-    sim = d2l.simulation()
+    sim = d2l.current_simulator()
     assert sim.label == "simulated (V100, T4)"
     assert repr(sim) == "2 × V100, T4, simulated, connected by PCIe3"
     for i in (0, 1):

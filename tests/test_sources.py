@@ -9,8 +9,8 @@ from conftest import REPOSITORY
 from jupyter_server.services.contents.largefilemanager import LargeFileManager
 from jupytext.sync_contentsmanager import build_sync_jupytext_contents_manager_class
 
+from d2l_gpu.common.frameworks import framework
 from d2l_gpu.course.kernel import run_cells
-from d2l_gpu.frameworks import framework
 from tools import environments
 from tools.edition import Project
 

@@ -9,8 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch import data_parallel, speed
-from d2l_gpu.torch.speed import FORMS, PLAIN, Form, Trial, try_forms
+from d2l_gpu.torch.parallel import data_parallel
+from d2l_gpu.torch.training import forms as speed
+from d2l_gpu.torch.training.forms import FORMS, PLAIN, Form, Trial, try_forms
 
 LOW = Form(channels_last=True, dtype=torch.bfloat16)
 

@@ -7,7 +7,7 @@ from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.torch.transfers import Transfer
+from d2l_gpu.torch.gpus.copy_log import Transfer
 from d2l_gpu.vgpu import Table
 
 

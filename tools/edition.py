@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePath
 
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
+from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import lesson_names, select_lessons
-from d2l_gpu.frameworks import Framework, frameworks
-from d2l_gpu.frameworks import framework as framework_with
 from tools.equivalents import with_table
 from tools.header import INTRODUCTION, MARK, SOURCE, TITLE, Header, solutions_of
 from tools.languages import ENGLISH, Language, read_languages
@@ -53,11 +53,10 @@ class Project:
         """The folder of the sources."""
         return self.root / FOLDER
 
-    @cached_property
+    @property
     def frameworks(self) -> tuple[Framework, ...]:
-        """Those of its helpers, or of this package."""
-        helpers = self.root / "d2l_gpu"
-        return frameworks(helpers) if helpers.is_dir() else frameworks()
+        """The frameworks that it can have lessons for."""
+        return FRAMEWORKS
 
     @cached_property
     def header(self) -> Lesson | None:
@@ -129,7 +128,13 @@ class Project:
             for name in names:
                 path = folder / f"{name}.md"
                 found.setdefault(name, {})[by_tag[folder.name]] = path
-        return {name: dict(sorted(found[name].items())) for name in sorted(found)}
+        order = {each: place for place, each in enumerate(self.frameworks)}
+        return {
+            name: {
+                each: found[name][each] for each in sorted(found[name], key=order.get)
+            }
+            for name in sorted(found)
+        }
 
     def read(self, names: Sequence[str] = ()) -> list[Lesson]:
         """Return lessons in English, those of each framework one after the other.

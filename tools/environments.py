@@ -22,9 +22,9 @@ from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpecManager
 
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernelspec import kernel_argv
-from d2l_gpu.frameworks import Framework, frameworks
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLE = "D2L_GPU_ENVIRONMENTS"
@@ -148,7 +148,7 @@ def _run(command: Sequence[str | Path]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make environments; return 0, or 1 if one cannot be had."""
-    own = [each for each in frameworks() if has_its_own(each)]
+    own = [each for each in FRAMEWORKS if has_its_own(each)]
     parser = argparse.ArgumentParser(
         prog="python -m tools.environments", description=__doc__.splitlines()[0]
     )

@@ -8,7 +8,7 @@ are the lines of a cell up to the first empty one; what follows shows what they 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from d2l_gpu.frameworks import Framework
+from d2l_gpu.common.frameworks import Framework
 from tools.lesson import Cell, Lesson, split_exercises
 
 PLACE = "${equivalents}"
@@ -51,7 +51,7 @@ def _table(cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]) -> str:
         elif heading and heading not in shown and _in_all(cell.key, code):
             shown.add(heading)
             names = [f"**{heading}**", *[""] * (len(code) - 1)]
-            for name, each in zip(names, sorted(code), strict=True):
+            for name, each in zip(names, code, strict=True):
                 idiom = _idiom(code[each][cell.key].source)
                 rows.append([name, each.title, idiom])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

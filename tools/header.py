@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from d2l_gpu import __version__
+from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.course import SOLUTIONS
-from d2l_gpu.frameworks import Framework
 from tools.languages import ENGLISH
 from tools.lesson import Cell, Lesson, LessonError, check
 from tools.translation import MISSING, STALE

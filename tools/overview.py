@@ -11,17 +11,12 @@ from pathlib import Path
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.live import _matplotlib
+from d2l_gpu.show.style import default_style
 from d2l_gpu.vgpu import time_text
+from d2l_gpu.vgpu.sim.timeline import LOOKS
 
 TARGET = Path(__file__).parents[1] / "lessons" / "figures" / "overview.png"
 GPUS = [1, 2, 4, 8, 16]
-LOOKS = {
-    "issue": {"facecolor": "#222222"},
-    "wait": {"facecolor": "#e4e4e4", "edgecolor": "#999999"},
-    "compute": {"facecolor": "#8a8a8a", "edgecolor": "#222222"},
-    "copy": {"facecolor": "white", "edgecolor": "#222222", "hatch": "////"},
-}
 ALGORITHMS = {
     "naive": "over one GPU",
     "ring": "in a ring, afterwards",
@@ -40,13 +35,16 @@ def step(batch_size: int, num_gpus: int, algorithm: str):
 def draw_timeline(axes, timeline) -> None:
     names = list(timeline.rows)
     for row, bars in enumerate(timeline.rows.values()):
-        for kind, look in LOOKS.items():
+        for kind, (fill, outline, _) in LOOKS.items():
             spans = [
                 (bar.start * 1e3, (bar.end - bar.start) * 1e3)
                 for bar in bars
                 if bar.kind == kind
             ]
             if spans:
+                look = {"facecolor": fill, "edgecolor": outline}
+                if kind == "copy":  # matplotlib has no patterns of SVG
+                    look = {"facecolor": "white", "edgecolor": outline, "hatch": "////"}
                 axes.broken_barh(spans, (row - 0.35, 0.7), linewidth=0.4, **look)
     axes.set_yticks(range(len(names)), labels=names)
     axes.invert_yaxis()
@@ -81,7 +79,7 @@ def draw_scaling(axes) -> None:
 
 def main() -> None:
     shown = step(64, 4, "bucketed")
-    with _matplotlib():
+    with default_style():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(9.6, 6.6), layout="constrained")

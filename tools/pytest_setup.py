@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.course import SOLUTIONS
-from d2l_gpu.frameworks import Framework, frameworks
 from tools import environments
 from tools.companion import missing
 from tools.tolerance import settled, tolerance
@@ -118,7 +118,7 @@ def runs_once(path: Path) -> bool:
 
 def framework_of(path: Path) -> Framework:
     """Return the framework that a notebook is for, by its folder, or PyTorch."""
-    by_tag = {each.tag: each for each in frameworks()}
+    by_tag = {each.tag: each for each in FRAMEWORKS}
     folder = path.parents[path.parent.name == SOLUTIONS]
     return by_tag.get(folder.name, by_tag["pytorch"])
 

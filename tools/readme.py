@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
-from d2l_gpu.frameworks import Framework
+from d2l_gpu.common.frameworks import Framework
 from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
@@ -114,7 +114,8 @@ def _lessons(project: Project, language: str) -> str:
     for edition in editions(project, language=language):
         if not edition.solutions:
             by_lesson.setdefault(edition.lesson.name, {})[edition.framework] = edition
-    first, *others = sorted({each for found in by_lesson.values() for each in found})
+    known = {each for found in by_lesson.values() for each in found}
+    first, *others = [each for each in project.frameworks if each in known]
     platform = PLATFORMS[_COLAB][0]
     rows = [[first.title, platform, *(each.title for each in others)]]
     rows.append(["---"] * len(rows[0]))
@@ -164,7 +165,8 @@ def _tables(project: Project) -> str:
     for edition in every:
         if not edition.solutions:
             by_framework.setdefault(edition.framework, []).append(edition)
-    tables = {each: _table(by_framework[each], solved) for each in sorted(by_framework)}
+    order = [each for each in project.frameworks if each in by_framework]
+    tables = {each: _table(by_framework[each], solved) for each in order}
     first, *others = tables
     return "\n\n".join(
         [tables[first]]

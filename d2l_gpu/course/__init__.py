@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from d2l_gpu.settings import LANGUAGE
+from d2l_gpu.common.settings import LANGUAGE
 
 SOLUTIONS = "solutions"
 """The folder with the solutions to the exercises of an edition, beside its lessons."""

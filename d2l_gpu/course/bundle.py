@@ -35,6 +35,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tqdm import tqdm
 
 from d2l_gpu import __version__
+from d2l_gpu.common.frameworks import framework
+from d2l_gpu.common.settings import OURS, data_folder
 from d2l_gpu.course import clone_root, install_bundle
 from d2l_gpu.course.install_bundle import (
     FORMAT,
@@ -49,9 +51,7 @@ from d2l_gpu.course.install_bundle import (
     this_python,
     version_numbers,
 )
-from d2l_gpu.frameworks import framework
-from d2l_gpu.settings import OURS, data_folder
-from d2l_gpu.sources import FASHION_MNIST, cached
+from d2l_gpu.data.sources import FASHION_MNIST, cached
 
 PYTORCH_INDEX = "https://download.pytorch.org/whl/"  # and cpu, cu128 …
 

@@ -353,7 +353,7 @@ def last_error(output: bytes) -> str:
 
 def data_folder(python: Path, module: str) -> Path:
     """Return the folder for data, as told by what was installed: so it works."""
-    code = f"import {module}, d2l_gpu.settings as s; print(s.data_folder())"
+    code = f"import {module}, d2l_gpu.common.settings as s; print(s.data_folder())"
     result = subprocess.run(
         [str(python), "-I", "-X", "utf8", "-c", code],
         stdin=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ import nbformat
 from d2l_gpu.course.copies import copy_notebooks
 from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
-from d2l_gpu.course.report import LessonResult, report_html
+from d2l_gpu.course.page import LessonResult, report_html
 
 
 def run_course(

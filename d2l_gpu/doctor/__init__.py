@@ -8,7 +8,23 @@ there is an answer in any case. Each check is a function that is given the facts
 
 from collections.abc import Callable, Iterator, Sequence
 
-from . import book, build, data, devices, jupyter, network, python, pytorch, room
+from . import (
+    accelerators as devices,
+)
+from . import (
+    build,
+    jupyter,
+    network,
+    python,
+    pytorch,
+    room,
+)
+from . import (
+    companion as book,
+)
+from . import (
+    downloads as data,
+)
 from .facts import Facts
 from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, one_line
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from d2l_gpu.settings import virtual_limit
+from d2l_gpu.common.settings import virtual_limit
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, pip, unset

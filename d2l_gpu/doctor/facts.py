@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from . import kernels, nvidia, probes
-from .child import Answer, ask
+from .probe_process import Answer, ask
 
 SECONDS_FOR_A_TOOL = 20.0  # nvidia-smi takes some where the GPU has to be woken
 

@@ -8,10 +8,9 @@ import sysconfig
 import time
 from pathlib import Path
 
-from d2l_gpu.settings import OURS
+from d2l_gpu.common.settings import OURS
 
 from . import kernels
-from .child import ask
 from .facts import Facts
 from .findings import (
     NOTE,
@@ -24,6 +23,7 @@ from .findings import (
     release,
     this_python,
 )
+from .probe_process import ask
 from .probes import import_modules
 from .pytorch import installed_version
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
-from d2l_gpu.sources import FASHION_MNIST
+from d2l_gpu.data.sources import FASHION_MNIST
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, one_line, unset

@@ -63,7 +63,7 @@ def _gpus() -> dict:
 
 
 def _devices() -> dict:
-    from d2l_gpu.torch.inventory import devices
+    from d2l_gpu.torch.gpus.inventory import devices
 
     return {"rows": devices().rows}
 

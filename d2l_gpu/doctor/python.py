@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from d2l_gpu.frameworks import frameworks
+from d2l_gpu.common.frameworks import FRAMEWORKS
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, dotted
@@ -117,7 +117,7 @@ def check_names(facts: Facts) -> list[Finding]:
 
 def _hiding(folder: Path) -> Iterator[Path]:
     in_clone = (folder / "d2l_gpu" / "doctor").is_dir()  # d2l_gpu itself is here
-    for name in (*IMPORTED, *(each.module for each in frameworks())):
+    for name in (*IMPORTED, *(each.module for each in FRAMEWORKS)):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.is_file() and not (in_clone and name == "d2l_gpu"):
                 yield path if path.parent == folder else path.parent

@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import sys
 
-from d2l_gpu.frameworks import Framework, frameworks
+from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, dotted, pip, release
@@ -42,9 +42,7 @@ def check_torch(facts: Facts) -> list[Finding]:
 
 
 def _other_frameworks() -> list[Framework]:
-    return [
-        each for each in frameworks() if each.tag != "pytorch" and each.is_installed
-    ]
+    return [each for each in FRAMEWORKS if each.tag != "pytorch" and each.is_installed]
 
 
 def _problem(what: str, what_to_do: str) -> Finding:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from d2l_gpu.settings import data_folder
+from d2l_gpu.common.settings import data_folder
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, size

@@ -19,7 +19,7 @@ HOST = "the host"
 
 
 @dataclass(frozen=True)
-class Copy:
+class Crossing:
     """What crossed from one device to another.
 
     Attributes:
@@ -71,7 +71,7 @@ class Port(ABC):
         return self.arrays.fetch(x)
 
     @abstractmethod
-    def watch(self) -> AbstractContextManager[list[Copy]]:
+    def watch(self) -> AbstractContextManager[list[Crossing]]:
         """Make a list of what crosses, in order, complete when the block ends."""
 
     def watched(self, values: np.ndarray) -> Any:

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from d2l_gpu.exercises import child
+from d2l_gpu.common.settings import OURS, VIRTUAL
+from d2l_gpu.exercises import grading_process as child
 from d2l_gpu.exercises.registry import Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
-from d2l_gpu.settings import OURS, VIRTUAL
 
 # For Python to start and to import the framework, before the answer's time begins.
 STARTUP = 120

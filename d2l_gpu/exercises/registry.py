@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.frameworks import framework as framework_with
+from d2l_gpu.common.frameworks import framework as framework_with
 
 SECONDS = 30
 

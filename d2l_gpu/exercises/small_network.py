@@ -6,8 +6,8 @@ It is written in NumPy, so that it learns the same with every framework.
 import functools
 from typing import TYPE_CHECKING
 
-from d2l_gpu.checks import check_integer
-from d2l_gpu.digits import TEST, TRAIN, mixed_digits
+from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ import re
 
 from d2l_gpu.course import notebooks_dir
 from d2l_gpu.exercises.registry import find
-from d2l_gpu.live import in_jupyter
+from d2l_gpu.show.live import in_jupyter
 
 
 def specification(framework: str, number: str, language: str | None = None) -> str:

@@ -1,33 +1,36 @@
-"""The helper of the lessons: ``from d2l_gpu import torch as d2l``.
+"""The helper of the lessons with PyTorch: ``from d2l_gpu import torch as d2l``.
 
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
+
+* ``gpus``: which devices there are, and the log of copies between them.
+* ``datasets``: images to train on, and minibatches of them.
+* ``training``: training on one device: trainer, networks, checkpoints.
+* ``parallel``: training on several devices in one process.
+* ``processes``: training on several processes and machines.
+* ``timing``: measured and simulated time.
+* ``book``: the book's own package d2l, beside this one.
 """
 
 try:
     import torch as _torch  # noqa: F401  only to say in a sentence that it is missing
 except ImportError as error:
-    from d2l_gpu.frameworks import not_installed
+    from d2l_gpu.common.frameworks import not_installed
 
     raise not_installed("pytorch", error) from error
 
+from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.show.plots import plot, roofline
+from d2l_gpu.show.progress import Progress
+from d2l_gpu.show.training_curves import Animator, ProgressBoard
+from d2l_gpu.vgpu import current_simulator, simulator
 
-# `devices`, `launch` and `transfers` name a submodule and a function each. The
-# function, imported after the submodule, is what `d2l.devices` finds: keep the order.
-from d2l_gpu.oop import HyperParameters, add_to_class
-from d2l_gpu.plot import Animator, ProgressBoard
-from d2l_gpu.progress import Progress
-from d2l_gpu.vgpu import simulation, simulator
-
-from .batches import Batches
-from .bench import bench
 from .book import require_book
-from .checkpoints import Checkpoints
-from .cluster import slurm_script, torchrun_command
-from .curves import plot, roofline
-from .data_parallel import History, train
-from .datasets import load_data_digits, load_data_fashion_mnist
-from .devices import (
+from .datasets.batches import Batches
+from .datasets.images import load_data_digits, load_data_fashion_mnist
+from .gpus.copy_log import transfers
+from .gpus.inventory import devices
+from .gpus.torch_gpus import (
     cpu,
     gpu,
     num_gpus,
@@ -38,35 +41,29 @@ from .devices import (
     try_gpu,
     use_virtual_gpus,
 )
-from .evaluation import (
+from .parallel.data_parallel import History, train
+from .parallel.pieces import allreduce, replicate, shard_gradients, split_batch
+from .processes.cluster import slurm_script, torchrun_command
+from .processes.launching import launch
+from .processes.reports import report
+from .processes.sagemaker import sagemaker_job
+from .timing.bench import bench
+from .timing.scaling import simulate_step
+from .timing.timer import Timer
+from .training.checkpoints import Checkpoints
+from .training.evaluation import (
     Accumulator,
     accuracy,
     evaluate_accuracy_gpu,
     evaluate_accuracy_gpus,
 )
-from .files import load_parameters, save_parameters
-from .inventory import devices
-from .launch import launch
-from .nets import Residual, resnet18
-from .parallel import allreduce, replicate, shard_gradients, split_batch
-from .results import report
-from .sagemaker import sagemaker_job
-from .scaling import simulate_step
-from .schedule import linear_schedule_with_warmup
-from .speed import Form, try_forms
-from .timing import Timer
-from .training import DataModule, Module, Trainer, sgd
-from .transfers import transfers
+from .training.forms import Form, try_forms
+from .training.nets import Residual, resnet18
+from .training.parameter_files import load_parameters, save_parameters
+from .training.schedule import linear_schedule_with_warmup
+from .training.trainer import DataModule, Module, Trainer, sgd
 
-FRAMEWORK = {
-    "order": 1,
-    "tag": "pytorch",
-    "title": "PyTorch",
-    "module": "torch",
-    "extras": "course",
-}
-
-_exercises = Exercises(FRAMEWORK["tag"])
+_exercises = Exercises("pytorch")
 check, exercise = _exercises.check, _exercises.exercise
 
 __all__ = [
@@ -90,6 +87,7 @@ __all__ = [
     "bench",
     "check",
     "cpu",
+    "current_simulator",
     "devices",
     "evaluate_accuracy_gpu",
     "evaluate_accuracy_gpus",
@@ -114,7 +112,6 @@ __all__ = [
     "sgd",
     "shard_gradients",
     "simulate_step",
-    "simulation",
     "simulator",
     "slurm_script",
     "split_batch",

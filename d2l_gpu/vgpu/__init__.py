@@ -29,7 +29,7 @@ from .sim.units import time_text
 if TYPE_CHECKING:
     import torch
 
-    from .simulators import Simulation
+    from .simulators import Simulator
 
 __all__ = [
     "LINKS",
@@ -41,6 +41,7 @@ __all__ = [
     "Model",
     "Span",
     "Table",
+    "current_simulator",
     "device_types",
     "enable",
     "has_devices",
@@ -48,9 +49,8 @@ __all__ = [
     "machine_in_use",
     "mark_pinned",
     "record_copies",
-    "simulation",
-    "simulation_of",
     "simulator",
+    "simulator_of",
     "time_text",
 ]
 
@@ -119,7 +119,7 @@ def simulator(
     *,
     memory: int | str | None = None,
     replicas: bool = False,
-) -> "Simulation":
+) -> "Simulator":
     """Return n simulated devices of their own, beside all others.
 
     They are there also where real GPUs are in use, and leave those, and virtual ones,
@@ -145,18 +145,18 @@ def simulator(
     return create(n, model, link, host, memory, replicas)
 
 
-def simulation() -> "Simulation":
+def current_simulator() -> "Simulator":
     """Return the simulation of the virtual GPUs that ``enable`` has set up.
 
     Raises:
         RuntimeError: there are none yet.
     """
-    from .simulators import Simulation
+    from .simulators import Simulator
 
-    return Simulation(machine_in_use())
+    return Simulator(machine_in_use())
 
 
-def simulation_of(device) -> "Simulation | None":
+def simulator_of(device) -> "Simulator | None":
     """Return the simulation that a device belongs to, None if it is no virtual GPU."""
     import torch
 
@@ -166,9 +166,9 @@ def simulation_of(device) -> "Simulation | None":
     if device.type not in Devices.types or not any(Devices.machines):
         return None
     from .devices import index_of
-    from .simulators import Simulation
+    from .simulators import Simulator
 
-    return Simulation(Devices.machines[index_of(device)])
+    return Simulator(Devices.machines[index_of(device)])
 
 
 def has_devices() -> bool:

@@ -1,6 +1,6 @@
 """Simulated devices as a program sees them: their names, their clock, their report.
 
-``Simulation`` is a view of a machine and its clock; ``create`` makes a machine beside
+``Simulator`` is a view of a machine and its clock; ``create`` makes a machine beside
 the one that ``enable`` has set up, with devices of its own.
 """
 
@@ -27,7 +27,7 @@ from .work import parts_of
 MOST_IN_ONE = 32
 
 # Machines of simulators, by their first device: the simulations that still need them.
-_owners: dict[int, Callable[[], "Simulation | None"]] = {}
+_owners: dict[int, Callable[[], "Simulator | None"]] = {}
 
 
 def _nobody() -> None:
@@ -105,7 +105,7 @@ def _entry(name, catalogue: dict, what: str):
     return catalogue[name]
 
 
-def create(n, model, link, host, memory, replicas: bool) -> "Simulation":
+def create(n, model, link, host, memory, replicas: bool) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
         if torch.device(host).type != "meta":
@@ -125,7 +125,7 @@ def create(n, model, link, host, memory, replicas: bool) -> "Simulation":
     first = _free_place(settings.count)
     machine = settings.machine(first, stands_for=n if replicas else 1)
     Devices.place(machine, settings.host)
-    simulation = Simulation(machine)
+    simulation = Simulator(machine)
     _owners[first] = weakref.ref(simulation)
     return simulation
 
@@ -151,7 +151,7 @@ def _free_place(count: int) -> int:
     )
 
 
-class Simulation:
+class Simulator:
     """Simulated devices, and what the clock says of them.
 
     Attributes:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from d2l_gpu.exercises import child
+from d2l_gpu.exercises import grading_process as child
 from d2l_gpu.exercises.judge import why_no_answer
 from d2l_gpu.exercises.registry import Exercise, find, of_lesson
 from d2l_gpu.exercises.verdict import Verdict

@@ -182,7 +182,7 @@ warnings.simplefilter("ignore")  # newer names of the same functions
 
 
 def simulated_time():
-    X, simulation = torch.ones(1000, device=gpu), vgpu.simulation()
+    X, simulation = torch.ones(1000, device=gpu), vgpu.current_simulator()
     parts = [torch.empty(1000, device=gpu) for _ in range(2)]
     for collective, steps, sent in (
         (lambda: dist.all_reduce(X), 2, 4000),

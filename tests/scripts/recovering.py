@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch import files
+from d2l_gpu.torch.training import parameter_files as files
 
 EPOCHS, SAVE_EVERY = 3, 3
 
@@ -100,7 +100,9 @@ while batches.epoch < EPOCHS:
         d2l.report(step=step, loss=loss)
         if step % SAVE_EVERY == 0:
             if is_time("write"):
-                sys.modules["d2l_gpu.torch.checkpoints"].write_whole = write_half
+                sys.modules[
+                    "d2l_gpu.torch.training.checkpoints"
+                ].write_whole = write_half
             checkpoints.save(step)
             if is_time("saved"):
                 die()

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from d2l_gpu import jax as d2l
-from d2l_gpu.exercises.common import lesson_02 as common
 from d2l_gpu.exercises.jax.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_02 as common
 
 HALVED = (
     "An array of this type is asked for, and JAX creates another unless it is told "

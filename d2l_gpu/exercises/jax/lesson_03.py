@@ -6,10 +6,10 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from d2l_gpu.exercises.common import lesson_03 as common
 from d2l_gpu.exercises.crossing import HOST
 from d2l_gpu.exercises.jax.port import PORT, compilations
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_03 as common
 
 EXERCISES = common.exercises(PORT)
 

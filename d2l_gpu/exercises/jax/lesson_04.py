@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from d2l_gpu.exercises.common.lesson_04 import UNITS, Models, exercises
 from d2l_gpu.exercises.jax.port import PORT
+from d2l_gpu.exercises.shared.lesson_04 import UNITS, Models, exercises
 
 # What an optimizer keeps for each parameter: JAX has none of its own.
 KEPT = {"sgd": 0, "momentum": 1, "adam": 2}

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 
 from d2l_gpu import jax as d2l
-from d2l_gpu.exercises.common import lesson_07 as common
 from d2l_gpu.exercises.jax.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_07 as common
 
 EXERCISES = common.exercises(ARRAYS)
 

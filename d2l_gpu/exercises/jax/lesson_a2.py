@@ -1,6 +1,6 @@
 """Functions of CuPy, translated."""
 
-from d2l_gpu.exercises.common import lesson_a2 as common
 from d2l_gpu.exercises.jax.arrays import ARRAYS
+from d2l_gpu.exercises.shared import lesson_a2 as common
 
 EXERCISES = common.exercises(ARRAYS)

@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.crossing import HOST, Crossing, Port
 
 if "jax" not in sys.modules:
     os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)  # it may silence JAX's log, too
@@ -48,7 +48,7 @@ class JaxPort(Port):
         return jax.device_put(values, jax.sharding.NamedSharding(both, spec))
 
     @contextmanager
-    def watch(self, numbers: bool = False) -> Iterator[list[Copy]]:
+    def watch(self, numbers: bool = False) -> Iterator[list[Crossing]]:
         """See `Port.watch`.
 
         Args:
@@ -57,13 +57,13 @@ class JaxPort(Port):
         # The guard writes what goes to a device, even if a line asks for it. What comes
         # to the host is not noted for CPU devices: it is seen by `_value`, that keeps
         # what it has fetched. (Seen with jax 0.10.)
-        copies: list[Copy] = []
+        copies: list[Crossing] = []
         kind = type(jax.numpy.zeros(()))
         original = kind._value
 
         def fetched(x):
             if x._npy_value is None and self.home(x) != HOST:
-                copies.append(Copy(x.nbytes, self.home(x), HOST))
+                copies.append(Crossing(x.nbytes, self.home(x), HOST))
             return original.fget(x)
 
         with (
@@ -77,18 +77,18 @@ class JaxPort(Port):
             if "guard_lib" not in line:
                 sys.stderr.write(line)
             elif logged is None:  # a number or an index of Python's
-                copies += [Copy(0, HOST, "")] * numbers
+                copies += [Crossing(0, HOST, "")] * numbers
             elif numbers or not logged["weak"]:
                 copy = self._copy(logged)
                 if copy.source != copy.target:
                     copies.append(copy)
 
-    def _copy(self, logged: re.Match) -> Copy:
+    def _copy(self, logged: re.Match) -> Crossing:
         shape = [int(size) for size in logged["shape"].split(",") if size]
         nbytes = int(np.prod(shape)) * jax.numpy.dtype(logged["dtype"]).itemsize
         to = [x for x in jax.devices("cpu") if str(x.id) == logged["id"]]
         source = HOST if logged["kind"] == "host" else ""
-        return Copy(nbytes, source, self.name(to[0]) if to else "")
+        return Crossing(nbytes, source, self.name(to[0]) if to else "")
 
 
 @contextmanager

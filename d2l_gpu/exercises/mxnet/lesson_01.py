@@ -4,8 +4,8 @@ import mxnet as mx
 from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l
-from d2l_gpu.exercises.common import lesson_01 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
+from d2l_gpu.exercises.shared import lesson_01 as common
 
 npx.set_np()
 

@@ -5,9 +5,9 @@ import numpy as onp
 from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l
-from d2l_gpu.exercises.common import lesson_02 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_02 as common
 
 npx.set_np()
 

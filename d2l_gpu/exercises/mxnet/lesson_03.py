@@ -3,9 +3,9 @@
 from mxnet import np
 
 from d2l_gpu import mxnet as d2l
-from d2l_gpu.exercises.common import lesson_03 as common
 from d2l_gpu.exercises.mxnet.port import PORT
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_03 as common
 
 EXERCISES = common.exercises(PORT)
 

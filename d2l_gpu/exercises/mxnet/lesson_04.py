@@ -8,8 +8,8 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from d2l_gpu.exercises.common.lesson_04 import UNITS, Models, exercises
 from d2l_gpu.exercises.mxnet.port import PORT
+from d2l_gpu.exercises.shared.lesson_04 import UNITS, Models, exercises
 
 OPTIMIZERS = {
     "sgd": ("sgd", {}),

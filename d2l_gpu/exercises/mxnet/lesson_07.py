@@ -5,9 +5,9 @@ from mxnet import gluon, np
 
 from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.common import lesson_07 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_07 as common
 
 EXERCISES = common.exercises(ARRAYS)
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 from mxnet import np
 
-from d2l_gpu.exercises.common import lesson_a2 as common
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_a2 as common
 
 
 def all_reduce(arrays, answer):

@@ -8,7 +8,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import register
 
-from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.crossing import HOST, Crossing, Port
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
 
 
@@ -22,16 +22,16 @@ class MxnetPort(Port):
     mixed = 0
 
     @contextmanager
-    def watch(self) -> Iterator[list[Copy]]:
+    def watch(self) -> Iterator[list[Crossing]]:
         # Every operation of arrays comes through one function, and so do all copies
         # between contexts. Where MXNet takes operands of several without a copy, one
         # is noted all the same: on real GPUs there would have to be one.
-        copies: list[Copy] = []
+        copies: list[Crossing] = []
 
         def add(x: mx.nd.NDArray, source: str, target: str) -> None:
             if source != target:
                 nbytes = x.size * np.dtype(x.dtype).itemsize
-                copies.append(Copy(nbytes, source, target))
+                copies.append(Crossing(nbytes, source, target))
 
         invoke, to_numpy = register._imperative_invoke, mx.nd.NDArray.asnumpy
         from_numpy = mx.nd.NDArray._sync_copyfrom

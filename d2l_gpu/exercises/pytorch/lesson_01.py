@@ -10,7 +10,7 @@ import torch
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.registry import Claim, Registry
-from d2l_gpu.torch.devices import _gpus
+from d2l_gpu.torch.gpus.torch_gpus import _gpus
 
 EXERCISES = Registry()
 GPUS = 3  # one more than the lesson's: two is a number that is easily written down

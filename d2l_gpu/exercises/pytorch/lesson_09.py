@@ -215,7 +215,7 @@ def _wrong_batch(found: float, batches: list[float], due: int) -> str:
 
 
 @dataclass
-class _Watch:
+class _WatchedFile:
     """What happens to a file while it is written.
 
     Attributes:
@@ -271,7 +271,7 @@ def _writes(args: tuple) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR))
 
 
-_hearing: list[_Watch] = []
+_hearing: list[_WatchedFile] = []
 
 
 def _hook(event: str, args: tuple) -> None:
@@ -287,7 +287,7 @@ def _unheard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watched(watch: _Watch) -> Iterator[None]:
+def _watched(watch: _WatchedFile) -> Iterator[None]:
     if not _hook_is_there:
         sys.addaudithook(_hook)  # for good: there is no way to remove one
         _hook_is_there.append(True)
@@ -328,7 +328,7 @@ def save_whole(answer):
         )
         if not found:
             return
-        watch = _Watch(path, path.read_bytes())
+        watch = _WatchedFile(path, path.read_bytes())
         with _watched(watch):
             state = {"step": 20, "weight": torch.arange(1000.0)}
             answer(state | {"probe": _Probe(watch.look)}, path)
@@ -373,7 +373,7 @@ def save_whole(answer):
 
 def _when_it_fails(answer, path: Path) -> Iterator[Claim]:
     before, names = path.read_bytes(), set(path.parent.iterdir())
-    watch = _Watch(path, before, full=True)
+    watch = _WatchedFile(path, before, full=True)
     raised = 0
     with _watched(watch):
         for state in ({"step": 30}, {"step": 40, "probe": _Probe(_fail)}):

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
-from d2l_gpu.exercises.common import lesson_01 as common
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_01 as common
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
 EXERCISES = common.exercises(ARRAYS, d2l._gpus, str, lambda: tf.ones(1))

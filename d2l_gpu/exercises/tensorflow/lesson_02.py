@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
-from d2l_gpu.exercises.common import lesson_02 as common
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_02 as common
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
 

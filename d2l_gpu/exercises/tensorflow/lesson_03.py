@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from d2l_gpu import tensorflow as d2l
-from d2l_gpu.exercises.common import lesson_03 as common
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_03 as common
 from d2l_gpu.exercises.tensorflow.port import PORT
 from d2l_gpu.tensorflow import tf
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from d2l_gpu.exercises.common.lesson_04 import UNITS, Models, exercises
+from d2l_gpu.exercises.shared.lesson_04 import UNITS, Models, exercises
 from d2l_gpu.exercises.tensorflow.port import PORT
 from d2l_gpu.tensorflow import keras, layers, tf
 

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.common import lesson_07 as common
 from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.shared import lesson_07 as common
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
 EXERCISES = common.exercises(ARRAYS)

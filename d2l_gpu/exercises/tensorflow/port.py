@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from d2l_gpu.exercises.crossing import HOST, Copy, Port
+from d2l_gpu.exercises.crossing import HOST, Crossing, Port
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 from d2l_gpu.tensorflow import tf
 
@@ -14,19 +14,19 @@ class TensorFlowPort(Port):
     mutable = False
 
     @contextmanager
-    def watch(self) -> Iterator[list[Copy]]:
+    def watch(self) -> Iterator[list[Crossing]]:
         # TensorFlow's debugger uses the callbacks as well, but offers no other access
         # to them. They see operations, and so every operand that is not where its
         # operation runs. What Python asks for is no operation, and is seen by `_numpy`;
         # what NumPy takes through Python's buffers, by nobody. (Seen with 2.21.)
         from tensorflow.python.framework import op_callbacks, ops
 
-        copies: list[Copy] = []
+        copies: list[Crossing] = []
 
         def add(x: Any, target: str) -> None:
             if self.home(x) != target:
                 nbytes = x.shape.num_elements() * x.dtype.size
-                copies.append(Copy(nbytes, self.home(x), target))
+                copies.append(Crossing(nbytes, self.home(x), target))
 
         def operation(kind, inputs, attrs, outputs, op_name=None, graph=None):
             where = [x for x in (*outputs, *inputs) if getattr(x, "device", None)]

@@ -24,7 +24,7 @@ def copy_seconds(nbytes: int, link: Link, pinned: bool = True) -> float:
 
 
 @dataclass(slots=True)
-class Transfer:
+class CopyCommand:
     """Bytes that go from one memory to another; ``HOST`` is the host's.
 
     Attributes:

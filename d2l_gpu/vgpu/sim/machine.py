@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .clock import HOST, NOTES, Clock, queues
-from .commands import HostWaits, Transfer
+from .commands import CopyCommand, HostWaits
 from .units import size_text
 
 # CUDA's caching allocator hands out multiples of 512 bytes (kMinBlockSize in
@@ -170,7 +170,9 @@ class Machine:
             streams = queues.of.get(source, 0), queues.of.get(target, 0)
             device = target if source == HOST else source
             self.clock.note(
-                Transfer(nbytes, source, target, pinned, blocking, streams), device, 0
+                CopyCommand(nbytes, source, target, pinned, blocking, streams),
+                device,
+                0,
             )
         if self.logs:
             copy = Copy(nbytes, source, target, pinned, blocking)

@@ -90,7 +90,7 @@ def test_a_cpu_is_the_host():
 def test_streams_of_a_device_take_turns_and_fill_each_others_gaps():
     clock, moment = a_clock(), Moment()
     clock.note(kernel(500), 0, 1)
-    clock.note(commands.Transfer(10**8, HOST, 0, True, False, (0, 2)), 0, 0)
+    clock.note(commands.CopyCommand(10**8, HOST, 0, True, False, (0, 2)), 0, 0)
     clock.note(commands.Record(moment), 0, 2)
     clock.note(commands.StreamWaits(moment), 0, 3)
     clock.note(kernel(100, "waits"), 0, 3)
@@ -116,7 +116,7 @@ def test_a_stream_does_its_work_in_order():
 @pytest.mark.parametrize("pinned", [True, False])
 def test_pageable_memory_is_copied_twice_and_keeps_the_host(pinned):
     clock, nbytes = a_clock(), 10**8
-    clock.note(commands.Transfer(nbytes, HOST, 0, pinned, False, (0, 0)), 0, 0)
+    clock.note(commands.CopyCommand(nbytes, HOST, 0, pinned, False, (0, 0)), 0, 0)
     link = LINKS["PCIe3"]
     seconds = link.step + nbytes / (link.bandwidth * catalogue.LINK.value)
     if not pinned:
@@ -127,8 +127,8 @@ def test_pageable_memory_is_copied_twice_and_keeps_the_host(pinned):
 
 def test_copies_in_both_directions_and_a_kernel_overlap():
     clock, nbytes = a_clock(), 10**8
-    clock.note(commands.Transfer(nbytes, HOST, 0, True, False, (0, 1)), 0, 0)
-    clock.note(commands.Transfer(nbytes, 0, HOST, True, False, (2, 0)), 0, 0)
+    clock.note(commands.CopyCommand(nbytes, HOST, 0, True, False, (0, 1)), 0, 0)
+    clock.note(commands.CopyCommand(nbytes, 0, HOST, True, False, (2, 0)), 0, 0)
     clock.note(kernel(5000), 0, 0)
     one = commands.copy_seconds(nbytes, LINKS["PCIe3"])
     assert clock.elapsed() < 1.1 * one
@@ -137,7 +137,9 @@ def test_copies_in_both_directions_and_a_kernel_overlap():
 def test_copies_in_one_direction_take_turns_whatever_their_streams():
     clock, nbytes = a_clock(), 10**8
     for stream in (1, 2):
-        clock.note(commands.Transfer(nbytes, HOST, 0, True, False, (0, stream)), 0, 0)
+        clock.note(
+            commands.CopyCommand(nbytes, HOST, 0, True, False, (0, stream)), 0, 0
+        )
     one = commands.copy_seconds(nbytes, LINKS["PCIe3"])
     assert clock.elapsed() == pytest.approx(2 * one, rel=0.01)
 
@@ -145,7 +147,7 @@ def test_copies_in_one_direction_take_turns_whatever_their_streams():
 def test_a_copy_between_devices_waits_for_both_and_both_wait_for_it():
     clock = a_clock(0, 1)
     clock.note(kernel(1000), 0, 0)
-    clock.note(commands.Transfer(10**6, 0, 1, False, False, (0, 0)), 0, 0)
+    clock.note(commands.CopyCommand(10**6, 0, 1, False, False, (0, 0)), 0, 0)
     clock.note(kernel(100), 1, 0)
     clock.work_off()
     ((_, computed),) = spans(clock)
@@ -158,7 +160,7 @@ def test_a_copy_between_devices_waits_for_both_and_both_wait_for_it():
 def test_a_blocking_copy_makes_the_host_wait():
     clock = a_clock()
     clock.note(kernel(1000), 0, 0)
-    clock.note(commands.Transfer(4, 0, HOST, False, True, (0, 0)), 0, 0)
+    clock.note(commands.CopyCommand(4, 0, HOST, False, True, (0, 0)), 0, 0)
     assert clock.now() > 1e-3
 
 
@@ -259,7 +261,9 @@ def test_times_do_not_depend_on_when_somebody_asks():
         for i in range(200):
             clock.note(kernel(1 + i % 7), i % 2, i % 3)
             if i % 5 == 0:
-                copy = commands.Transfer(i * 999 + 1, HOST, i % 2, True, False, (0, 0))
+                copy = commands.CopyCommand(
+                    i * 999 + 1, HOST, i % 2, True, False, (0, 0)
+                )
                 clock.note(copy, i % 2, 0)
             if clock is often:
                 clock.elapsed()

@@ -24,8 +24,8 @@ def clock() -> Clock:
         lambda _: ("mm", [product]),
     )
     clock.note(("mm",), 0, 0)
-    clock.note(commands.Transfer(4 * MB, 0, 1, False, False, (0, 0)), 1, 0)
-    clock.note(commands.Transfer(4 * MB, 1, HOST, False, True, (0, 0)), 1, 0)
+    clock.note(commands.CopyCommand(4 * MB, 0, 1, False, False, (0, 0)), 1, 0)
+    clock.note(commands.CopyCommand(4 * MB, 1, HOST, False, True, (0, 0)), 1, 0)
     return clock
 
 

@@ -1,0 +1,208 @@
+"""A figure that grows while a cell runs, in one display of Jupyter.
+
+In a notebook a figure is *one* display, which is updated in place: what counts for
+readers and for the comparison of notebooks is its last state, and its text never
+changes. Outside Jupyter no window opens; ``fig`` and ``savefig`` give the figure.
+Matplotlib is imported when something is drawn, and pyplot never is: figures of pyplot
+are shown once more, by Jupyter, at the end of the cell.
+"""
+
+import base64
+import io
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from d2l_gpu.show.style import default_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PIXELS_PER_INCH = 96  # of CSS: the size at which the picture is shown
+SHARPNESS = 1.5  # pixels of the picture for each shown one
+SECONDS_BETWEEN_REDRAWS = 0.2
+SHARE_OF_TIME = 0.1  # drawing takes at most this part of the time
+
+
+def in_jupyter() -> bool:
+    """Return whether this code runs in a notebook's kernel."""
+    ipython = sys.modules.get("IPython")  # a kernel has imported it
+    shell = ipython.get_ipython() if ipython else None
+    return hasattr(shell, "kernel")
+
+
+class LiveFigure:
+    """The base of what draws itself while a cell runs.
+
+    A subclass paints its present state in ``_paint`` and calls ``_changed`` whenever
+    there is more to see. In Jupyter that redraws the display, but at most five times
+    a second and for at most a tenth of the time; the end of the cell draws the last
+    state, whatever was skipped.
+
+    Args:
+        figsize: width and height in inches.
+        fig, axes: a matplotlib figure and axes to draw on; None: its own.
+        display: whether to show it in Jupyter while it grows.
+    """
+
+    alt: str | None = None
+    """What the picture shows, for readers who do not see it; None: its labels."""
+
+    def __init__(
+        self,
+        figsize: tuple[float, float],
+        fig: "Figure | None" = None,
+        axes: "Axes | None" = None,
+        display: bool = True,
+    ):
+        self.figsize = figsize
+        self.axes = axes
+        self.display = display
+        self._given = axes.figure if fig is None and axes is not None else fig
+        self._reset_display()
+
+    # ---------------------------------------------------------------- for subclasses
+
+    def _paint(self, figure: "Figure") -> None:
+        """Draw the present state on a figure that may hold an earlier one."""
+        raise NotImplementedError
+
+    def _title(self) -> str:
+        """What the figure shows, in one line that does not depend on the data."""
+        raise NotImplementedError
+
+    def _description(self) -> str:
+        """What the figure shows at present, for readers who do not see it."""
+        return self._title()
+
+    def _changed(self) -> None:
+        """Redraw the display if there is one and it is time."""
+        if not (self.display and in_jupyter()):
+            return
+        self._behind = True
+        if self._handle is None or time.monotonic() >= self._next_redraw:
+            self.flush()
+
+    # ---------------------------------------------------------------- for everybody
+
+    @property
+    def fig(self) -> "Figure":
+        """A matplotlib figure of the present state: a new one, or the one given."""
+        with default_style():
+            return self._painted()
+
+    def savefig(self, path: str | Path | io.BytesIO, **kwargs: Any) -> None:
+        """Write the figure to a file.
+
+        Args:
+            path: name of the file; its ending chooses the format.
+            kwargs: arguments of ``matplotlib.figure.Figure.savefig``.
+        """
+        with default_style():
+            self._painted().savefig(path, **kwargs)
+
+    def flush(self) -> None:
+        """Show the present state now, if a display is behind it."""
+        if not self._behind:
+            return
+        with default_style():  # the import is not part of what a redraw takes
+            began = time.monotonic()
+            if self._handle is None:
+                self._open_display()
+            else:
+                data, metadata = self._bundle(self._text)
+                self._handle.update(data, metadata=metadata, raw=True)
+            now = time.monotonic()
+        self._behind = False
+        pause = max(SECONDS_BETWEEN_REDRAWS, (now - began) / SHARE_OF_TIME)
+        self._next_redraw = now + pause
+
+    def __repr__(self) -> str:
+        return f"<Figure: {self._title()}>"
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+        return self._bundle(repr(self))
+
+    def __getstate__(self) -> dict:
+        # Copies and files of a model take the data along, not the open display.
+        closed = {"_given": None, "axes": None, "_handle": None, "_behind": False}
+        return self.__dict__ | closed
+
+    # ---------------------------------------------------------------- the display
+
+    def _open_display(self) -> None:
+        from IPython import display, get_ipython
+
+        # The text must be the same at every update, whatever changes meanwhile.
+        self._text = repr(self)
+        data, metadata = self._bundle(self._text)
+        self._handle = display.display(
+            data, metadata=metadata, raw=True, display_id=True
+        )
+        get_ipython().events.register("post_execute", self._end_of_cell)
+        if self._given is not None and "matplotlib.pyplot" in sys.modules:
+            # A figure made with pyplot would be shown by Jupyter a second time.
+            sys.modules["matplotlib.pyplot"].close(self._given)
+
+    def _end_of_cell(self) -> None:
+        """Draw the last state; what comes next belongs to another cell's output."""
+        self._shell_events().unregister("post_execute", self._end_of_cell)
+        self.flush()
+        self._reset_display()
+
+    def _close_display(self) -> None:
+        """Draw the last state and let the next one open a display of its own."""
+        if self._handle is not None:
+            self._end_of_cell()
+
+    @staticmethod
+    def _shell_events():
+        return sys.modules["IPython"].get_ipython().events
+
+    def _reset_display(self) -> None:
+        self._handle = None
+        self._text = ""
+        self._behind = False
+        self._next_redraw = 0.0
+
+    def _bundle(self, text: str) -> tuple[dict, dict]:
+        """The display's data and metadata: the text and the picture, always as PNG."""
+        with default_style():
+            figure = self._painted()
+            width, height = figure.get_size_inches() * PIXELS_PER_INCH
+            image = base64.b64encode(_png(figure)).decode("ascii")
+        sizes = {"width": round(width), "height": round(height)}
+        return (
+            {"text/plain": text, "image/png": image},
+            {"image/png": sizes | {"alt": self.alt or self._description()}},
+        )
+
+    def _painted(self) -> "Figure":
+        figure = self._given
+        if figure is None:
+            from matplotlib.figure import Figure
+
+            # A new one each time: the tight layout of a used one depends on what was
+            # drawn before, and the last picture must not depend on skipped redraws.
+            figure = Figure(figsize=self.figsize, layout="tight")
+        self._paint(figure)
+        return figure
+
+
+def _png(figure: "Figure") -> bytes:
+    """The figure as PNG with a palette: a third of the size, which git keeps for good.
+
+    No metadata: matplotlib would write its version.
+    """
+    from PIL import Image  # matplotlib requires it
+
+    drawn = io.BytesIO()
+    dpi = PIXELS_PER_INCH * SHARPNESS
+    figure.savefig(drawn, format="png", dpi=dpi)
+    # Without transparency it reads on a dark page too.
+    picture = Image.open(drawn).convert("RGB")
+    small = io.BytesIO()
+    picture.quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()

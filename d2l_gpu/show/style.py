@@ -1,0 +1,56 @@
+"""How figures look: every colour, line style, marker and size is chosen here.
+
+Curves differ in line style and marker as well as in colour, so that they can be told
+apart in black and white and by readers who do not see all colours. Only the timeline
+of the virtual GPUs, which need nothing of the course, has its own
+(``d2l_gpu/vgpu/sim/timeline.py``).
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+# Of finished results: black, then a blue, a purple, a grey and a green of about the
+# same lightness.
+PALETTE = ("#000000", "#4477aa", "#aa3377", "#888888", "#228833")
+LINE_STYLES = ("-", "--", "-.", ":")
+MARKERS = "os^Dvx"
+
+# Of curves that grow: the book's defaults.
+BOARD_COLORS = ("C0", "C1", "C2", "C3")
+ANIMATOR_FORMATS = ("-", "m--", "g-.", "r:")
+MARKERS_PER_CURVE = 12
+
+# Width and height in inches.
+LIVE_SIZE = (4.5, 3.0)
+PLOT_SIZE = (6.0, 3.8)
+ROOFLINE_SIZE = (7.0, 4.4)
+
+
+@contextlib.contextmanager
+def default_style() -> Iterator[None]:
+    """Import matplotlib in silence and draw in its default style.
+
+    Its first import on a machine reports building a cache of fonts on stderr. The
+    default style makes a lesson's figures the same everywhere: a reader's own style
+    may be white on black.
+    """
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        import matplotlib
+        import matplotlib.figure
+        import matplotlib.font_manager
+        from matplotlib.backends import backend_agg  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "Drawing needs matplotlib, which is not installed: "
+            'pip install "d2l-gpu[lessons]".'
+        ) from error
+    finally:
+        logger.setLevel(level)
+    default = dict(matplotlib.rcParamsDefault)
+    default.pop("backend")  # choosing one imports pyplot
+    with matplotlib.rc_context(default):
+        yield

@@ -1,0 +1,319 @@
+"""Minibatches by indexing: the images are one tensor, a batch is one look into it."""
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ..gpus.torch_gpus import cpu
+
+SHARE_OF_MEMORY = 0.5  # of what is free on a device; the rest is for the training
+
+
+class Batches:
+    """Minibatches ``(X, y)`` of images and labels, for as many epochs as wanted.
+
+    Images stay uint8 until their batch is made: they are copied to the device once,
+    when they are first used, if they take at most half of its free memory; if they
+    take more, the bytes of each batch are copied, a quarter of what floats would be.
+    Shuffling depends on the seed and the epoch and on nothing else, so that every
+    device, and every rank, sees the same batches.
+
+    Each ``iter()`` begins the next epoch. All attributes describe whole batches, also
+    in the parts that ``shard`` gives.
+
+    Args:
+        images: shape (n, c, h, w), uint8.
+        labels: shape (n,), int64.
+        batch_size: number of examples; the last batch has what is left.
+        shuffle: whether each epoch has an order of its own.
+        seed: of the orders, at least 0.
+        resize: height and width of X, one integer where they are equal; bilinear, and
+            smoothed first where that makes images smaller. None: as they are.
+        device: where batches are made; default the CPU. It is not looked for before
+            the first batch.
+    Attributes:
+        device, batch_size, seed, shuffle, resize: as given; resize a pair or None.
+        epoch: the number of the epoch that the next ``iter()`` begins.
+        batch: the number of the batch in it with which that begins, 0 unless
+            ``set_epoch`` was given another.
+    Raises:
+        TypeError: images or labels are not tensors of their dtype.
+        ValueError: shapes or lengths do not fit, there are no images, or another
+            argument makes no sense.
+    Source: d2l 1.0.3 ``load_data_fashion_mnist``, section 4.2, gives the same batches
+        by way of one PIL image per example.
+    """
+
+    def __init__(
+        self,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        resize: int | tuple[int, int] | None = None,
+        device: torch.device | str | None = None,
+    ):
+        check_settings(batch_size, resize, seed)
+        _check_data(images, labels)
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.resize = None if resize is None else _sides(resize)
+        self.device = cpu() if device is None else torch.device(device)
+        self.epoch = self.batch = 0
+        self._data = _Data(images, labels, self.device)
+        self._shards: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples in an epoch, in all shards together."""
+        return len(self._data.labels)
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """Labels of all examples, shape (n,), int64, in their own order."""
+        return self._data.labels
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Number of examples of each whole batch that the next ``iter()`` gives.
+
+        A rank that trains on a shard divides the *sum* of its losses by this, and the
+        gradients are then summed over the ranks: so parts of different sizes, and
+        empty ones, have the weight that is theirs.
+        """
+        whole, rest = divmod(self.num_examples, self.batch_size)
+        return ([self.batch_size] * whole + [rest] * (rest > 0))[self.batch :]
+
+    @property
+    def resident(self) -> bool:
+        """Whether the images are kept on the device: asking for it looks there."""
+        return self._data.resident
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        return -(-self.num_examples // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Begin the next epoch.
+
+        Returns:
+            An iterator over batches: X of shape (batch, c, h, w), float32 in [0, 1],
+            and y of shape (batch,), int64, both on the device and nobody else's.
+        """
+        epoch, batch = self.epoch, self.batch
+        self.epoch, self.batch = epoch + 1, 0
+        # The generator begins to run at its first batch, when the epoch may be another.
+        return self._batches(epoch, batch)
+
+    def set_epoch(self, epoch: int, batch: int = 0) -> None:
+        """Choose the epoch that the next ``iter()`` begins, as in DistributedSampler.
+
+        Batches are made by index. So one that begins in the middle of an epoch, as
+        after a crash, gives what is left of it and makes none of those before.
+        After so many steps of training in all, the next batch is that of
+        ``set_epoch(*divmod(step, len(batches)))``.
+
+        Args:
+            epoch: counted from 0.
+            batch: the first one to be made, counted from 0; the number of batches in an
+                epoch, and nothing is left of it.
+        Raises:
+            ValueError: epoch is not an integer of at least 0, or there is no such
+                batch.
+        """
+        if not _is_integer(epoch, least=0):
+            raise ValueError(
+                f"An epoch is an integer, counted from 0, and not {epoch!r}."
+            )
+        if not _is_integer(batch, least=0) or batch > len(self):
+            raise ValueError(
+                f"An epoch of {len(self)} batches begins with one of them, counted "
+                f"from 0, and not with {batch!r}."
+            )
+        self.epoch, self.batch = epoch, batch
+
+    def to(self, device: torch.device | str) -> "Batches":
+        """Return the same batches, from the same epoch on, on another device."""
+        moved = copy.copy(self)
+        moved.device = torch.device(device)
+        if moved.device != self.device:
+            moved._data = _Data(self._data.images, self._data.labels, moved.device)
+        return moved
+
+    def shard(self, index: int, count: int) -> "Batches":
+        """Return a part of each batch; the parts of all shards are the batch.
+
+        Sizes differ by at most one, larger parts first. There are as many batches as
+        before: a shard of a batch with too few examples is empty, X of shape
+        (0, c, h, w). A shard of a shard is a part of that part.
+
+        Args:
+            index: which part, from 0 to count - 1: the rank.
+            count: how many parts there are: the world size.
+        Raises:
+            ValueError: index and count make no sense.
+        """
+        if not _is_integer(count, least=1):
+            raise ValueError(
+                f"Batches are split into a positive number of shards, not {count!r}."
+            )
+        if not _is_integer(index, least=0) or index >= count:
+            raise ValueError(
+                f"There is no shard {index!r} of {count}: they are counted from 0 to "
+                f"{count - 1}."
+            )
+        part = copy.copy(self)
+        part._shards = (*self._shards, (index, count))
+        return part
+
+    def _batches(
+        self, epoch: int, batch: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        images, labels = self._data.placed
+        order = self._order(epoch, images.device) if self.shuffle else None
+        # Division by a number on the host is multiplication by its inverse on CUDA
+        # (torch 2.10 to 2.13); by a number on the device, it rounds as on the CPU.
+        white = torch.full((), 255.0, device=self.device)
+        first = batch * self.batch_size
+        for start in range(first, self.num_examples, self.batch_size):
+            begin, end = self._part(start, min(start + self.batch_size, len(labels)))
+            if order is None:
+                # A view of what is kept must not get into other hands.
+                X, y = images[begin:end], labels[begin:end].clone()
+            else:
+                chosen = order[begin:end]
+                X, y = images.index_select(0, chosen), labels.index_select(0, chosen)
+            # The bytes cross, and become floats where they are needed.
+            X = X.to(self.device).to(torch.float32).div_(white)
+            yield _resized(X, self.resize), y.to(self.device)
+
+    def _order(self, epoch: int, device: torch.device) -> torch.Tensor:
+        """The examples of an epoch, in one copy to where the images are."""
+        random = np.random.default_rng([self.seed, epoch])
+        order = random.permutation(self.num_examples)
+        # Half the bytes of int64, and enough for two thousand million images.
+        return torch.from_numpy(order.astype(np.int32)).to(device)
+
+    def _part(self, begin: int, end: int) -> tuple[int, int]:
+        for index, count in self._shards:
+            size, larger = divmod(end - begin, count)
+            begin += index * size + min(index, larger)
+            end = begin + size + (index < larger)
+        return begin, end
+
+
+@dataclass
+class _Data:
+    """Images and labels, and where they are kept from their first use on."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    device: torch.device
+
+    @cached_property
+    def resident(self) -> bool:
+        if self.device in (cpu(), self.images.device):
+            return True
+        needed = self.images.nbytes + self.labels.nbytes
+        return needed <= SHARE_OF_MEMORY * _free_memory(self.device)
+
+    @cached_property
+    def placed(self) -> tuple[torch.Tensor, torch.Tensor]:
+        where = self.device if self.resident else cpu()
+        return self.images.to(where), self.labels.to(where)
+
+    def __getstate__(self) -> dict:
+        # Another process decides for itself, on a device of its own.
+        cached = ("resident", "placed")
+        return {k: v for k, v in self.__dict__.items() if k not in cached}
+
+
+def choose_epoch(data: Iterable, epoch: int) -> None:
+    """Let batches begin an epoch, if their order depends on it.
+
+    Args:
+        data: Batches, a DataLoader with a DistributedSampler, or any others.
+        epoch: its number, from 0.
+    """
+    for owner in (data, getattr(data, "sampler", None)):
+        if hasattr(owner, "set_epoch"):
+            owner.set_epoch(epoch)
+
+
+def first_batch(data: Iterable) -> Any:
+    """Return the first batch, leaving the order of those that follow as it is.
+
+    A DataLoader draws its order from PyTorch's generator, which is put back.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return next(iter(data))
+
+
+def check_settings(batch_size: int, resize, seed: int) -> None:
+    """Raise a ValueError if an argument makes no sense, before data are fetched."""
+    if not _is_integer(batch_size, least=1):
+        raise ValueError(f"batch_size is a positive integer, not {batch_size!r}.")
+    sides = _sides(1 if resize is None else resize)
+    if len(sides) != 2 or not all(_is_integer(side, least=1) for side in sides):
+        raise ValueError(
+            "resize is a positive number of pixels, or a pair of them, (height, "
+            f"width), not {resize!r}."
+        )
+    if not _is_integer(seed, least=0):
+        raise ValueError(f"seed is an integer of at least 0, not {seed!r}.")
+
+
+def _check_data(images: torch.Tensor, labels: torch.Tensor) -> None:
+    for name, data, dtype, dims, shape in (
+        ("images", images, torch.uint8, 4, "(n, c, h, w)"),
+        ("labels", labels, torch.int64, 1, "(n,)"),
+    ):
+        wanted = f"give a tensor of dtype {dtype} and shape {shape}."
+        if not isinstance(data, torch.Tensor):
+            raise TypeError(f"The {name} are a {type(data).__name__}: {wanted}")
+        if data.dtype != dtype:
+            raise TypeError(f"The {name} are of dtype {data.dtype}: {wanted}")
+        if data.dim() != dims:
+            raise ValueError(f"The {name} have shape {tuple(data.shape)}: {wanted}")
+    if len(images) != len(labels):
+        raise ValueError(
+            f"There are {len(images)} images and {len(labels)} labels: give one label "
+            "for each image."
+        )
+    if not images.numel():
+        raise ValueError(
+            f"There is nothing to make batches of: images have shape "
+            f"{tuple(images.shape)}."
+        )
+
+
+def _sides(resize) -> tuple:
+    return tuple(resize) if isinstance(resize, (tuple, list)) else (resize, resize)
+
+
+def _is_integer(value, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _free_memory(device: torch.device) -> int:
+    """The bytes that are free on a device; none, where it does not tell."""
+    module = torch.get_device_module(device)
+    if device.type == "mps":  # mem_get_info is not there in torch 2.10 to 2.13
+        return module.recommended_max_memory() - module.current_allocated_memory()
+    return module.mem_get_info(device)[0] if hasattr(module, "mem_get_info") else 0
+
+
+def _resized(X: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
+    old = tuple(X.shape[2:])
+    if size is None or size == old:
+        return X
+    shrinks = size[0] < old[0] or size[1] < old[1]
+    X = F.interpolate(X, size, mode="bilinear", antialias=shrinks)
+    return X.clamp_(0, 1)  # the weights of a mean add up to 1 only to rounding

@@ -1,0 +1,155 @@
+"""Which devices there are, and their names: real GPUs where the machine has enough,
+virtual ones where it has not.
+
+Nothing here looks for a device at import. ``require_gpus`` and ``use_virtual_gpus``
+decide, once per process, what ``gpu(i)`` means from then on.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from d2l_gpu.common.gpu_choice import Gpus, check_number, enumerated
+from d2l_gpu.common.settings import virtual_limit
+
+# What the simulated clock takes virtual GPUs, and what connects them, for.
+DEFAULTS = ("V100", "NVLink2")
+
+
+class TorchGpus(Gpus[torch.device]):
+    """PyTorch's: any accelerator, or devices of `d2l_gpu.vgpu`."""
+
+    def cpu(self) -> torch.device:
+        """Return the CPU: all of its cores and all of the host's memory."""
+        return torch.device("cpu")
+
+    def real(self) -> list[torch.device]:
+        """Return the accelerators that the machine has, all of one type."""
+        kind, count = _real()
+        return [torch.device(kind, i) for i in range(count)]
+
+    def named(self, i: int) -> torch.device:
+        return torch.device(_real()[0] or "cuda", i)
+
+    def model(self, device: torch.device) -> str:
+        from .inventory import device_model
+
+        return device_model(device)
+
+    def introduced(self, devices: Sequence[torch.device]) -> str:
+        names = enumerated([f"vgpu:{device.index}" for device in devices])
+        if devices[0].type == "vgpu":
+            return names
+        return f"{names}, which answer to the names {self._names(devices)}"
+
+    def make_virtual(
+        self,
+        n: int,
+        memory: int | str | None = None,
+        host: str | torch.device | None = None,
+        as_cuda: bool = False,
+        model: str | Sequence[str] = DEFAULTS[0],
+        link: str = DEFAULTS[1],
+    ) -> tuple[list[torch.device], str]:
+        if host is None:
+            one_cuda = torch.cuda.is_available() and torch.cuda.device_count() == 1
+            host = "cuda:0" if one_cuda else "cpu"
+        from d2l_gpu import vgpu
+
+        vgpu.enable(
+            n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link
+        )
+        kind = torch.device(host).type
+        where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
+            kind, f"computed on {host}"
+        )
+        time = ""
+        if (model, link) != DEFAULTS:
+            models = model if isinstance(model, str) else ", ".join(model)
+            time = f", time simulated ({models}, {link})"
+        devices = [torch.device("cuda" if as_cuda else "vgpu", i) for i in range(n)]
+        return devices, f"{where}, memory simulated{time}"
+
+    def use_virtual_gpus(
+        self,
+        n: int = 2,
+        *,
+        memory: int | str | None = None,
+        host: str | torch.device | None = None,
+        as_cuda: bool = False,
+        model: str | Sequence[str] = DEFAULTS[0],
+        link: str = DEFAULTS[1],
+    ) -> None:
+        """Use n virtual GPUs in this process, whatever the machine has.
+
+        Args:
+            n: number of virtual GPUs, at least 1.
+            memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
+                4 GiB, less where the host has less to give.
+            host: the device that computes for them; default the CPU, or the machine's
+                one CUDA GPU where it has exactly one; ``'meta'`` computes no values.
+            as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
+                programs written for CUDA run unmodified; not where CUDA is real.
+            model: what GPU the simulated clock takes them for, by its name in the
+                catalogue (``d2l_gpu.vgpu.MODELS``), or a list with one for each.
+            link: what it takes to connect them, by its name (``d2l_gpu.vgpu.LINKS``).
+        Raises:
+            TypeError, ValueError: an argument makes no sense.
+            RuntimeError: other devices are in use in this process already, or virtual
+                GPUs are forbidden or cannot work here.
+        """
+        model = model if isinstance(model, str) else tuple(model)
+        settings = {
+            "memory": memory,
+            "host": host,
+            "as_cuda": as_cuda,
+            "model": model,
+            "link": link,
+        }
+        self._use_virtual(n, (n, *settings.values()), **settings)
+
+
+_gpus = TorchGpus()
+cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
+try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
+require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
+virtual_count = _gpus.virtual_count
+
+
+def real_gpus(n: int = 1) -> list[torch.device]:
+    """Return n real GPUs, or an empty list: for what is measured where it can be.
+
+    The list is empty where the machine has fewer, where this process uses virtual GPUs,
+    or where ``D2L_GPU_VIRTUAL`` forces them.
+
+    Raises:
+        TypeError, ValueError: n is not a positive integer.
+    """
+    check_number(n)
+    devices = _gpus.real()
+    if virtual_count() or virtual_limit() or len(devices) < n:
+        return []
+    return devices[:n]
+
+
+def to(x, *args, **kwargs):
+    """Return ``x.to(*args, **kwargs)``: the function form that d2l uses."""
+    return x.to(*args, **kwargs)
+
+
+def _real() -> tuple[str | None, int]:
+    """The type and the number of this machine's real accelerators.
+
+    Once virtual GPUs are registered, if only for a simulator, ``torch.accelerator``
+    answers for them.
+    """
+    if torch._C._get_privateuse1_backend_name() != "vgpu":
+        if not torch.accelerator.is_available():
+            return None, 0
+        kind = torch.accelerator.current_accelerator().type
+        return kind, torch.accelerator.device_count()
+    for kind in ("cuda", "xpu", "mps"):
+        module = torch.get_device_module(kind)
+        if module.is_available():
+            return kind, module.device_count()
+    return None, 0

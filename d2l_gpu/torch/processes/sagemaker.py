@@ -1,0 +1,276 @@
+"""Training scripts as jobs of Amazon SageMaker: what submits one, what it runs there.
+
+Nothing is submitted here, and no account is needed. The names are those of version 2 of
+SageMaker's Python SDK, the last with framework estimators, and of the package
+sagemaker-training 5, which starts the script inside the job's containers.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from d2l_gpu.common.arguments import check_integer, check_name, check_script
+from d2l_gpu.vgpu import Table
+
+CHECKPOINTS = "/opt/ml/checkpoints"
+"""The folder of a container that SageMaker copies to S3, and back into a new one."""
+
+_FOLDER = "/opt/ml"
+_PORT = "7777"
+
+
+@dataclass(frozen=True)
+class Container:
+    """What one machine of a job gives the script.
+
+    Attributes:
+        environment: variables; torchrun adds those of each rank.
+        arguments: of the script, from the job's hyperparameters.
+        command: what starts the ranks of this machine.
+    """
+
+    environment: Mapping[str, str]
+    arguments: list[str]
+    command: list[str]
+    _meanings: Mapping[str, str] = field(repr=False)
+
+    def table(self) -> Table:
+        """Return a table of the variables and what they mean."""
+        rows = [
+            [name, value, self._meanings[name]]
+            for name, value in self.environment.items()
+        ]
+        return Table(["variable", "value", "meaning"], rows)
+
+    def __repr__(self) -> str:
+        return f"{self.table()!r}\n\n{shlex.join(self.command)}"
+
+    def _repr_html_(self) -> str:
+        command = Table(["what is run"], [[shlex.join(self.command)]])
+        return self.table()._repr_html_() + command._repr_html_()
+
+
+@dataclass(frozen=True)
+class SageMakerJob:
+    """A training job: ``print(job)`` shows the program that submits it.
+
+    Attributes:
+        script: the file that the job runs.
+        hyperparameters: its arguments, by name.
+        channels: the data, by the name of the folder in which the script finds it.
+        settings: arguments of the SDK's estimator.
+    """
+
+    script: Path
+    hyperparameters: Mapping[str, Any]
+    channels: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        lines = [
+            '"""Submit a training job: needs pip install \'sagemaker<3\'."""',
+            "",
+            "from sagemaker.pytorch import PyTorch",
+            "",
+            "estimator = PyTorch(",
+            *(f"    {name}={value!r}," for name, value in self.settings.items()),
+            ")",
+            f"estimator.fit({dict(self.channels) if self.channels else ''})",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def container(self, machine: int = 0, *, num_gpus: int) -> Container:
+        """Return what the script finds on one of the job's machines.
+
+        Args:
+            machine: which of them, from 0.
+            num_gpus: GPUs of a machine of the job's type, and ranks on it.
+        Raises:
+            TypeError, ValueError: an argument makes no sense.
+        """
+        count = self.settings["instance_count"]
+        check_integer("A machine", machine, least=0)
+        if machine >= count:
+            raise ValueError(
+                f"The job has {count} machines, counted from 0, so there is no machine "
+                f"{machine}."
+            )
+        check_integer("The number of GPUs", num_gpus, least=1, example=4)
+        hosts = [f"algo-{i + 1}" for i in range(count)]
+        arguments = _arguments(self.hyperparameters)
+        variables = {
+            "HOSTS": (hosts, "the machines"),
+            "CURRENT_HOST": (hosts[machine], "this one"),
+            "NUM_GPUS": (num_gpus, "its GPUs"),
+            "USER_ENTRY_POINT": (self.script.name, "the script"),
+            "HPS": (dict(self.hyperparameters), "its arguments"),
+            "MODEL_DIR": (f"{_FOLDER}/model", "what is in it at the end goes to S3"),
+            "OUTPUT_DATA_DIR": (f"{_FOLDER}/output/data", "what else is to go there"),
+            "CHANNELS": (sorted(self.channels), "the names of the data"),
+        }
+        for name in sorted(self.channels):
+            folder = f"{_FOLDER}/input/data/{name}"
+            variables[f"CHANNEL_{name.upper()}"] = folder, f"the data {name!r}"
+        command = ["torchrun", "--nnodes", str(count)]
+        command += ["--nproc_per_node", str(num_gpus)]
+        if count > 1:
+            command += ["--master_addr", hosts[0], "--master_port", _PORT]
+            command += ["--node_rank", str(machine)]
+        return Container(
+            {f"SM_{name}": _text(value) for name, (value, _) in variables.items()},
+            arguments,
+            [*command, self.script.name, *arguments],
+            {f"SM_{name}": meaning for name, (_, meaning) in variables.items()},
+        )
+
+
+def sagemaker_job(
+    script: str | Path,
+    hyperparameters: Mapping[str, Any] | None = None,
+    *,
+    instance_count: int,
+    instance_type: str,
+    role: str,
+    checkpoints: str | None = None,
+    channels: Mapping[str, str] | None = None,
+    framework_version: str = "2.8.0",
+    py_version: str = "py312",
+    image_uri: str | None = None,
+    job: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> SageMakerJob:
+    """Describe a training job of SageMaker, which runs a script by torchrun.
+
+    The whole folder of the script goes with it; packages that ``requirements.txt``
+    there names are installed before it starts.
+
+    Args:
+        script: the file to run.
+        hyperparameters: arguments of the script: ``{'epochs': 3}`` reaches it as
+            ``--epochs 3``, True as ``--name True``.
+        instance_count: number of machines.
+        instance_type: what they are, as ``'ml.g5.12xlarge'``; they need GPUs.
+        role: the name or ARN of the role that may use the data.
+        checkpoints: a place in S3, as ``'s3://bucket/digits'``, with which SageMaker
+            keeps ``/opt/ml/checkpoints`` in step, also in a job that starts anew.
+        channels: the data, as ``{'training': 's3://bucket/data'}``.
+        framework_version: PyTorch's, in full, of a container that Amazon keeps.
+        py_version: Python's, in that container.
+        image_uri: another container, for other versions.
+        job: how the job's name begins; default the script's.
+        options: more arguments of the estimator: ``{'max_run': 3600}``.
+    Returns:
+        The job: print it to have the program that submits it.
+    Raises:
+        FileNotFoundError: there is no such script.
+        TypeError, ValueError: an argument makes no sense.
+    """
+    path = check_script(script)
+    if path.suffix != ".py":
+        raise ValueError(f"SageMaker runs scripts named .py with torchrun, not {path}.")
+    check_integer("The number of machines", instance_count, least=1, example=2)
+    _check(
+        re.fullmatch(r"ml\.[gp][a-z0-9-]*\.[a-z0-9]+", str(instance_type)),
+        "SageMaker's torchrun needs machines with GPUs, of types such as "
+        f"'ml.g5.12xlarge' and 'ml.p4d.24xlarge', not {instance_type!r}.",
+    )
+    _check(
+        isinstance(role, str) and re.fullmatch(r"[\w+=,.@:/-]+", role, re.ASCII),
+        f"The role is the name or the ARN of a role in IAM, not {role!r}.",
+    )
+    hyperparameters, channels = dict(hyperparameters or {}), dict(channels or {})
+    for name, value in hyperparameters.items():
+        _check_hyperparameter(name, value)
+    for name, place in channels.items():
+        check_name("A channel", name)
+        _check_place(place)
+    job = check_name("job", path.stem.replace("_", "-") if job is None else job)
+    _check(
+        re.fullmatch(r"[A-Za-z0-9-]+", job),
+        f"The names of jobs have letters, digits and '-' only, unlike {job!r}.",
+    )
+    settings: dict[str, Any] = {
+        "entry_point": path.name,
+        "source_dir": str(path.parent),
+        "role": role,
+        "instance_count": instance_count,
+        "instance_type": instance_type,
+    }
+    if image_uri is None:
+        _check(
+            re.fullmatch(r"\d+\.\d+\.\d+", str(framework_version)),
+            "SageMaker wants PyTorch's version in full, as '2.8.0', not "
+            f"{framework_version!r}.",
+        )
+        _check(
+            re.fullmatch(r"py3\d+", str(py_version)),
+            f"SageMaker writes Python 3.12 as 'py312', not {py_version!r}.",
+        )
+        settings["framework_version"] = framework_version
+        settings["py_version"] = py_version
+    else:
+        settings["image_uri"] = image_uri
+    settings["distribution"] = {"torch_distributed": {"enabled": True}}
+    settings["hyperparameters"] = hyperparameters
+    settings["base_job_name"] = job
+    if checkpoints is not None:
+        _check_place(checkpoints)
+        settings["checkpoint_s3_uri"] = checkpoints
+        settings["checkpoint_local_path"] = CHECKPOINTS
+    for name, value in (options or {}).items():
+        _check(
+            str(name).isidentifier() and name not in settings,
+            "More arguments of the estimator have names that are not set otherwise, "
+            f"such as 'max_run', not {name!r}.",
+        )
+        settings[name] = value
+    return SageMakerJob(path, hyperparameters, channels, settings)
+
+
+def _arguments(hyperparameters: Mapping[str, Any]) -> list[str]:
+    """The arguments that the container makes of hyperparameters, by name."""
+    arguments = []
+    for name in sorted(hyperparameters):
+        dashes = "-" if len(name) == 1 else "--"
+        arguments += [dashes + name, str(hyperparameters[name])]
+    return arguments
+
+
+def _text(value: Any) -> str:
+    """The value of a variable: a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+# ------------------------------------------------------------------ checks
+
+
+def _check(true: object, sentence: str) -> None:
+    if not true:
+        raise ValueError(sentence)
+
+
+def _check_place(place: str) -> None:
+    _check(
+        isinstance(place, str) and re.fullmatch(r"s3://[^\s'\"\\]+", place),
+        f"A place in S3 is written as 's3://bucket/folder', not as {place!r}.",
+    )
+
+
+def _check_hyperparameter(name: str, value: Any) -> None:
+    _check(
+        isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name),
+        "A hyperparameter has a name that can follow '--', such as 'batch_size', not "
+        f"{name!r}.",
+    )
+    if not isinstance(value, str | int | float):
+        raise TypeError(
+            f"The hyperparameter {name} is a number or a text, not {value!r} "
+            f"({type(value).__name__})."
+        )

@@ -1,23 +1,33 @@
 """``torch.autocast('vgpu')``: matrix products and convolutions in fewer bits.
 
-Like CUDA's list of operators to run in the lower precision, for those that matter;
-the others run in the type of their operands.
+CUDA has a long list of operators to run in the lower precision. Here it is those that
+matter for speed, which ``records.py`` marks; the others run in the type of their
+operands.
 """
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 
+if TYPE_CHECKING:
+    from .records import Record
+
 KEY = "AutocastPrivateUse1"
-LOWER_PRECISION = ("linear", "matmul", "mm", "bmm", "addmm", "conv1d", "conv2d")
 
 
-def register() -> list[torch.library.Library]:
-    """Register the kernels; they last as long as the libraries that are returned."""
+def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
+    """Register the kernels; they last as long as the libraries that are returned.
+
+    Args:
+        records: by the names of operators; some are marked ``autocast``.
+    """
     every = torch.library.Library("_", "IMPL")
     every.fallback(torch.library.fallthrough_kernel, KEY)
     some = torch.library.Library("aten", "IMPL")
-    for name in LOWER_PRECISION:
-        func = getattr(torch.ops.aten, name).default
-        some.impl(name, _casting(func), KEY)
+    for name, record in records.items():
+        if record.autocast:
+            some.impl(name, _casting(getattr(torch.ops.aten, name).default), KEY)
     return [every, some]
 
 

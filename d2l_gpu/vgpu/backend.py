@@ -12,15 +12,14 @@ import torch
 
 from . import (
     autocast,
-    collectives,
     composites,
     device_api,
     errors,
     patches,
     processes,
-    special,
 )
-from .operators import SPECIAL, all_operators
+from .operators import all_operators, overload
+from .records import RECORDS
 from .tensor import factory
 
 NAME, KEY = "vgpu", "PrivateUse1"
@@ -51,11 +50,10 @@ def register() -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
     )
     _register_guard()
-    SPECIAL.update(special.HANDLERS | collectives.handlers())
     _kept.append(_register_kernels())
     _kept.append(refuse_layouts(KEY))
-    _kept.extend(composites.register())
-    _kept.extend(autocast.register())
+    _kept.extend(composites.register(RECORDS))
+    _kept.extend(autocast.register(RECORDS))
     processes.register()
     patches.apply()
 
@@ -98,13 +96,9 @@ def _register_guard() -> None:
 
 def _register_kernels() -> torch.library.Library:
     library = register_factories(KEY)
-    # torch.tensor(..., device='vgpu') copies, and reads the tensors in a list that it
-    # is given, with the Python dispatch switched off.
-    for func in (
-        torch.ops.aten._copy_from.default,
-        torch.ops.aten._local_scalar_dense.default,
-    ):
-        library.impl(func.overloadpacket.__name__, _kernel(func), KEY)
+    for name, record in RECORDS.items():
+        if record.below_python:
+            library.impl(name, _kernel(overload(name)), KEY)
     for name, func in all_operators():
         if not _has_kernel(name, KEY) and _composite_beside_kernel(name, _has_kernel):
             library.impl(name.removeprefix("aten::"), _kernel(func), KEY)

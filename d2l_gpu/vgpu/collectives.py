@@ -3,16 +3,16 @@
 Each process has virtual GPUs of its own, and between processes their values travel as
 those of the host's tensors do. So an operator of ``c10d`` is run on the host tensors,
 which is where its results arrive; the same tensors that came in go out, wrapped as
-they came.
+they came. ``records.py`` says which collective each operator is.
 
 What crosses is not in the log of copies: how many bytes a collective sends depends on
-the algorithm that gloo chooses, and says nothing of a real GPU's. The simulated clock
-takes each for a ring, as NCCL's are, between devices that come to it at the same time:
-every process has a clock of its own. What comes next on the device waits for it.
+the algorithm that gloo chooses, and says nothing about a real GPU's. The simulated
+clock takes each for a ring, as NCCL's are, between devices that come to it at the same
+time, since every process has a clock of its own. What comes next on the device waits
+for it.
 """
 
 import sys
-from collections.abc import Callable
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,34 +26,8 @@ from .sim.commands import ring
 from .special import home
 from .tensor import VirtualTensor, contained, wrap
 
-NAMESPACE = "c10d::"
 
-# What each operator is to the clock.
-KINDS = {
-    "allreduce": "all_reduce",
-    "allreduce_coalesced": "all_reduce",
-    "allgather": "all_gather",
-    "allgather_base": "all_gather",
-    "allgather_coalesced": "all_gather",
-    "allgather_into_tensor_coalesced": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "reduce_scatter_base": "reduce_scatter",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
-
-
-def handlers() -> dict[str, Callable]:
-    """Return what runs each operator of ``c10d``, by the operator's name.
-
-    It is empty where PyTorch was built without ``torch.distributed``.
-    """
-    names = torch._C._dispatch_get_all_op_names()
-    return {name: _run for name in names if name.startswith(NAMESPACE)}
-
-
-def _run(op, *args, **kwargs):
+def run(op, *args, **kwargs):
     """Run one operator on the host tensors in the places of virtual ones."""
     given: dict[int, VirtualTensor] = {}
     devices: list[torch.device] = []
@@ -68,8 +42,8 @@ def _run(op, *args, **kwargs):
 
 
 def _issued(op, args, index: int) -> None:
-    """Tell the clock of a collective, if it is one whose cost is known."""
-    kind = KINDS.get(op.name.removeprefix(NAMESPACE).strip("_"))
+    """Tell the clock about a collective, if it is one whose cost is known."""
+    kind = op.record.collective
     group = next((x for x in args if isinstance(x, torch.ScriptObject)), None)
     if kind is None or group is None:
         return

@@ -3,20 +3,22 @@
 PyTorch defines a composite operator in C++ by other operators, and these come to
 ``tensor.py`` one by one. Some composites look at the device or at the class of their
 arguments first, and take another path for a virtual GPU than for the CPU: they round
-differently, or forget to write ``out=``. Those are given to the host's PyTorch in one
-piece here, above autograd, with its own autograd inside.
+differently, or forget to write ``out=``. Here the host's PyTorch gets each of those in
+one piece, above autograd, with its own autograd inside. ``records.py`` says which they
+are; those with ``out=`` are found by their schemas.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from .operators import all_operators, operator, overload
+from .operators import all_operators, operator, overload, overloads
 from .tensor import (
     Operands,
     charge,
@@ -28,40 +30,39 @@ from .tensor import (
     wrap,
 )
 
+if TYPE_CHECKING:
+    from .records import Record
+
 KEYS = ("AutogradPrivateUse1", "PrivateUse1")
 
-ON_HOST = (
-    # Fused cells on every device but the CPU.
-    *(f"{kind}.{form}" for kind in ("gru", "lstm") for form in ("input", "data")),
-    *(f"rnn_{f}.{form}" for f in ("relu", "tanh") for form in ("input", "data")),
-    *(f"{kind}_cell" for kind in ("gru", "lstm", "rnn_relu", "rnn_tanh")),
-    # Each device type has its own choice of kernel.
-    "scaled_dot_product_attention",
-)
 
-# For tensor subclasses, and while anybody watches, they compute the vectors as well, by
-# another algorithm.
-UNWATCHED = ("linalg_eigvalsh", "linalg_svdvals")
+def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
+    """Register the kernels; they last as long as the libraries that are returned.
 
-
-def register() -> list[torch.library.Library]:
-    """Register the kernels; they last as long as the libraries that are returned."""
+    Args:
+        records: by the names of operators; some name a ``composite``.
+    """
     library = torch.library.Library("aten", "IMPL")
     for key in KEYS:
-        for name in ON_HOST:
-            library.impl(name, _on_host(overload(name)), key)
-        for name in UNWATCHED:
-            library.impl(name, _on_host(overload(name), watched=False), key)
+        for name, record in records.items():
+            if record.composite is not None:
+                for func in overloads(name):
+                    if not _has_out(func):
+                        library.impl(func, record.composite(func), key)
         for name in _composites_with_out():
             library.impl(name, _into_out(overload(name)), key)
-        library.impl("tensor_split.tensor_indices_or_sections", _tensor_split, key)
     return [library]
 
 
 # ------------------------------------------------------------------ with gradients
 
 
-def _on_host(func, watched: bool = True):
+def on_host(func, watched: bool = True):
+    """Make the kernel that computes an operator on the host, with its gradients.
+
+    Args:
+        watched: whether the machine hears of each operator inside, or of none.
+    """
     op = operator(func)
 
     def kernel(*args, **kwargs):
@@ -195,21 +196,45 @@ class _Watch(TorchDispatchMode):
         return results
 
 
-# ------------------------------------------------------------------ without
+def on_host_unwatched(func):
+    """Make the kernel of an operator that computes something else while it's watched.
+
+    For tensor subclasses, and under a dispatch mode, ``linalg_eigvalsh`` and
+    ``linalg_svdvals`` compute the vectors as well, by another algorithm.
+    """
+    return on_host(func, watched=False)
+
+
+# ------------------------------------------------------------------ without gradients
+
+
+def split_at_values(func):
+    """Make the kernel of ``tensor_split`` that reads from a tensor where to split.
+
+    PyTorch's own takes that tensor on the CPU only.
+    """
+
+    def kernel(tensor, tensor_indices_or_sections, dim=0):
+        return tensor.tensor_split(tensor_indices_or_sections.tolist(), dim)
+
+    return kernel
+
+
+def _has_out(func) -> bool:
+    return any(a.is_out for a in func._schema.arguments)
 
 
 def _composites_with_out() -> list[str]:
-    """Names of composites that write ``out=``.
+    """Return the names of composites that write ``out=``.
 
     They reshape ``out`` on the way and ask whether two tensors share memory, which C++
-    cannot see of virtual ones; or they return a new tensor for subclasses.
+    can't tell for virtual ones; or they return a new tensor for subclasses.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return [
         name.removeprefix("aten::")
         for name, func in all_operators()
-        if has(name, "CompositeImplicitAutograd")
-        and any(a.is_out for a in func._schema.arguments)
+        if has(name, "CompositeImplicitAutograd") and _has_out(func)
     ]
 
 
@@ -231,8 +256,3 @@ def _into_out(func):
             return contained(error, sys._getframe(1), op)
 
     return kernel
-
-
-def _tensor_split(tensor, tensor_indices_or_sections, dim=0):
-    """The places to split at are read, which PyTorch allows of a CPU tensor only."""
-    return tensor.tensor_split(tensor_indices_or_sections.tolist(), dim)

@@ -1,48 +1,23 @@
-"""What the dispatch has to know of an operator, read once from its schema.
+"""What the dispatch has to know about an operator, gathered at its first use.
 
-The facts hang on the operator itself (``func._vgpu``), because looking an overload up
-in a dictionary runs its Python ``__hash__`` and an attribute does not.
+Most of it is in the operator's schema and tags. The operator's record, in
+``records.py``, has the rest.
+
+The facts hang on the operator itself (``func._vgpu``): looking up an overload in a
+dictionary runs its Python ``__hash__``, and reading an attribute does not.
 """
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch._ops import OpOverload
 
-from .work import FORMULAS
+if TYPE_CHECKING:
+    from .records import Record
 
 # How the result relates to the arguments, where that is simple.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
-
-# Operators that look at geometry only, beside the views: no kernel runs for them.
-_NO_KERNEL = {
-    "_reshape_alias",
-    "_unsafe_view",
-    "alias",
-    "detach",
-    "detach_",
-    "empty_like",
-    "lift_fresh",
-    "new_empty",
-    "new_empty_strided",
-    "resize_",
-    "set_",
-}
-
-# Losses that TensorIterator runs, beside the operators with the tag pointwise.
-_ITERATED = {"huber_loss", "mse_loss", "smooth_l1_loss"}
-
-# Operators with a vector of lengths that PyTorch keeps on the CPU, beside its others.
-_HOST_LENGTHS = {
-    "_pack_padded_sequence",
-    "_pack_padded_sequence_backward",
-    "gru",
-    "lstm",
-    "rnn_relu",
-    "rnn_tanh",
-}
 
 # Integer arguments that cannot make a result larger than the tensors it comes from.
 _HARMLESS = {
@@ -59,73 +34,17 @@ _HARMLESS = {
     "reduction",
 }
 
-# What runs in place of an operator, by its name: a function of the operator's facts
-# and of the same arguments.
-SPECIAL: dict[str, Callable] = {}
-
 _INDEX_TYPES = (torch.int64, torch.int32, torch.uint8, torch.bool)
-_MASK_TYPES = (torch.uint8, torch.bool)
-
-
-# ------------------------------------------------------------------ sizes of results
-
-# The widest element (complex128) in bytes: an upper bound for any result's.
-WIDEST = 16
-
-# Operators with up to three results, each of which has as many elements as one of the
-# operands has at most.
-_NO_LARGER = {
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "_softmax",
-    "_softmax_backward_data",
-    "convolution_backward",
-    "max_pool2d_with_indices",
-    "max_pool2d_with_indices_backward",
-    "native_batch_norm",
-    "native_batch_norm_backward",
-    "native_dropout",
-    "native_dropout_backward",
-    "native_group_norm",
-    "native_group_norm_backward",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "nll_loss_backward",
-    "nll_loss_forward",
-    "threshold_backward",
-}
-
-
-def _no_larger(args, nbytes: int) -> int:
-    return 3 * WIDEST * nbytes
-
-
-def _product(a: torch.Tensor, b: torch.Tensor) -> int:
-    return a.shape[0] * b.shape[-1] * WIDEST
-
-
-def _convolution(args, nbytes: int) -> int:
-    x, weight, _, _, padding, _, transposed = args[:7]
-    if transposed:
-        return 2**62  # larger by its stride; asked exactly
-    n = x.shape[0] * weight.shape[0] * WIDEST
-    for size, pad in zip(x.shape[2:], itertools.cycle(padding), strict=False):
-        n *= size + 2 * pad
-    return n
-
-
-_BOUNDS: dict[str, Callable[[Sequence, int], int]] = {
-    "addmm": lambda args, nbytes: _product(args[1], args[2]),
-    "bmm": lambda args, nbytes: args[0].shape[1] * _product(args[0], args[1]),
-    "convolution": _convolution,
-    "mm": lambda args, nbytes: _product(args[0], args[1]),
-}
 
 
 class Operator:
     """Facts about one operator overload.
 
+    The dispatch reads them at every call, so each is a plain attribute.
+
     Attributes:
+        record: what the schema doesn't say. An attribute of the same name here is a
+            copy of the record's, or what schema and record say together.
         call: runs the operator, without the cost of ``OpOverload.__call__``.
         form: GENERAL, or what a single result is: FRESH memory no larger than the
             product of its operands, a VIEW of the first argument, that argument
@@ -138,16 +57,19 @@ class Operator:
         has_device: whether it takes ``device=``.
         changes_geometry: whether sizes, strides or storage of an argument can change.
         pointwise: whether TensorIterator runs it (zero-dimensional CPU tensors may
-            stand beside tensors of a device, and mismatches are worded its way).
+            be operands beside tensors of a device, and mismatches are worded its way).
+        indexes: whether its operands are indices, which may be on the CPU.
+        host_lengths: whether an operand holds lengths, which are on the CPU.
+        host_results: positions of the results that stay on the CPU.
         places: positions of arguments that can hold tensors.
         bound: a bound of the bytes of its results, from its arguments and the bytes
             of its operands; None where only ``size_bound`` is known.
-        special: what runs in its place, if anything.
-        describe: what the clock has to know of a call beside sizes, as a function of
-            its arguments and results; None if nothing.
+        handler: runs in its place, if there is one.
+        describe: what the clock has to know about a call beside sizes, as a function
+            of its arguments and results; None if nothing.
         out_list: name of a list of tensors that it writes and does not return.
-        waits: whether the shape of its result depends on values, for which the host
-            waits on a real GPU.
+        waits: whether the shape of a call's result depends on values, given the call's
+            arguments: on a real GPU the host waits for them. None if it never does.
         written: positions of the arguments that it writes, if it returns nothing.
     """
 
@@ -159,7 +81,10 @@ class Operator:
         "changes_geometry",
         "describe",
         "form",
+        "handler",
         "has_device",
+        "host_lengths",
+        "host_results",
         "indexes",
         "kernel",
         "leading",
@@ -167,34 +92,29 @@ class Operator:
         "out_list",
         "places",
         "pointwise",
+        "record",
         "schema",
         "sizes",
-        "special",
         "waits",
         "written",
     )
 
-    def __init__(self, func: OpOverload):
+    def __init__(self, func: OpOverload, record: "Record"):
         schema = func._schema
         arguments, returns = schema.arguments, schema.returns
-        self.schema, self.call = schema, func._op
-        # Operators of other libraries keep their namespace: c10d::scatter_.
-        self.name = schema.name.removeprefix("aten::")
-        self.pointwise = (
-            torch.Tag.pointwise in func.tags
-            or self.name in _ITERATED
-            or self.name.startswith("_foreach")
-        )
-        self.indexes = self.name.startswith(("index", "_index_put", "_unsafe_index"))
+        self.schema, self.call, self.record = schema, func._op, record
+        self.name = name_of(func)
+        self.pointwise = torch.Tag.pointwise in func.tags or record.pointwise
+        self.indexes, self.host_lengths = record.indexes, record.host_lengths
+        self.host_results = record.host_results
         self.changes_geometry = torch.Tag.inplace_view in func.tags
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
-        self.kernel = not func.is_view and self.name not in _NO_KERNEL
-        self.special = SPECIAL.get(self.name)
-        formula = FORMULAS.get(self.name)
-        self.describe = formula and formula.describe
-        self.bound = _BOUNDS.get(self.name)
-        if self.name in _NO_LARGER or self.name.startswith("_foreach"):
-            self.bound = _no_larger
+        self.kernel = record.kernel and not func.is_view
+        self.handler, self.bound = record.handler, record.bound
+        self.describe = record.formula and record.formula.describe
+        self.waits = record.waits
+        if self.waits is None and torch.Tag.dynamic_output_shape in func.tags:
+            self.waits = _always
         self.sizes: dict = {}
 
         written = {}
@@ -212,7 +132,6 @@ class Operator:
             (a.name for a in arguments if a.is_out and str(a.type) == "List[Tensor]"),
             None,
         )
-        self.waits = torch.Tag.dynamic_output_shape in func.tags
         self.written = [
             i
             for i, a in enumerate(arguments)
@@ -229,15 +148,16 @@ class Operator:
         self.form = GENERAL
         if (
             plain
-            and self.special is None
+            and self.handler is None
+            and self.waits is None
             and 1 <= self.leading <= 2
-            and not (self.has_device or self.changes_geometry or self.waits)
+            and not (self.has_device or self.changes_geometry)
             and func.namespace == "aten"
             and len(returns) == 1
             and _is_tensor(returns[0].type)
         ):
-            if self.name == "detach":
-                self.form = DETACH
+            if record.form is not None:
+                self.form = record.form
             elif returns[0].alias_info is None:
                 self.form = GENERAL if any(map(_can_grow, arguments)) else FRESH
             elif not returns[0].alias_info.is_write:
@@ -246,29 +166,19 @@ class Operator:
                 self.form = IN_PLACE
 
     def accepts_host(self, tensor: torch.Tensor) -> bool:
-        """Whether a CPU tensor may stand beside tensors of a device here."""
-        if self.name in _HOST_LENGTHS:
+        """Whether a CPU tensor may be an operand beside tensors of a device here."""
+        if self.host_lengths:
             return tensor.dtype is torch.int64
         if self.indexes:
             return tensor.dtype in _INDEX_TYPES or not tensor.dim()
         return self.pointwise and not tensor.dim()
 
-    def makes_host_wait(self, args) -> bool:
-        """Whether the host waits for the values that decide on the result's shape.
-
-        Args:
-            args: of the call; an index of truth values is one of such operators.
-        """
-        if self.name not in ("index", "index_put", "index_put_"):
-            return self.waits
-        return any(x is not None and x.dtype in _MASK_TYPES for x in args[1])
-
     def result_bytes(self, args, kwargs) -> int:
-        """Bytes that the new results of this call will occupy, worked out beforehand.
+        """Return the bytes that the new results of this call will occupy.
 
         The operator runs on the meta device, which knows shapes and no values; answers
-        are kept by shapes. 0 where the size depends on values (``nonzero``): it is
-        then accounted for once the result is there.
+        are kept by shapes. The answer is 0 where the size depends on values
+        (``nonzero``): the machine then counts the result once it is there.
         """
         key = _signature((args, kwargs))
         try:
@@ -306,17 +216,39 @@ def operator(func: OpOverload) -> Operator:
     try:
         return func._vgpu
     except AttributeError:
-        func._vgpu = facts = Operator(func)
+        # Not at the top: records name handlers, which import this module.
+        from .records import record_of
+
+        func._vgpu = facts = Operator(func, record_of(func))
         return facts
 
 
+def name_of(func: OpOverload) -> str:
+    """Return an operator's name; one of another library keeps its namespace."""
+    return func._schema.name.removeprefix("aten::")
+
+
 def overload(name: str) -> OpOverload | None:
-    """Return the operator of a name such as ``mm.out``; None if TorchScript's only."""
+    """Return the operator of a name such as ``mm.out``.
+
+    None if only TorchScript has it, or another version of PyTorch.
+    """
     packet, _, overload = name.removeprefix("aten::").partition(".")
     try:
         return getattr(getattr(torch.ops.aten, packet), overload or "default")
     except (AttributeError, RuntimeError):
         return None
+
+
+def overloads(name: str) -> Iterator[OpOverload]:
+    """Yield the overload of a name such as ``mm.out``, or all overloads of ``mm``."""
+    names = [name]
+    if "." not in name:
+        packet = getattr(torch.ops.aten, name, None)
+        names = [f"{name}.{x}" for x in packet.overloads()] if packet else []
+    for found in map(overload, names):
+        if found is not None:
+            yield found
 
 
 def all_operators() -> Iterator[tuple[str, OpOverload]]:
@@ -328,26 +260,8 @@ def all_operators() -> Iterator[tuple[str, OpOverload]]:
                 yield name, func
 
 
-def size_bound(args) -> float:
-    """An upper bound, cheap to compute, of the elements in a call's results.
-
-    The product of all numbers of elements and all integers: no operator can make more
-    of its arguments than that (an outer product, ``repeat``, padding).
-    """
-    bound = 1
-    for a in args:
-        if isinstance(a, torch.Tensor):
-            bound *= max(1, a.numel())
-        elif isinstance(a, int):
-            bound *= abs(a) + 1
-        elif isinstance(a, float) and math.isfinite(a) and a:
-            bound *= max(abs(a), 1 / abs(a)) + 1  # arange with a small step
-        elif isinstance(a, list | tuple):
-            if a and isinstance(a[0], torch.Tensor):
-                bound *= 1 + sum(x.numel() for x in a if x is not None)
-            else:
-                bound *= size_bound(a)
-    return bound
+def _always(args) -> bool:
+    return True
 
 
 def _is_tensor(kind) -> bool:

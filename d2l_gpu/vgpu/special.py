@@ -1,6 +1,8 @@
-"""What runs in place of an operator: copies, and what the host says otherwise.
+"""Handlers: what runs in place of an operator.
 
-Each function here has the arguments of the operator, after the facts about it.
+These are copies, and operators that the host doesn't have or defines differently.
+``records.py`` says which handler is whose. A handler takes the facts about the operator
+and then the operator's own arguments.
 """
 
 import torch
@@ -85,7 +87,7 @@ def _moved(
         )
 
 
-def _copy_(op, target, source, non_blocking=False):
+def copy_(op, target, source, non_blocking=False):
     """``target.copy_(source)``, in any direction."""
     to, there = _memory_of(target)
     values, here = _memory_of(source)
@@ -97,11 +99,12 @@ def _copy_(op, target, source, non_blocking=False):
     return target
 
 
-def _copy_from(op, source, target, non_blocking=False):
-    return _copy_(op, target, source, non_blocking)
+def copy_from(op, source, target, non_blocking=False):
+    """``copy_`` as C++ calls it, with its arguments the other way round."""
+    return copy_(op, target, source, non_blocking)
 
 
-def _to_copy(
+def to_copy(
     op,
     tensor,
     *,
@@ -133,7 +136,7 @@ def _to_copy(
     return wrap(moved, there)
 
 
-def _item(op, tensor):
+def item(op, tensor):
     """``tensor.item()``: one element crosses to the host, which waits for it."""
     if tensor._host.is_meta:
         raise errors.no_values("item()")
@@ -144,34 +147,23 @@ def _item(op, tensor):
 # ------------------------------------------------------------------ other devices
 
 
-def _softmax(op, x, dim, half_to_float):
-    """``_softmax`` of short floats that returns float32, which the CPU does not have.
+def softmax(op, x, dim, half_to_float):
+    """``_softmax`` of 16-bit floats that returns float32, which the CPU doesn't have.
 
-    PyTorch asks it of devices in place of a conversion before it (and, in the backward
-    pass, after it).
+    For a device, PyTorch asks for this in one operator, and for the CPU it converts
+    first (and, in the backward pass, afterwards).
     """
     return run(op, (x.float() if half_to_float else x, dim, False), {})
 
 
-def _softmax_backward(op, grad, output, dim, input_dtype):
+def softmax_backward(op, grad, output, dim, input_dtype):
+    """The gradient of ``softmax``, in the type of its input."""
     return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
 
 
-def _sync_batch_norm(op, *args, **kwargs):
+def sync_batch_norm(op, *args, **kwargs):
+    """Refuse it with a sentence."""
     raise NotImplementedError(
         "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
         "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
     )
-
-
-HANDLERS = {
-    "_copy_from": _copy_from,
-    "_local_scalar_dense": _item,
-    "_log_softmax": _softmax,
-    "_log_softmax_backward_data": _softmax_backward,
-    "_softmax": _softmax,
-    "_softmax_backward_data": _softmax_backward,
-    "_to_copy": _to_copy,
-    "batch_norm_stats": _sync_batch_norm,
-    "copy_": _copy_,
-}

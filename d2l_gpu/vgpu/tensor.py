@@ -16,6 +16,7 @@ import threading
 import torch
 
 from . import errors, generator
+from .bounds import WIDEST, size_bound
 from .devices import Devices, index_of
 from .methods import Methods
 from .operators import (
@@ -23,10 +24,8 @@ from .operators import (
     FRESH,
     GENERAL,
     IN_PLACE,
-    WIDEST,
     Operator,
     operator,
-    size_bound,
 )
 from .storage import VirtualStorage
 
@@ -154,8 +153,8 @@ def _simple(op: Operator, args):
 
 def _general(op: Operator, args, kwargs):
     """The path of every other operator."""
-    if op.special is not None:
-        return op.special(op, *args, **kwargs)
+    if op.handler is not None:
+        return op.handler(op, *args, **kwargs)
     return run(op, args, kwargs)
 
 
@@ -188,7 +187,7 @@ def run(op: Operator, args, kwargs):
         return results
     if op.kernel:
         operands.issued(op, index, host_args, results)
-        if (op.waits or op.indexes) and op.makes_host_wait(host_args):
+        if op.waits is not None and op.waits(host_args):
             Devices.machines[index].host_waits(index)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
@@ -203,7 +202,11 @@ def run(op: Operator, args, kwargs):
         _result(x, alias, args, kwargs, index)
         for x, alias in zip(results, op.aliases, strict=True)
     )
-    return _lengths_to_host(op, wrapped)
+    if op.host_results:
+        return tuple(
+            x._host if i in op.host_results else x for i, x in enumerate(wrapped)
+        )
+    return wrapped
 
 
 class Operands:
@@ -315,13 +318,6 @@ def _result(value, alias, args, kwargs, index: int):
     tensor = kwargs[alias] if isinstance(alias, str) else args[alias]
     refresh(tensor)
     return tensor
-
-
-def _lengths_to_host(op: Operator, results):
-    """The one operator of which a result belongs on the CPU: its ``batch_sizes``."""
-    if op.name == "_pack_padded_sequence":
-        return results[0], results[1]._host
-    return results
 
 
 def _lazy_bits():
@@ -457,6 +453,6 @@ def factory(func, *args, **kwargs):
         result = wrap(op.call(*args, **kwargs), index)
     except Exception as error:
         return contained(error, sys._getframe(2), op)
-    if not op.name.startswith("empty"):
+    if op.kernel:
         Operands().issued(op, index, (), result._host)
     return result

@@ -1,11 +1,12 @@
-"""What the clock has to know of an operator: its work, from shapes and types.
+"""What the clock has to know about an operator: its work, from shapes and types.
 
 A call leaves a *key*, a tuple that says what was called on tensors of which sizes: the
 operator, the bytes of all operands and results, those of the largest, the type of the
-first, and for operators in ``FORMULAS`` what these want to know of shapes. Only when
-the clock is asked is it turned into numbers of operations and bytes, once for all calls
-with the same key: by the formulas of ``torch.utils.flop_counter`` for products and
-convolutions, by sizes for everything else.
+first, and, if the operator's record names a formula, the shapes that the formula needs.
+Only when somebody asks the clock does it turn a key into numbers of operations and
+bytes, once for all calls with the same key: by the formulas of
+``torch.utils.flop_counter`` for products and convolutions, by sizes for everything
+else.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ tf32_in_convolutions = torch._C._get_cudnn_allow_tf32
 
 # ------------------------------------------------------------------ products
 
-# For each operator with a formula, what is noted of a call: shapes and settings.
+# What is noted about a call of an operator with a formula: shapes and settings.
 
 
 def _two(args, results):
@@ -148,7 +149,7 @@ def _rows(args, results):
 
 
 def _looked_up(elements, size, kind, nbytes: int) -> list[Part]:
-    """What is found is read and written; the rest of the table is not touched."""
+    """Read and write the rows that are found; the rest of the table isn't touched."""
     return [Part(elements, kind, 2 * size)]
 
 
@@ -178,8 +179,8 @@ class Formula(NamedTuple):
     """What an operator does that sizes alone do not say.
 
     Attributes:
-        describe: what is noted of a call, from its arguments and results; at its end,
-            whether fp32 may run as TF32.
+        describe: what is noted about a call, from its arguments and results; its last
+            item says whether fp32 may run as TF32.
         parts: its kernels, from that, the type of number and the bytes.
     """
 
@@ -187,54 +188,33 @@ class Formula(NamedTuple):
     parts: Callable[..., list[Part]]
 
 
-_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
-
-FORMULAS: dict[str, Formula] = {
-    "mm": Formula(_two, _product),
-    "bmm": Formula(_two, _product),
-    "addmm": Formula(_added, _product),
-    "baddbmm": Formula(_added, _product),
-    "convolution": Formula(_convolution, _convolved),
-    "convolution_backward": Formula(_convolution_backward, _convolved_backward),
-    _FLASH: Formula(_attention, _attended),
-    f"{_FLASH}_backward": Formula(_attention_backward, _attended_backward),
-    **dict.fromkeys(
-        ("embedding", "gather", "index", "index_select", "take"),
-        Formula(_rows, _looked_up),
-    ),
-    # What the host has for one direction of an LSTM's layer.
-    "mkldnn_rnn_layer": Formula(_recurrent, _unrolled),
-    "mkldnn_rnn_layer_backward": Formula(_recurrent, _unrolled_backward),
-}
-
-# Operators that do not read and write each operand and result once: what they move, in
-# bytes of these. Norms go over the tensor twice, for statistics and for the result;
-# copies write their targets without reading them.
-_PASSES = {
-    "_foreach_copy_": 2 / 3,
-    "_foreach_zero_": 1 / 2,
-    "fill_": 1 / 2,
-    "zero_": 1 / 2,
-    "native_batch_norm": 3 / 2,
-    "native_batch_norm_backward": 5 / 3,
-    "native_group_norm": 3 / 2,
-    "native_group_norm_backward": 5 / 3,
-}
+PRODUCT = Formula(_two, _product)
+ADDED_PRODUCT = Formula(_added, _product)
+CONVOLUTION = Formula(_convolution, _convolved)
+CONVOLUTION_BACKWARD = Formula(_convolution_backward, _convolved_backward)
+ATTENTION = Formula(_attention, _attended)
+ATTENTION_BACKWARD = Formula(_attention_backward, _attended_backward)
+LOOKUP = Formula(_rows, _looked_up)
+RECURRENT = Formula(_recurrent, _unrolled)
+RECURRENT_BACKWARD = Formula(_recurrent, _unrolled_backward)
 
 
 def parts_of(key: tuple) -> tuple[str, list[Part]]:
-    """Return the name of what was called, and the work of each of its kernels."""
+    """Return the name of what was called, and the work of each of its kernels.
+
+    Args:
+        key: of a call of an operator, or of a copy within a device.
+    """
     op, nbytes, *rest = key
-    if isinstance(op, str):  # a copy within a device
+    if isinstance(op, str):  # a copy
         return op, [Part(0, "fp32", nbytes)]
     largest, dtype, *described = rest
     kind = KINDS.get(dtype, "fp32")
     if not described:
         # One operation for each element, whatever it is: memory decides, here.
         elements = largest // (dtype.itemsize if dtype is not None else 1)
-        moved = round(nbytes * _PASSES.get(op.name, 1))
-        return op.name, [Part(elements, kind, moved)]
+        return op.name, [Part(elements, kind, round(nbytes * op.record.traffic))]
     *shapes, tf32 = described[0]
     if kind == "fp32" and tf32:
         kind = "tf32"
-    return op.name, FORMULAS[op.name].parts(*shapes, kind, nbytes)
+    return op.name, op.record.formula.parts(*shapes, kind, nbytes)

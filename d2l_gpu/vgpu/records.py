@@ -1,0 +1,236 @@
+"""One record per operator: everything about it that its schema doesn't say.
+
+To find out what is special about an operator, or to change it, look it up in
+``RECORDS``. A name there stands for all overloads of an operator, a name such as
+``empty.out`` for one of them only. An operator without an entry can belong to one of
+the ``FAMILIES``, which share a prefix; every other one is ordinary, with the defaults
+of ``Record``.
+
+The functions that records name are explained where they are: handlers in
+``special.py`` and ``collectives.py``, formulas in ``work.py``, bounds in ``bounds.py``,
+composites in ``composites.py``. All operators here exist in PyTorch 2.10 to 2.13.
+Those of ``c10d`` are missing where PyTorch was built without ``torch.distributed``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch._ops import OpOverload
+
+from . import bounds, collectives, composites, special, work
+from .operators import DETACH, name_of
+from .work import Formula
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is special about an operator; the defaults describe an ordinary one.
+
+    Attributes:
+        handler: runs in its place; takes the facts about the operator and then the
+            operator's own arguments.
+        composite: makes the kernel that computes an overload whole on the host, above
+            autograd. Overloads with ``out=`` have a way of their own.
+        below_python: whether C++ also calls it with the Python dispatch switched off,
+            so that it needs a kernel there.
+        autocast: whether ``torch.autocast('vgpu')`` runs its default overload in the
+            lower precision.
+        kernel: whether a kernel runs. For a view none does in any case.
+        form: what its single result is (DETACH), where the schema says too little.
+        bound: an upper bound of the bytes of its results, from the arguments of a call
+            and the bytes of their tensors. Without one, ``bounds.size_bound`` is used.
+        formula: its kernels on the simulated clock. Without one it is a single kernel
+            with an operation for each element.
+        traffic: the bytes that such a kernel moves, as a multiple of the bytes of its
+            operands and results.
+        collective: which collective it is to the simulated clock.
+        waits: whether the shape of a call's result depends on values, given the call's
+            arguments: on a real GPU the host waits for them. Without it, an operator
+            with the tag ``dynamic_output_shape`` always waits (``nonzero``).
+        pointwise: whether TensorIterator runs it, although it lacks the tag
+            ``pointwise``. A CPU tensor without dimensions may then be an operand, and
+            errors are worded as TensorIterator words them.
+        indexes: whether its operands are indices. These may be on the CPU, and errors
+            speak of indices.
+        host_lengths: whether an operand holds lengths, which PyTorch keeps on the CPU.
+        host_results: positions of the results that stay on the CPU.
+    """
+
+    # What runs.
+    handler: Callable | None = None
+    composite: Callable[[OpOverload], Callable] | None = None
+    below_python: bool = False
+    autocast: bool = False
+    # What comes out, and what it costs.
+    kernel: bool = True
+    form: int | None = None
+    bound: Callable[[Sequence, int], int] | None = None
+    formula: Formula | None = None
+    traffic: float = 1
+    collective: str | None = None
+    waits: Callable[[Sequence], bool] | None = None
+    # Which operands and results may be, or are, on the CPU.
+    pointwise: bool = False
+    indexes: bool = False
+    host_lengths: bool = False
+    host_results: tuple[int, ...] = ()
+
+
+def has_mask(args: Sequence) -> bool:
+    """Whether an index is a mask: its True values decide on the result's shape."""
+    return any(x is not None and x.dtype in (torch.uint8, torch.bool) for x in args[1])
+
+
+ORDINARY = Record()
+NO_KERNEL = Record(kernel=False)
+NO_LARGER = Record(bound=bounds.no_larger)
+CELL = Record(composite=composites.on_host)
+RECURRENT = Record(composite=composites.on_host, host_lengths=True)
+FOREACH = Record(pointwise=True, bound=bounds.no_larger)
+INDEXING = Record(indexes=True)
+COLLECTIVE = Record(handler=collectives.run)
+ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
+ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
+REDUCE_SCATTER = replace(COLLECTIVE, collective="reduce_scatter")
+
+RECORDS: dict[str, Record] = {
+    # -------------------------------------------------------------- memory and views
+    "_reshape_alias": NO_KERNEL,
+    "_unsafe_view": NO_KERNEL,
+    "alias": NO_KERNEL,
+    "detach": Record(kernel=False, form=DETACH),
+    "detach_": NO_KERNEL,
+    "empty": NO_KERNEL,
+    "empty.out": ORDINARY,  # nothing runs, but the clock counts a kernel
+    "empty_like": NO_KERNEL,
+    "empty_permuted": NO_KERNEL,
+    "empty_strided": NO_KERNEL,
+    "lift_fresh": NO_KERNEL,
+    "new_empty": NO_KERNEL,
+    "new_empty_strided": NO_KERNEL,
+    "resize_": NO_KERNEL,
+    "set_": NO_KERNEL,
+    "tensor_split.tensor_indices_or_sections": Record(
+        composite=composites.split_at_values
+    ),
+    # -------------------------------------------------------------- copies and values
+    # torch.tensor(..., device='vgpu') copies, and reads the tensors in a list that it
+    # is given, below Python.
+    "_copy_from": Record(handler=special.copy_from, below_python=True),
+    "_local_scalar_dense": Record(handler=special.item, below_python=True),
+    "_to_copy": Record(handler=special.to_copy),
+    "copy_": Record(handler=special.copy_),
+    # They write their targets without reading them.
+    "_foreach_copy_": replace(FOREACH, traffic=2 / 3),
+    "_foreach_zero_": replace(FOREACH, traffic=1 / 2),
+    "fill_": Record(traffic=1 / 2),
+    "zero_": Record(traffic=1 / 2),
+    # -------------------------------------------------------------- looking up
+    "embedding": Record(formula=work.LOOKUP),
+    "gather": Record(formula=work.LOOKUP),
+    "index": replace(INDEXING, formula=work.LOOKUP, waits=has_mask),
+    "index_put": replace(INDEXING, waits=has_mask),
+    "index_put_": replace(INDEXING, waits=has_mask),
+    "index_select": replace(INDEXING, formula=work.LOOKUP),
+    "take": Record(formula=work.LOOKUP),
+    # -------------------------------------------------------------- products
+    "addmm": Record(
+        bound=bounds.added_product, formula=work.ADDED_PRODUCT, autocast=True
+    ),
+    "baddbmm": Record(formula=work.ADDED_PRODUCT),
+    "bmm": Record(bound=bounds.batched_product, formula=work.PRODUCT, autocast=True),
+    "linear": Record(autocast=True),
+    "matmul": Record(autocast=True),
+    "mm": Record(bound=bounds.product, formula=work.PRODUCT, autocast=True),
+    # -------------------------------------------------------------- convolutions
+    "conv1d": Record(autocast=True),
+    "conv2d": Record(autocast=True),
+    "convolution": Record(bound=bounds.convolution, formula=work.CONVOLUTION),
+    "convolution_backward": Record(
+        bound=bounds.no_larger, formula=work.CONVOLUTION_BACKWARD
+    ),
+    # -------------------------------------------------------------- pooling, dropout
+    "max_pool2d_with_indices": NO_LARGER,
+    "max_pool2d_with_indices_backward": NO_LARGER,
+    "native_dropout": NO_LARGER,
+    "native_dropout_backward": NO_LARGER,
+    "threshold_backward": NO_LARGER,  # of ReLU
+    # -------------------------------------------------------------- norms and softmax
+    # Statistics of SyncBatchNorm.
+    "batch_norm_stats": Record(handler=special.sync_batch_norm),
+    # Norms go over the tensor twice, for statistics and for the result.
+    "native_batch_norm": replace(NO_LARGER, traffic=3 / 2),
+    "native_batch_norm_backward": replace(NO_LARGER, traffic=5 / 3),
+    "native_group_norm": replace(NO_LARGER, traffic=3 / 2),
+    "native_group_norm_backward": replace(NO_LARGER, traffic=5 / 3),
+    "native_layer_norm": NO_LARGER,
+    "native_layer_norm_backward": NO_LARGER,
+    "_log_softmax": replace(NO_LARGER, handler=special.softmax),
+    "_log_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
+    "_softmax": replace(NO_LARGER, handler=special.softmax),
+    "_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
+    # -------------------------------------------------------------- losses
+    "huber_loss": Record(pointwise=True),
+    "mse_loss": Record(pointwise=True),
+    "nll_loss_backward": NO_LARGER,
+    "nll_loss_forward": NO_LARGER,
+    "smooth_l1_loss": Record(pointwise=True),
+    # -------------------------------------------------------------- recurrent layers
+    # On every device but the CPU, PyTorch runs the cells as one fused kernel.
+    "gru": RECURRENT,
+    "gru_cell": CELL,
+    "lstm": RECURRENT,
+    "lstm_cell": CELL,
+    "rnn_relu": RECURRENT,
+    "rnn_relu_cell": CELL,
+    "rnn_tanh": RECURRENT,
+    "rnn_tanh_cell": CELL,
+    # The host's kernel for one direction of an LSTM's layer.
+    "mkldnn_rnn_layer": Record(formula=work.RECURRENT),
+    "mkldnn_rnn_layer_backward": Record(formula=work.RECURRENT_BACKWARD),
+    # The second result is the number of sequences at each step.
+    "_pack_padded_sequence": Record(host_lengths=True, host_results=(1,)),
+    "_pack_padded_sequence_backward": Record(host_lengths=True),
+    # -------------------------------------------------------------- attention
+    # PyTorch chooses its kernel by the type of the device.
+    "scaled_dot_product_attention": Record(composite=composites.on_host),
+    "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.ATTENTION),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
+        formula=work.ATTENTION_BACKWARD
+    ),
+    # -------------------------------------------------------------- linear algebra
+    "linalg_eigvalsh": Record(composite=composites.on_host_unwatched),
+    "linalg_svdvals": Record(composite=composites.on_host_unwatched),
+    # -------------------------------------------------------------- collectives
+    "c10d::_allgather_base_": ALL_GATHER,
+    "c10d::_reduce_scatter_base_": REDUCE_SCATTER,
+    "c10d::allgather_": ALL_GATHER,
+    "c10d::allgather_coalesced_": ALL_GATHER,
+    "c10d::allgather_into_tensor_coalesced_": ALL_GATHER,
+    "c10d::allreduce_": ALL_REDUCE,
+    "c10d::allreduce_coalesced_": ALL_REDUCE,
+    "c10d::broadcast_": replace(COLLECTIVE, collective="broadcast"),
+    "c10d::reduce_": replace(COLLECTIVE, collective="reduce"),
+    "c10d::reduce_scatter_": REDUCE_SCATTER,
+    "c10d::reduce_scatter_tensor_coalesced_": REDUCE_SCATTER,
+}
+
+# Records of operators by the prefix of their names. An entry in RECORDS goes first.
+FAMILIES: dict[str, Record] = {
+    "_foreach": FOREACH,
+    "_index_put": INDEXING,
+    "_unsafe_index": INDEXING,
+    "c10d::": COLLECTIVE,
+    "index": INDEXING,
+}
+
+
+def record_of(func: OpOverload) -> Record:
+    """Return the record of an overload: its own, its operator's, or its family's."""
+    name = name_of(func)
+    for key in (f"{name}.{func._schema.overload_name}", name):
+        if key in RECORDS:
+            return RECORDS[key]
+    families = (x for prefix, x in FAMILIES.items() if name.startswith(prefix))
+    return next(families, ORDINARY)

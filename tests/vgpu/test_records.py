@@ -1,0 +1,301 @@
+"""One record per operator: each is an existing operator's, and no fact is elsewhere.
+
+What the records say is tested through what a program sees: kernels and waiting on the
+simulated clock, memory, errors and devices.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import REPOSITORY
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from d2l_gpu import vgpu
+from d2l_gpu.vgpu.operators import operator
+from d2l_gpu.vgpu.records import FAMILIES, RECORDS, Record, record_of
+
+# With and without overload; those of other libraries keep their namespace.
+OVERLOADS = {
+    name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names()
+}
+NAMES = {name.partition(".")[0] for name in OVERLOADS}
+
+# ------------------------------------------------------------------ the table
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_of_an_operator(name):
+    if name.startswith("c10d::") and not torch.distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+    assert name in OVERLOADS | NAMES
+
+
+@pytest.mark.parametrize("prefix", FAMILIES)
+def test_a_family_has_several_members(prefix):
+    if prefix == "c10d::" and not torch.distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+    assert sum(name.startswith(prefix) for name in NAMES) > 1
+
+
+def test_a_record_of_a_members_own_says_what_its_family_says():
+    for prefix, family in FAMILIES.items():
+        shared = [
+            f.name for f in fields(family) if getattr(family, f.name) != f.default
+        ]
+        assert shared
+        for name, record in RECORDS.items():
+            if name.startswith(prefix):
+                assert all(getattr(record, x) == getattr(family, x) for x in shared)
+
+
+def test_an_overload_an_operator_and_a_family_have_records():
+    aten = torch.ops.aten
+    assert record_of(aten.index.Tensor_out) is RECORDS["index"]
+    assert record_of(aten.index_add.default) is FAMILIES["index"]
+    assert record_of(aten.add.Tensor) == Record()
+    split = aten.tensor_split
+    assert record_of(split.tensor_indices_or_sections).composite is not None
+    assert record_of(split.sections) == Record()
+
+
+# ------------------------------------------------------------------ and nothing else
+
+PACKAGE = REPOSITORY / "d2l_gpu" / "vgpu"
+ELSEWHERE = sorted(set(PACKAGE.rglob("*.py")) - {PACKAGE / "records.py"})
+# A table of names that are not operators', though some operators are called the same.
+ARGUMENTS = {"_HARMLESS"}
+
+
+def texts(node: ast.AST) -> set[str]:
+    return {
+        x.value
+        for x in ast.walk(node)
+        if isinstance(x, ast.Constant) and isinstance(x.value, str)
+    }
+
+
+def tables(tree: ast.AST) -> Iterator[set[str]]:
+    """Yield the texts that each collection holds, or that are the keys of a dict."""
+    arguments = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and {x.id for x in node.targets if isinstance(x, ast.Name)} & ARGUMENTS
+    }
+    for node in ast.walk(tree):
+        if id(node) in arguments:
+            continue
+        if isinstance(node, ast.Dict):
+            yield set().union(*(texts(key) for key in node.keys if key is not None))
+        elif isinstance(node, ast.Set | ast.List | ast.Tuple):
+            yield texts(node)
+
+
+def comparisons(tree: ast.AST) -> Iterator[set[str]]:
+    """Yield the texts that the name of something is compared with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            sides = [node.func.value, *node.args]
+            if node.func.attr != "startswith":
+                continue
+        else:
+            continue
+        if any(isinstance(x, ast.Attribute) and x.attr == "name" for x in sides):
+            yield set().union(*map(texts, sides))
+
+
+def misplaced(code: str) -> list[set[str]]:
+    """Return the operators' names in a file that look like facts about operators."""
+    tree = ast.parse(code)
+    found = [names & (NAMES | OVERLOADS) for names in tables(tree)]
+    found = [names for names in found if len(names) > 1]
+    # A comparison can also ask for the beginning of a name, as in "_foreach".
+    found += [
+        {x for x in compared if x and any(name.startswith(x) for name in NAMES)}
+        for compared in comparisons(tree)
+    ]
+    return [names for names in found if names]
+
+
+@pytest.mark.parametrize(
+    "path", ELSEWHERE, ids=lambda path: path.relative_to(PACKAGE).as_posix()
+)
+def test_no_other_file_has_facts_about_operators(path: Path):
+    assert not misplaced(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'X = {"mm", "bmm"}',
+        'X = ("linear", "conv2d")',
+        'X = {"copy_": f, "_to_copy": g}',
+        'X = dict.fromkeys(("gather", "take"), 3)',
+        'self.kernel = self.name != "detach"',
+        'waits = op.name in ("index", "index_put")',
+        'if op.name.startswith("_foreach"): pass',
+    ],
+)
+def test_facts_in_another_file_are_noticed(code):
+    assert misplaced(code)
+
+
+# ------------------------------------------------------------------ what programs see
+
+
+def on_clock(program):
+    """Return a simulation that has run a program of a matrix, and its kernels."""
+    sim = vgpu.simulator(1)
+    X = torch.ones(256, 256, device=sim.gpu(0))
+    sim.reset()
+    program(X)
+    return sim, {use.name for use in sim.report().devices[0].operators}
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize(
+    ("program", "kernels"),
+    [
+        (lambda X: X.view(-1)[3:].detach(), set()),
+        (lambda X: torch.empty_like(X).new_empty(3), set()),
+        (lambda X: torch.empty(3, device=X.device), set()),
+        (lambda X: torch.ones(3, device=X.device), {"ones"}),
+        (lambda X: X.view(16, 16, 256) @ X, {"mm"}),
+        (lambda X: X.relu().clone(), {"relu", "clone"}),
+    ],
+)
+def test_views_and_memory_without_values_issue_no_kernel(program, kernels):
+    assert on_clock(program)[1] == kernels
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize(
+    ("program", "waits"),
+    [
+        (lambda X: X.nonzero(), True),
+        (lambda X: X[X > 0], True),
+        (lambda X: X.index_put_((X > 0,), torch.zeros_like(X[0, 0])), True),
+        (lambda X: X.sum().item(), True),
+        (lambda X: X[torch.tensor([1, 2])], False),
+        (lambda X: X.index_select(0, torch.tensor([1, 2], device=X.device)), False),
+        (lambda X: X.relu(), False),
+    ],
+)
+def test_the_host_waits_where_values_decide_on_a_shape(program, waits):
+    sim, _ = on_clock(lambda X: program(X @ X @ X @ X))
+    assert (sim.now() == sim.elapsed()) == waits
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize(
+    ("program", "lowered"),
+    [
+        (lambda X: F.conv2d(X[None, None], X[None, None, :3, :3]), True),
+        (lambda X: F.linear(X, X), True),
+        (lambda X: X @ X, True),
+        (lambda X: X + X, False),
+        (lambda X: X.softmax(0), False),
+    ],
+)
+def test_autocast_lowers_products_and_convolutions_only(program, lowered):
+    X = torch.ones(4, 4, device="vgpu")
+    with torch.autocast("vgpu", dtype=torch.bfloat16):
+        found = program(X).dtype
+    assert found is (torch.bfloat16 if lowered else torch.float32)
+
+
+@pytest.mark.virtual_gpus(2)
+def test_lengths_stay_on_the_host_and_indices_may():
+    X = torch.ones(2, 3, 4, device="vgpu")
+    packed = nn.utils.rnn.pack_padded_sequence(X, torch.tensor([3, 1]), True)
+    assert packed.data.device.type == "vgpu"
+    assert packed.batch_sizes.device.type == "cpu"
+    layer = nn.GRU(4, 2).to("vgpu")
+    assert layer(packed)[0].batch_sizes.device.type == "cpu"
+    assert X[torch.tensor([1])].device.type == "vgpu"
+    with pytest.raises(RuntimeError, match="indices should be either on cpu or"):
+        X[torch.tensor([1], device="vgpu:1")]
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize("loss", [F.mse_loss, F.huber_loss, F.smooth_l1_loss])
+def test_some_losses_refuse_a_mismatch_as_tensoriterator_does(loss):
+    X = torch.ones(3, device="vgpu")
+    with pytest.raises(RuntimeError, match="at least two devices, vgpu:0 and cpu!"):
+        loss(X, torch.ones(3))
+    with pytest.raises(RuntimeError, match="when checking argument in method"):
+        X.dot(torch.ones(3))
+
+
+@pytest.mark.virtual_gpus(1)
+def test_synchronized_batch_normalization_is_refused():
+    X = torch.ones(2, 3, device="vgpu")
+    with pytest.raises(NotImplementedError, match="SyncBatchNorm cannot run"):
+        torch.batch_norm_stats(X, 1e-5)
+
+
+# ------------------------------------------------------------------ bounds
+
+
+class Bounds(TorchDispatchMode):
+    """Compare the memory of each result with the bound, for operators that have one."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        op, results = operator(func), func(*args, **(kwargs or {}))
+        if op.bound is not None and op.allocates:
+            self.seen.add(op.name)
+            operands = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+            found = [x for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
+            nbytes = sum(x.untyped_storage().nbytes() for x in found)
+            bound = op.bound(args, sum(x.nbytes for x in operands))
+            assert nbytes <= bound, (op.name, nbytes, bound)
+        return results
+
+
+def test_no_result_is_larger_than_the_bound_of_its_operator():
+    X = torch.randn(2, 4, 9, 9, requires_grad=True)
+    y = torch.tensor([1, 3])
+    with Bounds() as bounds:
+        for program in (
+            lambda X: X[0, 0] @ X[1, 0, :, :5],
+            lambda X: X[0] @ X[1],
+            nn.Linear(9, 700),
+            *(
+                nn.Conv2d(4, 20, k, s, p, d, groups)
+                for k, s, p, d, groups in (
+                    (1, 1, 3, 1, 1),
+                    (3, 2, 1, 1, 2),
+                    ((2, 4), (1, 3), (0, 9), (4, 1), 4),
+                )
+            ),
+            nn.ConvTranspose2d(4, 3, 5, stride=4, output_padding=3),
+            lambda X: F.conv1d(X[0], torch.ones(3, 9, 2), padding=50),
+            nn.BatchNorm2d(4),
+            nn.GroupNorm(2, 4),
+            nn.LayerNorm([9, 9]),
+            nn.MaxPool2d(2, stride=1, padding=1),
+            lambda X: torch.native_dropout(X, 0.5, True)[0],
+            nn.ReLU(),
+            nn.Softmax(1),
+            lambda X: F.cross_entropy(X[:, :, 0, 0], y),
+            lambda X: F.nll_loss(X, y[:, None, None].expand(2, 9, 9)),
+            lambda X: torch._foreach_add(list(X), 1.0)[0],
+        ):
+            program(X).sum().backward()
+    expected = {name for name, record in RECORDS.items() if record.bound is not None}
+    expected = {name for name in expected if not re.search("^_foreach", name)}
+    assert expected <= bounds.seen

@@ -59,7 +59,7 @@ STREAM = "application/vnd.jupyter."  # followed by stdout or stderr
 ANIMATOR = """
 import time
 from pathlib import Path
-from d2l_gpu import live
+from d2l_gpu.show import live
 
 live.SHARE_OF_TIME = 10  # where drawing is slow, redraws are not fewer here
 epoch = 0

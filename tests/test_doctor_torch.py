@@ -58,8 +58,8 @@ def test_old_pytorch_is_too_old(plant):
 
 def test_other_framework_does_without_pytorch(monkeypatch):
     facts = SimpleNamespace(torch=SimpleNamespace(installed=False))
-    here = Framework(2, "toy", "Toy", "json")
-    absent = Framework(3, "none", "None", "no_such_module")
+    here = Framework("toy", "Toy", "json")
+    absent = Framework("none", "None", "no_such_module")
     monkeypatch.setattr(pytorch, "FRAMEWORKS", (here, absent))
     (finding,) = pytorch.check_torch(facts)
     assert finding.status == "note"

@@ -23,7 +23,7 @@ def toy(tmp_path, monkeypatch) -> Framework:
     (tmp_path / "environments" / "toy.txt").write_text(f"# Python {VERSION}\n")
     monkeypatch.setattr(environments, "ROOT", tmp_path)
     monkeypatch.delenv(environments.VARIABLE, raising=False)
-    return Framework(5, "toy", "Toy", "toy", hosted=False)
+    return Framework("toy", "Toy", "toy", hosted=False)
 
 
 def test_mxnet_has_its_own_and_the_others_share_one():
@@ -42,11 +42,11 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(toy):
     assert environments.missing(toy) == (
         "Toy needs an environment of its own; make it: python -m tools.environments toy"
     )
-    absent = Framework(6, "absent", "Absent", "no_such_module")
+    absent = Framework("absent", "Absent", "no_such_module")
     assert environments.missing(absent) == (
         "Absent is not installed: pip install 'd2l-gpu[jupyter,no_such_module]'"
     )
-    assert environments.missing(Framework(7, "json", "JSON", "json")) is None
+    assert environments.missing(Framework("json", "JSON", "json")) is None
 
 
 def test_environment_is_made_of_its_requirements_and_this_clone(toy, monkeypatch):

@@ -29,7 +29,11 @@ def code(source: str, key: str = "add") -> Cell:
 
 def table(**lessons: list[Cell]) -> list[str]:
     """The lines of the table in the last cell of the lesson for JAX."""
-    read = {framework(tag): lesson(framework(tag), *lessons[tag]) for tag in lessons}
+    read = {
+        each: lesson(each, *lessons[each.tag])
+        for each in FRAMEWORKS
+        if each.tag in lessons
+    }
     return with_table(lessons["jax"], read)[-1].source.splitlines()
 
 

@@ -326,7 +326,7 @@ assert sys.executable == {sys.executable!r}
 from d2l_gpu import torch as d2l
 """
 BOARD = """
-from d2l_gpu import live
+from d2l_gpu.show import live
 live.SHARE_OF_TIME = 10  # where drawing is slow, redraws are not fewer here
 board = d2l.ProgressBoard('x')
 for x in range(300):

@@ -21,7 +21,7 @@ def with_table(
 
     Args:
         cells: of one edition; its headings name the rows.
-        lessons: the same lesson for each framework that has it.
+        lessons: the same lesson for each framework that has it, in order.
     """
     if not any(PLACE in cell.source for cell in cells):
         return list(cells)

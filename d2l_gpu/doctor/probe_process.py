@@ -47,8 +47,9 @@ def ask(
     """
     # The same modules are found as here, whatever folder this was started from.
     code = (
-        f"import sys; sys.path[:] = {sys.path!r}; from d2l_gpu.doctor import child; "
-        f"child.main({probe.__module__!r}, {probe.__name__!r}, {arguments!r}, "
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        "from d2l_gpu.doctor import probe_process; "
+        f"probe_process.main({probe.__module__!r}, {probe.__name__!r}, {arguments!r}, "
         f"{timeout!r})"
     )
     process = subprocess.Popen(

@@ -100,7 +100,7 @@ class _Call:
         return results
 
     def watch(self):
-        return _Watch(self.index) if self.watched else nullcontext()
+        return _InnerOperators(self.index) if self.watched else nullcontext()
 
 
 class _OnHost(torch.autograd.Function):
@@ -172,7 +172,7 @@ def _vjp(outputs, inputs, grads):
     )
 
 
-class _Watch(TorchDispatchMode):
+class _InnerOperators(TorchDispatchMode):
     """Tell the machine of the kernels and the memory of operators on the host."""
 
     def __init__(self, index: int):

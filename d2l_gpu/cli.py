@@ -75,14 +75,14 @@ def _run(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     from d2l_gpu import doctor
-    from d2l_gpu.doctor import output as report
+    from d2l_gpu.doctor import output
 
     findings = doctor.examine(options.checks, options.timeout)
     if options.json:
         findings = list(findings)
-        print(report.as_json(findings))
+        print(output.as_json(findings))
     else:
-        findings = report.show(findings)
+        findings = output.show(findings)
     return 1 if any(each.status == doctor.PROBLEM for each in findings) else 0
 
 

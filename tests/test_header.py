@@ -114,17 +114,17 @@ def test_kernel_is_the_one_that_every_platform_has(path):
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
 
 
-def test_readme_links_every_notebook_on_every_platform():
-    readme = (REPOSITORY / "README.md").read_text("utf-8")
+def test_a_page_links_every_notebook_on_every_platform():
+    page = (REPOSITORY / "docs" / "hosted.md").read_text("utf-8")
     for path in (each for each in NOTEBOOKS if each.parts[-3] == "en"):
         relative = PurePosixPath(path.relative_to(REPOSITORY).as_posix())
-        assert f"]({relative})" in readme
+        assert f"](../{relative})" in page
         if not framework(path.parent.name).hosted:
             continue
         links = platform_links(relative)
         assert len(links) == len(PLATFORMS) == 3
         for link in links.values():
-            assert f"]({link})" in readme
+            assert f"]({link})" in page
 
 
 # ---- The source of the header

@@ -1,1 +1,25 @@
-"""What maintainers run: building the notebooks and checking their editions."""
+"""What maintainers run, each with ``python -m tools.<name>``, and what it's made of.
+
+Building the notebooks:
+
+* ``build`` (``--watch``: ``watch``): makes the notebooks from ``lessons/``.
+* ``lesson`` reads a source, ``edition`` knows which notebooks there are, ``header``
+  puts their top together, ``figures`` embeds drawings, ``equivalents`` makes A2's
+  table.
+* ``notebook``, ``outputs``, ``tolerance``: executed notebooks, and how their outputs
+  are compared; ``check`` finds what is wrong with one.
+* ``readme``: the READMEs and the tables in ``docs/``; ``marks`` finds their places.
+* ``overview``: the picture of the README.
+
+Translating: ``translate`` is the command, ``translation`` merges, ``paragraphs`` takes
+a text apart, ``languages`` knows each language's ways, ``translation_checks`` and
+``glossary`` judge the result.
+
+Checking: ``pytest_setup`` (how pytest runs notebooks), ``conformance`` (virtual GPUs
+against the CPU, as a table), ``faults`` (planted mistakes), ``compare_notebooks`` (with
+another commit; ``renames.tsv`` lists names that have changed), ``durations``,
+``workflows`` (of GitHub), ``pyodide`` (the simulation on the Python of browsers).
+
+Environments and releases: ``environments``, ``companion`` (the book's package),
+``classroom`` (handouts), ``check_wheel``, ``release``.
+"""

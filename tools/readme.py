@@ -1,5 +1,8 @@
-"""The READMEs: parts of the English one, which the build writes between marks, and the
-others as a whole, from ``lessons/readme.md`` and its translations."""
+"""The READMEs, and the tables on the pages of ``docs/``.
+
+Of the English pages the build writes the tables, between marks. The READMEs in other
+languages are made as a whole, from ``lessons/readme.md`` and its translations.
+"""
 
 import re
 import string
@@ -29,12 +32,11 @@ def new_readmes(project: Project) -> dict[Path, str]:
 
     Raises:
         LessonError: what is wrong with the sources.
-        ValueError: the English one has no place for what it is to show.
+        ValueError: no English page has a place for one of the tables.
     """
     found = {}
-    english = project.root / "README.md"
-    if english.is_file():
-        found[english] = _english(project, english.read_text(encoding="utf-8"))
+    if (project.root / "README.md").is_file():
+        found |= _pages(project)
     if project.readme is not None:
         for language in project.translations:
             found[readme_of(project, language)] = _translated(project, language)
@@ -51,17 +53,36 @@ def readme_of(project: Project, language: str) -> Path:
     return project.root / name
 
 
-def _english(project: Project, text: str) -> str:
-    parts = [(BEGIN, END, _tables(project))]
-    if BEGIN_LESSONS in text:
-        parts.append((BEGIN_LESSONS, END_LESSONS, _aims(project)))
+def _pages(project: Project) -> dict[Path, str]:
+    """Return the English pages with their tables up to date.
+
+    Raises:
+        ValueError: no page has the marks of a table.
+    """
+    paths = [project.root / "README.md", *sorted(project.root.glob("docs/*.md"))]
+    pages = {path: path.read_text(encoding="utf-8") for path in paths}
+    parts = [(BEGIN, END, _tables)]
+    if any(BEGIN_LESSONS in text for text in pages.values()):
+        parts.append((BEGIN_LESSONS, END_LESSONS, _aims))
     if project.translations:
-        line = _languages(project, ENGLISH)
-        parts.append((BEGIN_LANGUAGES, END_LANGUAGES, line))
-        parts.append((BEGIN_SHARES, END_SHARES, _shares(project)))
-    for begin, end, part in parts:
-        text = replace_between(text, begin, end, part, "README.md")
-    return text
+        parts.append((BEGIN_LANGUAGES, END_LANGUAGES, _all_languages))
+        parts.append((BEGIN_SHARES, END_SHARES, _shares))
+    for begin, end, table in parts:
+        text = table(project)
+        having = [path for path in pages if begin in pages[path]] or paths[:1]
+        for path in having:
+            up = "../" * (len(path.relative_to(project.root).parts) - 1)
+            part = _LINK.sub(f"]({up}", text) if up else text
+            pages[path] = replace_between(pages[path], begin, end, part, path.name)
+    return pages
+
+
+# A link to a file of the repository, from its root.
+_LINK = re.compile(r"\]\((?![a-z]+:|#)")
+
+
+def _all_languages(project: Project) -> str:
+    return _languages(project, ENGLISH)
 
 
 def _translated(project: Project, language: str) -> str:

@@ -1,4 +1,12 @@
-"""Where the notebooks of the course are, and what their lessons are called."""
+"""What ``d2l-gpu run``, ``lab`` and ``bundle`` do, and where the notebooks are.
+
+* ``run``: executes lessons and writes one page (``page``) with their results.
+* ``lab``: opens the course in JupyterLab.
+* ``bundle``: makes an archive for a class without a network; ``install_bundle`` is the
+  script in it.
+* ``copies``: the reader's own copies of the notebooks.
+* ``kernel``, ``kernelspec``: run a notebook's cells in this very Python.
+"""
 
 import locale
 import os

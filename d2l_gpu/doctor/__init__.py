@@ -1,7 +1,7 @@
-"""What may be wrong with a machine, and what mends it: ``d2l-gpu doctor``.
+"""What may be wrong with a machine, and how to fix it: ``d2l-gpu doctor``.
 
-It needs nothing but the standard library, and changes nothing. What may crash or hang,
-PyTorch and drivers among it, is asked in processes of its own (``child.py``), so that
+It needs only the standard library and changes nothing. Whatever may crash or hang, such
+as PyTorch and drivers, is asked in processes of its own (``probe_process.py``), so that
 there is an answer in any case. Each check is a function that is given the facts
 (``facts.py``) and returns what it finds.
 """
@@ -9,21 +9,15 @@ there is an answer in any case. Each check is a function that is given the facts
 from collections.abc import Callable, Iterator, Sequence
 
 from . import (
-    accelerators as devices,
-)
-from . import (
+    accelerators,
     build,
+    companion,
+    downloads,
     jupyter,
     network,
     python,
     pytorch,
     room,
-)
-from . import (
-    companion as book,
-)
-from . import (
-    downloads as data,
 )
 from .facts import Facts
 from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, one_line
@@ -36,18 +30,18 @@ CHECKS: dict[str, Callable[[Facts], list[Finding]]] = {
     "pytorch": pytorch.check_torch,
     "build": build.check_build,
     "numpy": pytorch.check_numpy,
-    "devices": devices.check_devices,
-    "setting": devices.check_setting,
-    "virtual-gpus": devices.check_virtual_gpus,
+    "devices": accelerators.check_devices,
+    "setting": accelerators.check_setting,
+    "virtual-gpus": accelerators.check_virtual_gpus,
     "memory": room.check_memory,
     "disk": room.check_disk,
-    "data": data.check_data,
+    "data": downloads.check_data,
     "course": jupyter.check_course,
     "jupyter": jupyter.check_jupyter,
     "kernelspec": jupyter.check_kernelspec,
     "kernel": jupyter.check_kernel,
     "network": network.check_network,
-    "book": book.check_book,
+    "book": companion.check_book,
 }
 """The checks by their names, in the order in which they are reported."""
 

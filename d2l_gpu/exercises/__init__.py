@@ -1,14 +1,18 @@
 """Exercises that check themselves: what is asked for, and whether an answer is right.
 
 Each framework's helper offers `exercise` and `check`, as ``d2l.check('03.1', answer)``.
-What an exercise asks for stands in its lesson; how answers are graded, in a module for
-each lesson, such as ``pytorch/lesson_03.py``. Here is what they have in common:
+The lesson says what an exercise asks for. Its grader is in the module of the lesson:
+``pytorch/lesson_03.py``, ``jax/lesson_03.py`` …; ``shared/`` holds the graders that
+several frameworks have in common.
 
-* ``registry.py``: what a grader is made of,
-* ``specification.py``: the text of an exercise, out of the reader's notebook,
-* ``judge.py``: the way of an answer to its verdict, and what is wrong before that,
-* ``child.py``: the process in which it is graded,
-* ``verdict.py``: what the reader is told.
+* ``registry``: what a grader is made of, and how it's found.
+* ``specification``: the text of an exercise, out of the reader's notebook.
+* ``judge``: takes an answer to its verdict, and says what's wrong before that.
+* ``grading_process``: the process in which an answer is graded.
+* ``verdict``: what the reader is told.
+* ``arrays``, ``crossing``: what graders must know of a framework: its arrays, and what
+  crosses between devices (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``cases``, ``small_network``: claims over several cases, a network to train.
 """
 
 from typing import Any

@@ -8,5 +8,6 @@ Nothing here imports a framework.
 * ``arguments``: checks of arguments, with the sentence that a reader gets.
 * ``classes``: ``add_to_class`` and ``HyperParameters``.
 * ``processor``: the CPU and the main memory of this machine.
+* ``children``: processes that end with the one that started them.
 * ``worker``: the process of one rank that ``d2l.launch`` starts.
 """

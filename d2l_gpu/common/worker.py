@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from d2l_gpu.common.children import end_with_parent
 from d2l_gpu.vgpu.programs import is_ours, of_program, run_script
 
 FOLDER = "D2L_GPU_RUN"
@@ -56,7 +57,8 @@ def main() -> None:
     if PORT in os.environ:
         os.environ["MASTER_PORT"] = os.environ[PORT]
     write_file(folder / f"pid-{rank}", str(os.getpid()))
-    _end_with_parent(folder, rank)
+    if os.name == "posix":  # on Windows the pipe does not get past torchrun
+        end_with_parent(lambda: _before_the_end(folder, rank))
     crash = (folder / f"{CRASH}-{rank}").open("w")
     faulthandler.enable(crash, all_threads=False)
     for stream in (sys.stdout, sys.stderr):  # into files, which launch reads as UTF-8
@@ -168,34 +170,15 @@ def write_file(path: Path, text: str) -> None:
 # ------------------------------------------------------------------ the end
 
 
-def _end_with_parent(folder: Path, rank: int) -> None:
-    """End this process, and those that it started, when the caller of launch is gone.
+def _before_the_end(folder: Path, rank: int) -> None:
+    """Do what is left to do when the caller of launch is gone, or wants the end.
 
-    Standard input is a pipe whose other end only that caller holds: it closes with
-    the caller, however that ended. The script itself finds its input empty. Not on
-    Windows, where a process does not inherit the pipe from torchrun.
+    torchrun hands the pipe on to the ranks, and makes each of them a group.
     """
-    if os.name != "posix":
-        return
-    pipe = os.dup(0)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
-
-    def wait() -> None:
-        while os.read(pipe, 1):
-            pass
-        try:
-            if (folder.parent / STACKS_WANTED).exists():
-                _write_stack(folder, rank)
-            if rank == 0:
-                _keep_torchrun_from_restarting(folder.parent)
-        finally:
-            if os.getpgrp() == os.getpid():  # torchrun makes each rank a group
-                os.killpg(0, signal.SIGKILL)
-            os._exit(1)
-
-    threading.Thread(target=wait, name="d2l.launch", daemon=True).start()
+    if (folder.parent / STACKS_WANTED).exists():
+        _write_stack(folder, rank)
+    if rank == 0:
+        _keep_torchrun_from_restarting(folder.parent)
 
 
 def _keep_torchrun_from_restarting(run: Path) -> None:

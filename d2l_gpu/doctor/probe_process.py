@@ -12,10 +12,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
+
+from d2l_gpu.common.children import end_with_parent, kill_child, start_child
 
 from .findings import one_line
 
@@ -52,14 +53,10 @@ def ask(
         f"probe_process.main({probe.__module__!r}, {probe.__name__!r}, {arguments!r}, "
         f"{timeout!r})"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=os.name == "posix",
+    process = start_child(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    # It closes with this process, however that ends; communicate would close it now.
+    # It is to close with this process; communicate would close it now.
     lifeline, process.stdin = process.stdin, None
     try:
         late = False
@@ -67,13 +64,13 @@ def ask(
             output, errors = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             late = True
-            _kill(process)
+            kill_child(process)
             try:
                 output, errors = process.communicate(timeout=GRACE)
             except subprocess.TimeoutExpired as error:  # a driver may hold it for good
                 output, errors = error.output or b"", b""
     finally:
-        _kill(process)
+        kill_child(process)
         lifeline.close()
     said: dict[str, Any] = {}
     for line in output.decode(errors="replace").splitlines():
@@ -85,16 +82,6 @@ def ask(
     elif process.returncode and not trouble:
         trouble = _death(process.returncode, errors.decode(errors="replace"))
     return Answer(said, trouble)
-
-
-def _kill(process: subprocess.Popen) -> None:
-    if process.poll() is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 def _death(code: int, errors: str) -> str:
@@ -116,10 +103,7 @@ def main(module: str, name: str, arguments: tuple, timeout: float) -> NoReturn:
     faulthandler.dump_traceback_later(timeout + GRACE, exit=True)
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what libraries print is none of the answer
-    lifeline = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    threading.Thread(target=_end_with_parent, args=[lifeline], daemon=True).start()
+    end_with_parent()
     try:
         for learnt in getattr(importlib.import_module(module), name)(*arguments):
             print(json.dumps(learnt), file=answers, flush=True)
@@ -127,11 +111,3 @@ def main(module: str, name: str, arguments: tuple, timeout: float) -> NoReturn:
         print(json.dumps({"trouble": one_line(error)}), file=answers, flush=True)
     # Taking down what may be broken could crash or hang.
     os._exit(0)
-
-
-def _end_with_parent(lifeline: int) -> None:
-    while os.read(lifeline, 1):
-        pass
-    if os.name == "posix":
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)

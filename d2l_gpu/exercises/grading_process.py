@@ -1,8 +1,7 @@
 """The process in which an answer is graded.
 
 It finds the answer in the folder that is its last argument, and leaves the verdict
-there. It ends when its standard input does, which the process that started it holds
-open, and when the answer's time is over.
+there. It ends with the process that started it, and when the answer's time is over.
 """
 
 import contextlib
@@ -22,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from d2l_gpu.common.children import end_with_parent
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.registry import Claim, Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
@@ -43,8 +43,7 @@ class AnswerError(Exception):
 
 def main() -> None:
     tag, number, seconds, folder = sys.argv[1:]
-    sys.stdin = io.StringIO()  # whoever asks the reader, finds nobody
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()  # what asks the reader for input finds the end of it
     verdict = _graded_in_time(tag, number, float(seconds), Path(folder))
     _leave(verdict, Path(folder))
 
@@ -176,10 +175,3 @@ def _leave(verdict: Verdict, folder: Path) -> None:
     sys.stdout.flush()
     # The answer may have left threads behind, or be running.
     os._exit(0)
-
-
-def _end_with_parent() -> None:
-    with contextlib.suppress(OSError):
-        while os.read(0, 1):
-            pass
-    os._exit(1)

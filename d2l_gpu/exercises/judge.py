@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.settings import OURS, VIRTUAL
 from d2l_gpu.exercises import grading_process as child
 from d2l_gpu.exercises.registry import Exercise, find
@@ -136,7 +137,7 @@ def _run(framework: str, exercise: Exercise, pickled: bytes) -> Verdict:
 def _process(
     framework: str, exercise: Exercise, folder: Path, output
 ) -> Iterator[subprocess.Popen]:
-    """The process that grades; it is gone when this ends, however that is."""
+    """The process that grades; when this ends, so have it and what it started."""
     environment = {
         **os.environ,
         **NO_GPUS,
@@ -144,12 +145,11 @@ def _process(
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONIOENCODING": "utf-8",
     }
-    process = subprocess.Popen(
+    process = start_child(
         [
             *(sys.executable, "-c", f"from {child.__name__} import main; main()"),
             *(framework, exercise.number, str(exercise.seconds), str(folder)),
         ],
-        stdin=subprocess.PIPE,  # it ends when this is closed
         stdout=output,
         stderr=subprocess.STDOUT,
         env=environment,
@@ -157,7 +157,7 @@ def _process(
     try:
         yield process
     finally:
-        process.kill()
+        kill_child(process)
         process.wait()
         process.stdin.close()
 

@@ -4,6 +4,8 @@
 
 The caller holds the other end of standard input, which closes with it, however it ends.
 A process between the two, since a thread inside pytest would make tests that fork warn.
+It does not use `d2l_gpu.common.children`: the package that it would import is the copy
+that may have a fault there.
 """
 
 import os

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.common.arguments import check_arguments, check_integer, check_script
+from d2l_gpu.common.children import start_child
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import VIRTUAL
 from d2l_gpu.common.worker import (
@@ -140,7 +141,7 @@ def _start_agent(
     # Rank 0's stdout and everyone's stderr into files; other stdout is the agent's.
     redirects = ",".join(f"{rank}:{2 if rank else 3}" for rank in range(nproc))
     with (run / AGENT_LOG).open("w") as log:
-        agent = subprocess.Popen(
+        agent = start_child(
             [
                 *(sys.executable, "-m", "torch.distributed.run"),
                 *("--nnodes", "1", "--nproc-per-node", str(nproc)),
@@ -149,11 +150,9 @@ def _start_agent(
                 *rendezvous,
                 *("-m", "d2l_gpu.common.worker", *command),
             ],
-            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log,
             env=environment,
-            start_new_session=True,
         )
     write_file(run / AGENT, str(agent.pid))
     return agent

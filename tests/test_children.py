@@ -15,7 +15,7 @@ from d2l_gpu.common.children import kill_child, start_child
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 
-# Starts a grandchild of whoever began all this, and never ends by itself.
+# Starts a process of its own, says the numbers of both, and never ends by itself.
 SLEEPING = """
 import os, subprocess, sys, time
 from pathlib import Path

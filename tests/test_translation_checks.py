@@ -6,7 +6,7 @@ from conftest import REPOSITORY
 
 from tools.edition import Project
 from tools.glossary import Glossary
-from tools.languages import FOLDER
+from tools.languages import LOCALE
 from tools.translate import main as translate
 from tools.translation_checks import Checker, parts
 from tools.translation_checks import main as check
@@ -267,10 +267,10 @@ def test_powers_of_ten_are_those_of_the_language(language, text):
 
 
 def test_the_command_tells_message_and_problem(project, capsys):
-    (project / "lessons" / FOLDER).mkdir()
-    (project / "lessons" / FOLDER / "languages.toml").write_text('pt.name = "P"\n')
+    (project / "lessons" / LOCALE).mkdir()
+    (project / "lessons" / LOCALE / "languages.toml").write_text('pt.name = "P"\n')
     translate(["--root", str(project)])
-    path = project / "lessons" / FOLDER / "pt.po"
+    path = project / "lessons" / LOCALE / "pt.po"
     summary = 'msgid "One and one is two."\nmsgstr "'
     assert summary in path.read_text()
     path.write_text(path.read_text().replace(summary, f"{summary}Um e um."))
@@ -294,7 +294,7 @@ def test_translations_of_the_lessons_have_no_problems(capsys):
 def test_glossaries_have_terms_that_occur(language):
     project = Project(REPOSITORY)
     prose = "\n".join(message.text for message in project.messages())
-    terms = Glossary.read(project.lessons / FOLDER / f"{language}.tsv").terms
+    terms = Glossary.read(project.lessons / LOCALE / f"{language}.tsv").terms
     assert len(terms) >= 60
     assert [term.english for term in terms if not term.pattern.search(prose)] == []
     assert [term.english for term in terms if not term.source] == []

@@ -14,15 +14,14 @@ import nbformat
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
-from tools.lesson import REASONS
+from tools.lesson import REASONS, aims_and_minutes
 from tools.outputs import has_comparable_output, output_problems
 from tools.tolerance import MOST, USUAL, tolerance
 
 MIN_COMPARED = 0.9  # of the code cells with output, in an edition
 MAX_LOOSE = 0.1  # of those, with numbers that may be further off than usual
 
-# What opens and closes a notebook in English.
-_AIMS = re.compile(r"You will be able to\b.*\b\d+ minutes\b", re.DOTALL)
+# What closes a notebook in English.
 _LAST_HEADINGS = ["Summary", "Exercises"]
 
 # What a check says of a function that is not written yet, and of a solution.
@@ -70,7 +69,7 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
     opening = notebook.cells[0] if notebook.cells else None
     if opening is None or not opening.source.startswith("# "):
         yield "the first cell does not begin with a title"
-    elif not _AIMS.search(opening.source):
+    elif aims_and_minutes(opening.source) is None:
         yield "the first cell does not state the aims and the minutes that it takes"
     headings = [
         line.removeprefix("## ").strip()

@@ -26,11 +26,11 @@ from d2l_gpu.course.files import write_atomically
 from tools.durations import RESULTS
 from tools.header import INTRODUCTION
 from tools.languages import ENGLISH
+from tools.lesson import aims_and_minutes
 
 MACHINES = {0: "without a GPU", 1: "on one GPU", 2: "on two GPUs"}
 
 _EXERCISE = re.compile(r"^### \w\d\.\d+ ", re.MULTILINE)
-_MINUTES = re.compile(r"(\d+) minutes\b")
 
 
 def student_notebook(
@@ -107,8 +107,8 @@ def _to_read(path: Path) -> str:
     """Return the minutes that a lesson says it takes, which all languages say alike."""
     english = path.parents[2] / ENGLISH / path.parent.name / path.name
     title = nbformat.read(english, as_version=4).cells[0]
-    minutes = _MINUTES.search(title.source)
-    return f"{minutes[1]} min" if minutes else ""
+    says = aims_and_minutes(title.source)
+    return f"{says[1]} min" if says else ""
 
 
 def _exercises(notebook: NotebookNode) -> list[str]:

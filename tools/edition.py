@@ -13,7 +13,7 @@ from tools.equivalents import with_table
 from tools.header import INTRODUCTION, MARK, SOURCE, TITLE, Header, solutions_of
 from tools.languages import ENGLISH, Language, read_languages
 from tools.lesson import (
-    FOLDER,
+    LESSONS,
     SETUP,
     SOLUTION,
     STUB,
@@ -51,7 +51,7 @@ class Project:
     @property
     def lessons(self) -> Path:
         """The folder of the sources."""
-        return self.root / FOLDER
+        return self.root / LESSONS
 
     @property
     def frameworks(self) -> tuple[Framework, ...]:

@@ -27,7 +27,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-FOLDER = "locale"
+LOCALE = "locale"
 FILE = "languages.toml"
 ENGLISH = "en"
 
@@ -99,7 +99,7 @@ def read_languages(lessons: Path) -> dict[str, Language]:
         ValueError: their list is not one.
     """
     found = {ENGLISH: Language(ENGLISH, "English")}
-    path = lessons / FOLDER / FILE
+    path = lessons / LOCALE / FILE
     if not path.is_file():
         return found
     try:
@@ -107,7 +107,7 @@ def read_languages(lessons: Path) -> dict[str, Language]:
         for code, table in tables.items():
             found[code] = _language(code, table)
     except (tomllib.TOMLDecodeError, TypeError, KeyError, re.error) as error:
-        raise ValueError(f"{FOLDER}/{FILE}: {error}") from None
+        raise ValueError(f"{LOCALE}/{FILE}: {error}") from None
     return found
 
 

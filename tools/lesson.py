@@ -21,7 +21,7 @@ from nbval.plugin import find_comment_markers
 
 from tools.tolerance import USUAL, is_tolerance, tolerance
 
-FOLDER = "lessons"
+LESSONS = "lessons"
 """The folder of the sources, with one for each framework in it."""
 
 # Why the output of a cell cannot be compared. The build adds the only tag that
@@ -34,6 +34,9 @@ HIDDEN = "hide-input"
 # Of a cell with a function for the reader to write, which is not in the solutions; of
 # one that is in the solutions only; of code that the solutions need as well.
 STUB, SOLUTION, SETUP = "stub", "solution", "setup"
+
+# How the first cell of a lesson in English says what it is for.
+_AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b", re.DOTALL)
 
 _OF_CODE = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
 _OF_PROSE = (SOLUTION,)
@@ -120,13 +123,23 @@ class Lesson:
     @property
     def label(self) -> str:
         """The path of the source in the folder of lessons, as pytorch/03_copying.md."""
-        below = [] if self.framework == FOLDER else [self.framework]
+        below = [] if self.framework == LESSONS else [self.framework]
         return "/".join([*below, self.path.name])
 
     @property
     def has_solutions(self) -> bool:
         """Whether there are solutions to exercises."""
         return any(SOLUTION in cell.tags for cell in self.cells)
+
+
+def aims_and_minutes(opening: str) -> tuple[str, str] | None:
+    """Return what a lesson teaches and the minutes it takes, None if it does not say.
+
+    Args:
+        opening: the source of its first cell, in English.
+    """
+    found = _AIMS.search(opening)
+    return (" ".join(found[1].split()), found[2]) if found else None
 
 
 def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:

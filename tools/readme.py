@@ -4,7 +4,6 @@ Of the English pages the build writes the tables, between marks. The READMEs in 
 languages are made as a whole, from ``lessons/readme.md`` and its translations.
 """
 
-import re
 import string
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -13,7 +12,7 @@ from d2l_gpu.common.frameworks import Framework
 from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
-from tools.lesson import LessonError
+from tools.lesson import LessonError, aims_and_minutes
 from tools.marks import replace_between
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
@@ -155,9 +154,6 @@ def _lessons(project: Project, language: str) -> str:
     return _markdown(rows)
 
 
-_AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b", re.DOTALL)
-
-
 def _aims(project: Project) -> str:
     """Return the table of what each lesson teaches, as its first cell says."""
     rows = [("", "Lesson", "You will be able to", "Minutes", "With")]
@@ -167,8 +163,7 @@ def _aims(project: Project) -> str:
         first = next(iter(of_lesson))
         (edition, *_) = editions(project, [name], ENGLISH, first.tag)
         link = f"[{edition.title}]({_relative(edition).as_posix()})"
-        aims = _AIMS.search(edition.lesson.cells[0].source)
-        says = (" ".join(aims[1].split()), aims[2]) if aims else ("", "")
+        says = aims_and_minutes(edition.lesson.cells[0].source) or ("", "")
         titles = [each.title for each in of_lesson]
         having = "all" if len(titles) == len(tags) else ", ".join(titles)
         rows.append((name.partition("_")[0], link, *says, having))

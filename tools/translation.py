@@ -17,7 +17,7 @@ from pathlib import Path
 import polib
 
 from d2l_gpu.course.files import write_atomically
-from tools.languages import ENGLISH, FOLDER, Language
+from tools.languages import ENGLISH, LOCALE, Language
 from tools.lesson import Cell, Lesson
 from tools.paragraphs import paragraphs, replaced
 
@@ -112,7 +112,7 @@ class Translation:
         """
         if not self.path.is_file():
             return []
-        where = f"{FOLDER}/{self.path.name}"
+        where = f"{LOCALE}/{self.path.name}"
         try:
             found = list(polib.pofile(str(self.path), encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -303,5 +303,5 @@ def of_project(
     """
     for language in languages:
         if language.code != ENGLISH:
-            path = lessons / FOLDER / f"{language.code}.po"
+            path = lessons / LOCALE / f"{language.code}.po"
             yield Translation(language, path, wanted)

@@ -20,7 +20,7 @@ from markdown_it.token import Token
 
 from tools.edition import ROOT, Project
 from tools.glossary import Glossary
-from tools.languages import ENGLISH, FOLDER, Language
+from tools.languages import ENGLISH, LOCALE, Language
 from tools.lesson import LessonError
 from tools.paragraphs import parser
 
@@ -251,13 +251,13 @@ def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
     Raises:
         LessonError, ValueError: a file that cannot be read.
     """
-    names = _names(project.lessons / FOLDER / "names.txt")
+    names = _names(project.lessons / LOCALE / "names.txt")
     for translation in project.translations_into(languages):
         code = translation.language.code
         checker = Checker(
             project.languages[ENGLISH],
             translation.language,
-            Glossary.read(project.lessons / FOLDER / f"{code}.tsv"),
+            Glossary.read(project.lessons / LOCALE / f"{code}.tsv"),
             names,
         )
         by_text = {message.text: message for message in translation.wanted}

@@ -2,9 +2,7 @@
 
 import base64
 import io
-import os
 import re
-import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,6 @@ from nbformat.v4 import new_output
 from PIL import Image
 
 from d2l_gpu.common.frameworks import Framework
-from d2l_gpu.course.files import write_atomically
 from tools import edition, readme
 from tools.build import main
 from tools.check import edition_problems
@@ -598,25 +595,6 @@ def test_building_keeps_a_committed_picture_of_the_same_pixels(project):
     (project / BUILT).write_text(committed)
     assert build(project) == 0
     assert (project / BUILT).read_text() == committed
-
-
-def test_file_is_whole_or_untouched(tmp_path):
-    path = tmp_path / "a.txt"
-    write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "n" * 100_000 + "\ud800")
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
-def test_a_new_file_is_for_all_to_read_and_an_old_one_keeps_its_permissions(tmp_path):
-    path = tmp_path / "a.txt"
-    write_atomically(path, "old")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    path.chmod(0o640)
-    write_atomically(path, "new")
-    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", 0o640)
 
 
 def test_the_picture_of_the_readme_is_drawn(tmp_path, monkeypatch, capsys):

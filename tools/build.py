@@ -22,7 +22,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.reader import NotJSONError
 
-from d2l_gpu.course.files import write_atomically
+from d2l_gpu.common.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from tools import environments
 from tools.check import PAGE, page

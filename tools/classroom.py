@@ -20,9 +20,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
-from d2l_gpu.course.files import write_atomically
 from tools.durations import RESULTS
 from tools.header import INTRODUCTION
 from tools.languages import ENGLISH

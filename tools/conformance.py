@@ -19,7 +19,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from d2l_gpu.course.files import write_atomically
+from d2l_gpu.common.files import write_atomically
 from tools.marks import replace_between
 
 ROOT = Path(__file__).resolve().parents[1]

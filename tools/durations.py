@@ -18,10 +18,10 @@ from pathlib import Path
 
 import nbformat
 
+from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.common.processor import cpu_name, usable_cores
 from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
-from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import progress_bar, run_cells
 from tools import environments
 from tools.companion import missing

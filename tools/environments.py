@@ -22,8 +22,8 @@ from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpecManager
 
+from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
-from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernelspec import kernel_argv
 
 ROOT = Path(__file__).resolve().parents[1]

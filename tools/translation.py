@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polib
 
-from d2l_gpu.course.files import write_atomically
+from d2l_gpu.common.files import write_atomically
 from tools.languages import ENGLISH, LOCALE, Language
 from tools.lesson import Cell, Lesson
 from tools.paragraphs import paragraphs, replaced

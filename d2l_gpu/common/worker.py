@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from d2l_gpu.common.children import end_with_parent
+from d2l_gpu.common.files import write_whole
 from d2l_gpu.vgpu.programs import is_ours, of_program, run_script
 
 FOLDER = "D2L_GPU_RUN"
@@ -56,7 +57,7 @@ def main() -> None:
     rank = int(os.environ["RANK"])
     if PORT in os.environ:
         os.environ["MASTER_PORT"] = os.environ[PORT]
-    write_file(folder / f"pid-{rank}", str(os.getpid()))
+    write_whole(folder / f"pid-{rank}", str(os.getpid()))
     if os.name == "posix":  # on Windows the pipe does not get past torchrun
         end_with_parent(lambda: _before_the_end(folder, rank))
     crash = (folder / f"{CRASH}-{rank}").open("w")
@@ -130,7 +131,7 @@ def _record(error: BaseException, folder: Path, rank: int) -> None:
         "traceback": "".join(traceback.format_exception(error)),
         "lost_connection": _lost_connection(error),
     }
-    write_file(folder / f"error-{rank}.json", json.dumps(record))
+    write_whole(folder / f"error-{rank}.json", json.dumps(record))
     # What stands on stderr from now on is about the end: connections without another
     # end, threads that are still there. It would only hide the cause.
     sys.stderr.flush()
@@ -158,13 +159,6 @@ def _lost_connection(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file that appears under its name when it is complete."""
-    part = path.with_name(f"part-{path.name}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 # ------------------------------------------------------------------ the end
@@ -204,7 +198,7 @@ def _write_stack(folder: Path, rank: int) -> None:
     stack = traceback.extract_stack(frames[threading.main_thread().ident])
     while stack and is_ours(stack[0].filename, __file__):
         del stack[0]
-    write_file(folder / f"stack-{rank}", "".join(stack.format()))
+    write_whole(folder / f"stack-{rank}", "".join(stack.format()))
     for _ in range(100):
         written = {path.name for path in folder.glob("stack-*")}
         if all(f"stack-{i}" in written for i in range(int(os.environ["WORLD_SIZE"]))):

@@ -35,6 +35,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tqdm import tqdm
 
 from d2l_gpu import __version__
+from d2l_gpu.common.files import replacing
 from d2l_gpu.common.frameworks import framework
 from d2l_gpu.common.settings import OURS, data_folder
 from d2l_gpu.course import clone_root, install_bundle
@@ -570,16 +571,8 @@ def write_archive(target: Path, entries: dict[str, Path | bytes]) -> None:
         for entry in entries.values()
     )
     check_space(target.parent, size)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with _writing(target), part.open("wb") as file:
-            _fill(file, target.stem, entries, size)
-            file.flush()
-            os.fsync(file.fileno())
-        with _writing(target):
-            part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with _writing(target), replacing(target, durable=True) as file:
+        _fill(file, target.stem, entries, size)
 
 
 def _fill(

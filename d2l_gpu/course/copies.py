@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from d2l_gpu.course.files import write_atomically
+from d2l_gpu.common.files import write_atomically
 
 
 def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> list[Path]:

@@ -387,6 +387,7 @@ def copy_whole(source: Path, target: Path) -> None:
     if target.exists() and target.read_bytes() == source.read_bytes():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Not by `d2l_gpu.common.files`: this runs before the course is installed.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         shutil.copyfile(source, part)

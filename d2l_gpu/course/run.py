@@ -7,8 +7,8 @@ from pathlib import Path
 
 import nbformat
 
+from d2l_gpu.common.files import write_atomically
 from d2l_gpu.course.copies import copy_notebooks
-from d2l_gpu.course.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.course.page import LessonResult, report_html
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.common.children import end_with_parent
+from d2l_gpu.common.files import write_whole
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.registry import Claim, Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
@@ -169,9 +170,7 @@ def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _leave(verdict: Verdict, folder: Path) -> None:
-    part = folder / "part"
-    part.write_text(verdict.to_json(), encoding="utf-8")
-    part.replace(folder / VERDICT)
+    write_whole(folder / VERDICT, verdict.to_json())
     sys.stdout.flush()
     # The answer may have left threads behind, or be running.
     os._exit(0)

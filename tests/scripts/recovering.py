@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.torch.training import parameter_files as files
+from d2l_gpu.common.files import PART
 
 EPOCHS, SAVE_EVERY = 3, 3
 
@@ -45,7 +45,7 @@ def die() -> None:
 
 def write_half(path, content):
     half = content.getbuffer()[: len(content.getbuffer()) // 2]
-    path.with_name(f"{path.name}.{os.getpid()}{files.PART}").write_bytes(half)
+    path.with_name(f"{path.name}.{os.getpid()}{PART}").write_bytes(half)
     die()
 
 
@@ -102,7 +102,7 @@ while batches.epoch < EPOCHS:
             if is_time("write"):
                 sys.modules[
                     "d2l_gpu.torch.training.checkpoints"
-                ].write_whole = write_half
+                ].write_durably = write_half
             checkpoints.save(step)
             if is_time("saved"):
                 die()

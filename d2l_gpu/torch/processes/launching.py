@@ -22,6 +22,7 @@ from typing import Any
 
 from d2l_gpu.common.arguments import check_arguments, check_integer, check_script
 from d2l_gpu.common.children import start_child
+from d2l_gpu.common.files import write_whole
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import VIRTUAL
 from d2l_gpu.common.worker import (
@@ -30,7 +31,6 @@ from d2l_gpu.common.worker import (
     PORT,
     STACKS_WANTED,
     folder_of,
-    write_file,
 )
 from d2l_gpu.show.progress import Progress
 
@@ -154,7 +154,7 @@ def _start_agent(
             stderr=log,
             env=environment,
         )
-    write_file(run / AGENT, str(agent.pid))
+    write_whole(run / AGENT, str(agent.pid))
     return agent
 
 

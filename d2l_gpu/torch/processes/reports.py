@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.common.worker import FOLDER, attempt_folder, number_of, write_file
+from d2l_gpu.common.files import write_whole
+from d2l_gpu.common.worker import FOLDER, attempt_folder, number_of
 from d2l_gpu.show.progress import checked_fraction
 
 RESULTS, PROGRESS = "results.jsonl", "progress"
@@ -69,7 +70,7 @@ def take_back(run: str | None, count: int) -> None:
         if run == this.name:
             lines = _whole_lines(path)[:count]
             count -= len(lines)
-            write_file(path, "".join(lines))
+            write_whole(path, "".join(lines))
         elif path.parent != attempt_folder():
             path.unlink()
 

@@ -27,9 +27,10 @@ import torch.distributed as dist
 from torch import nn
 
 from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.common.files import PART
 
 from ..processes.reports import reported, take_back
-from .parameter_files import PART, fits, loaded, saved, write_whole
+from .parameter_files import fits, loaded, saved, write_durably
 
 KEPT = 2  # checkpoints: if the newest turns out to be damaged, there is one before it
 _NAME = re.compile(r"step-(\d+)-rank-(\d+)-of-(\d+)\.pt")
@@ -172,7 +173,7 @@ class Checkpoints:
         path = self._path(step)
         trouble = None
         try:
-            write_whole(path, content)
+            write_durably(path, content)
         except OSError as error:
             trouble = error
         said = self._agree(trouble and (trouble.strerror or str(trouble)))

@@ -1,15 +1,13 @@
 """Parameters in files: written whole or not at all, read without running anything."""
 
 import io
-import os
 import pickle
 from pathlib import Path
 
 import torch
 from torch import nn
 
-PART = ".part"
-"""How the name of a file ends that is not complete."""
+from d2l_gpu.common.files import replacing
 
 
 def save_parameters(net: nn.Module, path: str | Path) -> None:
@@ -24,7 +22,7 @@ def save_parameters(net: nn.Module, path: str | Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    write_whole(Path(path), saved(net.state_dict()))
+    write_durably(Path(path), saved(net.state_dict()))
 
 
 def load_parameters(net: nn.Module, path: str | Path) -> None:
@@ -96,28 +94,14 @@ def loaded(content: bytes | memoryview) -> object:
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
-def write_whole(path: Path, content: io.BytesIO) -> None:
+def write_durably(path: Path, content: io.BytesIO) -> None:
     """Write a file that appears under its name when it is complete and on the disk.
 
-    If that fails, what was there before stays and nothing else is left behind. Only a
-    process that is killed meanwhile leaves a file, whose name ends with ``PART``.
+    If that fails, what was there before stays and nothing else is left behind. What a
+    killed process leaves is not hidden: ``Checkpoints`` looks for it, and so may you.
 
     Raises:
         OSError: the file cannot be written.
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}{PART}")
-    try:
-        with part.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # the new name is an entry of the folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    with replacing(path, hidden=False, durable=True) as file:
+        file.write(content.getbuffer())

@@ -8,23 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu import __version__
+from d2l_gpu.common.arguments import PORTS
 from d2l_gpu.common.frameworks import FRAMEWORKS, framework
+from d2l_gpu.common.requirements import modules
 from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
 
-# What the notebooks import beside a framework, and what the commands do; all of it is
-# in the extra `jupyter`.
-_NOTEBOOK_MODULES = (
-    "cloudpickle",
-    "ipykernel",
-    "matplotlib",
-    "pooch",
-    "sklearn",
-    "tqdm",
-)
-_RUN_MODULES = ("nbclient", "nbconvert", "nbformat")
-_LAB_MODULES = ("jupyterlab",)
-_BUNDLE_MODULES = ("jupyterlab", "packaging")
+# What the commands import on top of what the notebooks do, all of it in the extra
+# `jupyter`. Each asks for its own only: on a hosted platform there is no JupyterLab.
+_RUN_MODULES = ("ipykernel", "nbclient", "nbconvert", "nbformat")
+_LAB_MODULES = ("ipykernel", "jupyterlab")
+_BUNDLE_MODULES = (*_RUN_MODULES, "jupyterlab", "packaging")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
     lessons = _lessons(options, notebooks)
-    if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES)):
+    if _lacks(options, _RUN_MODULES):
         return 1
     # Only now, when it is known that they are there.
     from d2l_gpu.course.run import run_course
@@ -90,7 +84,7 @@ def _lab(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
     lessons = lesson_names(notebooks)
     first = select_lessons([options.lesson or lessons[0]], lessons)[0]
-    if _lacks(options, (*_NOTEBOOK_MODULES, *_LAB_MODULES)):
+    if _lacks(options, _LAB_MODULES):
         return 1
     from d2l_gpu.course.lab import open_lab
 
@@ -109,7 +103,7 @@ def _lab(options: argparse.Namespace) -> int:
 def _bundle(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
     lessons = _lessons(options, notebooks)
-    if _lacks(options, (*_NOTEBOOK_MODULES, *_RUN_MODULES, *_BUNDLE_MODULES)):
+    if _lacks(options, _BUNDLE_MODULES):
         return 1
     from d2l_gpu.course.bundle import make_bundle
 
@@ -122,10 +116,10 @@ def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     return [name for name in lessons if options.lessons or not is_appendix(name)]
 
 
-def _lacks(options: argparse.Namespace, modules: Sequence[str]) -> bool:
-    """Say which modules that a command needs are not installed, if any are not."""
+def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
+    """Say which modules a command and the notebooks need that are not installed."""
     its = framework(options.framework)
-    needed = (*modules, its.module)
+    needed = (*modules("lessons"), *its_modules, its.module)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         print(
@@ -149,7 +143,7 @@ _positive.__name__ = "number of seconds"
 
 def _port(text: str) -> int:
     port = int(text)
-    if not 0 <= port <= 65535:
+    if port and port not in PORTS:
         raise ValueError
     return port
 

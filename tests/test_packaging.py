@@ -1,7 +1,7 @@
 """What pip and conda install is what the course needs, and no more."""
 
 import email
-import importlib
+import importlib.metadata
 import itertools
 import os
 import re
@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import REPOSITORY
+from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
 import d2l_gpu
+from d2l_gpu import cli
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.requirements import module_of, modules, requirements
 from d2l_gpu.course import lesson_names
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
@@ -47,6 +50,33 @@ def test_requirements_have_lower_bounds_only():
             assert set(ours[1].split(",")) <= set(EXTRAS)
         else:
             assert re.fullmatch(r"[\w.-]+(\[\w+\])?>=[\d.]+", requirement)
+
+
+def test_installed_requirements_are_those_of_the_project():
+    def written_out(extra: str) -> dict[str, str]:
+        found = {}
+        for requirement in EXTRAS[extra]:
+            if ours := re.fullmatch(r"d2l-gpu\[([\w,]+)\]", requirement):
+                for other in ours[1].split(","):
+                    found |= written_out(other)
+            else:
+                found[package_name(requirement)] = requirement.partition(">=")[2]
+        return found
+
+    for extra in ("lessons", "jupyter", "course"):
+        assert requirements(extra) == written_out(extra)
+
+
+def test_commands_ask_for_what_the_extra_has_and_for_nothing_else():
+    commands = (cli._RUN_MODULES, cli._LAB_MODULES, cli._BUNDLE_MODULES)
+    asked = {*modules("lessons"), *itertools.chain.from_iterable(commands)}
+    assert asked == set(modules("jupyter"))
+
+
+def test_modules_are_those_that_their_packages_install():
+    packages = importlib.metadata.packages_distributions()
+    for package in requirements("course"):
+        assert package in {canonicalize_name(x) for x in packages[module_of(package)]}
 
 
 def test_each_extra_takes_in_the_one_before():

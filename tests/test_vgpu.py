@@ -681,6 +681,8 @@ def test_an_old_pytorch_is_refused():
 
     check_version("2.10.0")
     check_version("3.0.1+cu999")
+    for early in ("2.10.0.dev20251101+cpu", "2.10.0a0+git1234567", "2.10.0rc1"):
+        check_version(early)
     with pytest.raises(
         RuntimeError, match=r"need PyTorch 2.10 or newer, this is 2.9.1"
     ):

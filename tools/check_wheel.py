@@ -18,6 +18,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from d2l_gpu.common.processor import size_text
+
 LESSON = "01"
 
 # With these a program would find what the environment does not hold, or take other
@@ -49,7 +51,7 @@ def check_wheel(
     """
     environment, reader = folder / "environment", folder / "reader"
     reader.mkdir()
-    print(f"{wheel.name}: {_mebibytes(wheel.stat().st_size)}", flush=True)
+    print(f"{wheel.name}: {size_text(wheel.stat().st_size)}", flush=True)
     venv.create(environment, with_pip=True)
     scripts = Path(
         sysconfig.get_path("scripts", "venv", vars={"base": str(environment)})
@@ -59,7 +61,7 @@ def check_wheel(
         index = ["--index-url", torch_index] if torch_index else []
         _run([*pip, *index, torch], reader)
     _run([*pip, f"{wheel.resolve()}[course]"], reader)
-    print(f"the environment: {_mebibytes(_size(environment))}", flush=True)
+    print(f"the environment: {size_text(_size(environment))}", flush=True)
 
     command = str(scripts / "d2l-gpu")
     said = _run([command, "--version"], reader).split()[-1]
@@ -99,10 +101,6 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 def _size(folder: Path) -> int:
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

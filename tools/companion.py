@@ -11,6 +11,8 @@ import sys
 from importlib import metadata, util
 from pathlib import Path
 
+from packaging.version import Version
+
 LESSONS = ("A1_beside_the_book",)
 COMMAND = "python -m tools.companion"
 
@@ -31,7 +33,7 @@ def main() -> int:
     from d2l_gpu.torch.book import VERSION
 
     before = _versions()
-    kept = [f"{name}=={version.split('+')[0]}" for name, version in before.items()]
+    kept = [f"{name}=={Version(version).public}" for name, version in before.items()]
     try:
         _install("pandas", "torchvision", *kept)
         if _fails("import torchvision"):

@@ -6,26 +6,34 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+PORTS = range(1, 2**16)
+"""The TCP ports that a program can be told to use."""
+
 
 def check_integer(
-    name: str, value: int, least: int, example: int | None = None
+    name: str,
+    value: int,
+    least: int | None,
+    example: int | None = None,
+    advice: str = "",
 ) -> None:
     """Raise TypeError or ValueError unless a value is an integer of at least that.
 
     Args:
         name: what the value is, as the sentence begins.
         value: the value.
-        least: the smallest that makes sense.
+        least: the smallest that makes sense; None where the caller looks at that.
         example: one that makes sense, for the sentence; default ``least``.
+        advice: how the sentence ends, up to the point.
     """
     example = least if example is None else example
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
             f"{name} is an integer such as {example}, not {value!r} "
-            f"({type(value).__name__})."
+            f"({type(value).__name__}){advice}."
         )
-    if value < least:
-        raise ValueError(f"{name} is at least {least}, not {value}.")
+    if least is not None and value < least:
+        raise ValueError(f"{name} is at least {least}, not {value}{advice}.")
 
 
 def check_script(script: str | Path) -> Path:

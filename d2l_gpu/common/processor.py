@@ -36,5 +36,15 @@ def host_memory() -> int | None:
 
 
 def size_text(nbytes: int | None) -> str:
-    """Return a size in bytes as GiB, for reading; None is unknown."""
-    return "unknown" if nbytes is None else f"{nbytes / 2**30:.1f} GiB"
+    """Return a size in bytes for reading, as ``'512 MiB'`` or ``'15.6 GiB'``.
+
+    ``d2l_gpu.vgpu`` has its own, which writes as PyTorch's allocators do.
+
+    Args:
+        nbytes: the size; None is unknown.
+    """
+    if nbytes is None:
+        return "unknown"
+    if nbytes < 2**30:
+        return f"{nbytes / 2**20:.0f} MiB"
+    return f"{nbytes / 2**30:.1f} GiB"

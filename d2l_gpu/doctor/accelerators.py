@@ -1,9 +1,10 @@
 """The devices there are, real and virtual, and whether they compute."""
 
+from d2l_gpu.common.processor import size_text
 from d2l_gpu.common.settings import VIRTUAL, virtual_limit
 
 from .facts import Facts
-from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, assign, size, unset
+from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, assign, unset
 from .probes import try_virtual_gpus
 from .pytorch import not_looked_at, torch_is_usable
 
@@ -44,8 +45,8 @@ def check_devices(facts: Facts) -> list[Finding]:
                 Finding(
                     "devices",
                     NOTE,
-                    f"{device} has {size(left)} of memory left, other programs have "
-                    "the rest.",
+                    f"{device} has {size_text(left)} of memory left, other programs "
+                    "have the rest.",
                     "See which, and end those that you do not need: nvidia-smi",
                 )
             )
@@ -101,7 +102,7 @@ def check_virtual_gpus(facts: Facts) -> list[Finding]:
         return [not_looked_at("virtual-gpus")]
     answer = facts.ask(try_virtual_gpus)
     if answer.said.get("equal"):
-        memory = size(answer.said["memory"])
+        memory = size_text(answer.said["memory"])
         return [
             Finding(
                 "virtual-gpus",

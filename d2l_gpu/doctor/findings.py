@@ -73,7 +73,10 @@ def assign(variable: str, value: object) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, as (2, 13, 0) for ``2.13.0+cpu``."""
+    """Return the numbers of a version, as (2, 13, 0) for ``2.13.0+cpu``.
+
+    Also of a driver or of CUDA, and where ``packaging`` may not be installed.
+    """
     numbers = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(x) for x in numbers.group().split(".")) if numbers else ()
 
@@ -81,13 +84,6 @@ def release(version: str) -> tuple[int, ...]:
 def dotted(numbers: tuple[int, ...]) -> str:
     """Return numbers as a version, as ``2.10``."""
     return ".".join(map(str, numbers))
-
-
-def size(nbytes: int) -> str:
-    """Return a number of bytes in the unit in which it is easy to read."""
-    if nbytes < 2**30:
-        return f"{nbytes / 2**20:.0f} MiB"
-    return f"{nbytes / 2**30:.1f} GiB"
 
 
 def one_line(error: BaseException | str) -> str:

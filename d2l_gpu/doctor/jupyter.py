@@ -1,13 +1,12 @@
 """Jupyter: what the course needs of it, and which Python its kernels are."""
 
-import importlib.metadata
-import re
 import shutil
 import sys
 import sysconfig
 import time
 from pathlib import Path
 
+from d2l_gpu.common.requirements import module_of, requirements
 from d2l_gpu.common.settings import OURS
 
 from . import kernels
@@ -18,7 +17,6 @@ from .findings import (
     PROBLEM,
     Finding,
     command,
-    dotted,
     pip,
     release,
     this_python,
@@ -31,9 +29,6 @@ EXTRA = "course"
 
 # Other checks look at these.
 ELSEWHERE = ("numpy", "torch")
-
-# Where the name to import is not that of the package.
-MODULES = {"scikit-learn": "sklearn"}
 
 SECONDS_TO_END_A_KERNEL = 20.0
 
@@ -48,12 +43,14 @@ def check_course(facts: Facts) -> list[Finding]:
                 f"Install it: {pip('install', _origin())}",
             )
         ]
-    needed = _requirements(EXTRA)
+    needed = requirements(EXTRA)
+    for name in ELSEWHERE:
+        needed.pop(name, None)
     missing = [name for name in needed if not installed_version(name)]
     old = [
-        f"{name} {installed_version(name)} (at least {dotted(least)})"
+        f"{name} {installed_version(name)} (at least {least})"
         for name, least in needed.items()
-        if name not in missing and release(installed_version(name)) < least
+        if name not in missing and release(installed_version(name)) < release(least)
     ]
     install = pip("install", f"{OURS}[{EXTRA}]")
     findings = []
@@ -80,23 +77,8 @@ def _origin() -> str:
     return f"{clone if (clone / 'pyproject.toml').is_file() else OURS}[{EXTRA}]"
 
 
-def _requirements(extra: str) -> dict[str, tuple[int, ...]]:
-    """Return the packages that an extra asks for, each with its lowest version.
-
-    They stand in the metadata as ``pooch>=1.8; extra == 'course'``; this project has
-    lower bounds only, and the build writes out the extras that others take in.
-    """
-    found = {}
-    for line in importlib.metadata.requires(OURS) or []:
-        requirement, _, marker = line.partition(";")
-        if re.search(rf"""extra == ["']{extra}["']""", marker):
-            name, least = re.match(r"([\w.-]+)\D*([\d.]*)", requirement).groups()
-            found[name] = release(least)
-    return {name: found[name] for name in sorted(found) if name not in ELSEWHERE}
-
-
 def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:
-    modules = {MODULES.get(name, name.replace("-", "_")): name for name in packages}
+    modules = {module_of(name): name for name in packages}
     answer = facts.ask(import_modules, *modules)
     troubles = {name: answer.said.get(name, "") for name in modules}
     if answer.trouble and (doing := answer.said.get("doing")):

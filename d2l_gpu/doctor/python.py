@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.requirements import modules
 
 from .facts import Facts
 from .findings import NOTE, OK, PROBLEM, Finding, dotted
@@ -16,18 +17,8 @@ NEWEST_TESTED = (3, 13)
 
 DOWNLOADS = "https://www.python.org/downloads/"
 
-# What the notebooks import, beside the frameworks.
-IMPORTED = (
-    "IPython",
-    "cloudpickle",
-    "d2l",
-    "d2l_gpu",
-    "matplotlib",
-    "numpy",
-    "pooch",
-    "sklearn",
-    "tqdm",
-)
+# What the notebooks import, beside the frameworks and the extra `lessons`.
+IMPORTED = ("IPython", "d2l", "d2l_gpu", "numpy")
 
 
 def check_python(facts: Facts) -> list[Finding]:
@@ -117,7 +108,8 @@ def check_names(facts: Facts) -> list[Finding]:
 
 def _hiding(folder: Path) -> Iterator[Path]:
     in_clone = (folder / "d2l_gpu" / "doctor").is_dir()  # d2l_gpu itself is here
-    for name in (*IMPORTED, *(each.module for each in FRAMEWORKS)):
+    frameworks = [each.module for each in FRAMEWORKS]
+    for name in (*IMPORTED, *modules("lessons"), *frameworks):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.is_file() and not (in_clone and name == "d2l_gpu"):
                 yield path if path.parent == folder else path.parent

@@ -7,10 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from d2l_gpu.common.processor import size_text
 from d2l_gpu.common.settings import data_folder
 
 from .facts import Facts
-from .findings import NOTE, OK, PROBLEM, Finding, size
+from .findings import NOTE, OK, PROBLEM, Finding
 
 # The lesson that needs most, training on several processes, was seen to take 2.6 GiB;
 # a single process with PyTorch and Matplotlib takes half of one.
@@ -24,7 +25,7 @@ def check_memory(facts: Facts) -> list[Finding]:
     left = _memory_left()
     if left is None:
         return [Finding("memory", OK, "The system does not say how much is left.")]
-    what = f"{size(left)} of main memory can be used"
+    what = f"{size_text(left)} of main memory can be used"
     if left >= MEMORY_WANTED:
         return [Finding("memory", OK, f"{what}.")]
     short = left < MEMORY_NEEDED
@@ -34,7 +35,7 @@ def check_memory(facts: Facts) -> list[Finding]:
         Finding(
             "memory",
             PROBLEM if short else NOTE,
-            f"{what}, {share} {size(needed)}.",
+            f"{what}, {share} {size_text(needed)}.",
             "Close other programs, or the kernels of other notebooks.",
         )
     ]
@@ -52,7 +53,7 @@ def check_disk(facts: Facts) -> list[Finding]:
     findings = list(_unwritable())
     for folder, uses in _file_systems().items():
         left = shutil.disk_usage(folder).free
-        what = f"{size(left)} left at {folder}, for {_and(uses)}"
+        what = f"{size_text(left)} left at {folder}, for {_and(uses)}"
         if left >= SPACE_WANTED:
             findings.append(Finding("disk", OK, f"{what}."))
             continue

@@ -9,6 +9,7 @@ alone, since all others come with a virtual tensor and go through its dispatch.
 import warnings
 
 import torch
+from torch.torch_version import TorchVersion
 
 from . import (
     autocast,
@@ -60,8 +61,8 @@ def register() -> None:
 
 def check_version(version: str) -> None:
     """Raise RuntimeError unless this version of PyTorch can have virtual GPUs."""
-    numbers = tuple(int(x) for x in version.split("+")[0].split(".")[:2])
-    if numbers < MINIMUM:
+    # Nightly builds of the first version count, too: dev0 comes before all of them.
+    if TorchVersion(version) < "{}.{}.dev0".format(*MINIMUM):
         raise RuntimeError(
             f"Virtual GPUs need PyTorch {MINIMUM[0]}.{MINIMUM[1]} or newer, this is "
             f"{version}: upgrade it as described on "

@@ -1,6 +1,6 @@
 """The same function in another framework: the same values in the same places."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 
@@ -11,13 +11,29 @@ from d2l_gpu.exercises.registry import Claim, Registry, given
 GPUS = 3
 
 
-def _of_the_framework(result: Sequence, arrays: Arrays) -> Claim:
+def _usable(
+    as_many: Claim, result: Sequence, arrays: Arrays
+) -> Generator[Claim, None, bool]:
+    """Claim what must hold of a result before its values can be looked at.
+
+    Args:
+        as_many: the claim that it has as many arrays as it should.
+        result: the arrays.
+        arrays: those of the framework.
+    Returns:
+        Whether all of it holds.
+    """
+    yield as_many
+    if not as_many.holds:
+        return False
     kinds = {type(each).__name__ for each in result}
-    return Claim(
+    claim = Claim(
         "each is an array of the framework",
         all(isinstance(each, arrays.kind) for each in result),
         f"They are of the type {', '.join(sorted(kinds))}.",
     )
+    yield claim
+    return claim.holds
 
 
 # ------------------------------------------------------------------ A2.1
@@ -77,16 +93,12 @@ def _shards_of(answer: Callable, arrays: Arrays, n: int) -> Iterator[Claim]:
     devices = arrays.gpus()
     result = answer(X, list(devices))
     k = len(devices)
-    yield Claim(
+    as_many = Claim(
         "there is a shard for each device",
         len(result) == k,
         f"Of {n} rows for {k} devices, {len(result)} shards were made.",
     )
-    if len(result) != k:
-        return
-    claim = _of_the_framework(result, arrays)
-    yield claim
-    if not claim.holds:
+    if not (yield from _usable(as_many, result, arrays)):
         return
     wanted = [arrays.name(device) for device in devices]
     places = [arrays.where(shard) for shard in result]
@@ -133,16 +145,12 @@ def all_reduce(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     values = [np.array([1, 2], np.float32) * 10**i for i in range(k)]
     parts = [arrays.put(v, d) for v, d in zip(values, devices, strict=True)]
     result = answer(list(parts))
-    yield Claim(
+    as_many = Claim(
         "as many arrays come out as went in",
         len(result) == k,
         f"{k} went in, and {len(result)} came out.",
     )
-    if len(result) != k:
-        return
-    claim = _of_the_framework(result, arrays)
-    yield claim
-    if not claim.holds:
+    if not (yield from _usable(as_many, result, arrays)):
         return
     found = [arrays.on_host(each) for each in result]
     total = sum(values)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.common.arguments import (
+    PORTS,
     check_arguments,
     check_host,
     check_integer,
@@ -319,5 +320,5 @@ def _check_nnodes(nnodes: int | tuple[int, int]) -> tuple[int, int]:
 
 def _check_port(port: int) -> None:
     check_integer("A port", port, least=1, example=PORT)
-    if port > 65535:
-        raise ValueError(f"A port is at most 65535, not {port}.")
+    if port not in PORTS:
+        raise ValueError(f"A port is at most {PORTS[-1]}, not {port}.")

@@ -20,7 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.common.arguments import check_arguments, check_integer, check_script
+from d2l_gpu.common.arguments import (
+    PORTS,
+    check_arguments,
+    check_integer,
+    check_script,
+)
 from d2l_gpu.common.children import start_child
 from d2l_gpu.common.files import write_whole
 from d2l_gpu.common.processor import usable_cores
@@ -319,16 +324,11 @@ def _check(
 
 
 def _check_port(port: int) -> None:
-    if isinstance(port, bool) or not isinstance(port, int):
-        raise TypeError(
-            "A port is an integer such as 29500, not "
-            f"{port!r} ({type(port).__name__}): leave port out to have a free one "
-            "chosen."
-        )
-    if not 1 <= port <= 65535:
+    advice = ": leave port out to have a free one chosen"
+    check_integer("A port", port, least=None, example=29500, advice=advice)
+    if port not in PORTS:
         raise ValueError(
-            f"A port is between 1 and 65535, not {port}: leave port out to have a free "
-            "one chosen."
+            f"A port is between {PORTS[0]} and {PORTS[-1]}, not {port}{advice}."
         )
     try:
         # As torchrun listens: on all addresses, also those of a launch a moment ago.

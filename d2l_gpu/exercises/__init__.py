@@ -1,17 +1,17 @@
-"""Exercises that check themselves: what is asked for, and whether an answer is right.
+"""Self-checking exercises: show the task, grade the answer.
 
-Each framework's helper offers `exercise` and `check`, as ``d2l.check('03.1', answer)``.
-The lesson says what an exercise asks for. Its grader is in the module of the lesson:
-``pytorch/lesson_03.py``, ``jax/lesson_03.py`` …; ``shared/`` holds the graders that
-several frameworks have in common.
+Each framework's helper offers `exercise` and `check`, as in
+``d2l.check('03.1', answer)``. The lesson states the task; the grader lives in the
+module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on.
+``shared/`` holds the graders that several frameworks use.
 
-* ``registry``: what a grader is made of, and how it's found.
-* ``specification``: the text of an exercise, out of the reader's notebook.
-* ``judge``: takes an answer to its verdict, and says what's wrong before that.
-* ``grading_process``: the process in which an answer is graded.
-* ``verdict``: what the reader is told.
-* ``arrays``, ``crossing``: what graders must know of a framework: its arrays, and what
-  crosses between devices (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``registry``: the building blocks of a grader, and looking one up.
+* ``specification``: the text of an exercise, read from the reader's notebook.
+* ``judge``: rejects answers that can't be run, and has the others graded.
+* ``grading_process``: the child process that runs and grades an answer.
+* ``verdict``: the result, as the reader sees it.
+* ``arrays``, ``crossing``: each framework's arrays and the copies between its devices,
+  behind a common interface (``<framework>/arrays.py``, ``<framework>/port.py``).
 * ``cases``, ``small_network``: claims over several cases, a network to train.
 """
 
@@ -25,36 +25,42 @@ __all__ = ["Exercises", "Verdict", "judge"]
 
 
 class Exercises:
-    """The exercises of one framework, as its helper offers them.
+    """The exercises for one framework, as its helper offers them.
 
     Args:
-        framework: the tag of the framework.
+        framework: the framework's tag, such as ``'pytorch'``.
     """
 
     def __init__(self, framework: str):
         self._framework = framework
 
     def exercise(self, number: str, language: str | None = None) -> None:
-        """Show what an exercise asks for, as its lesson does.
+        """Show the text of an exercise, as in its lesson.
 
         Args:
-            number: of the lesson and of the exercise in it, as ``'03.1'``.
-            language: as ``'fr'``; None for the reader's, where there is an edition.
+            number: lesson and exercise, such as ``'03.1'``.
+            language: such as ``'fr'``; None for the reader's language, or English if
+                the course has no edition in it.
         Raises:
-            TypeError, ValueError: there is no such exercise, or no such edition.
+            TypeError: `number` is not a string.
+            ValueError: there is no such exercise or edition.
+            FileNotFoundError: the notebooks are missing, or lack this exercise.
         """
         show(self._framework, number, language)
 
     def check(self, number: str, answer: Any = ...) -> None:
-        """Say whether an answer is right: what holds, what does not, and a hint.
+        """Print whether an answer is right: what holds, what doesn't, and a hint.
 
-        The answer runs in a Python of its own, on new virtual GPUs, whatever this
-        process uses, and has half a minute unless its exercise says otherwise.
+        The answer runs in a separate Python process, on fresh virtual GPUs, whatever
+        this process uses. It times out after 30 seconds unless its exercise sets
+        another limit.
 
         Args:
-            number: of the lesson and of the exercise in it, as ``'03.1'``.
-            answer: a function, or a value, as the exercise asks for.
+            number: lesson and exercise, such as ``'03.1'``.
+            answer: the function or value that the exercise asks for.
         Raises:
-            TypeError, ValueError: there is no such exercise.
+            TypeError: `number` is not a string.
+            ValueError: there is no such exercise.
+            ImportError: cloudpickle is not installed.
         """
         print(judge(self._framework, number, answer))

@@ -1,4 +1,4 @@
-"""What graders of several frameworks have to know of arrays, and a framework tells."""
+"""The array operations that shared graders need from each framework."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of a framework, or tensors.
+    """A framework's arrays (or tensors).
 
     Attributes:
-        kind: their type.
-        put: makes one of a NumPy array, on a device.
-        fetch: makes a NumPy array of one.
-        device: where one lives.
+        kind: the array type.
+        put: copies a NumPy array to a device.
+        fetch: copies an array to NumPy.
+        device: returns an array's device.
         cpu: returns the host.
-        gpus: returns the GPUs of this process.
-        name: of a device, the same however the framework writes it.
-        labels: NumPy's name of the type that labels have in the framework's lessons.
+        gpus: returns this process's GPUs.
+        name: returns one canonical name for a device, however the framework spells it.
+        labels: the data type of labels in the framework's lessons, by its NumPy name.
     """
 
     kind: type
@@ -33,15 +33,15 @@ class Arrays:
     labels: str = "int64"
 
     def home(self, x: Any) -> Any:
-        """Return the device of an array; what is none, lives on the host."""
+        """Return an array's device; the host for anything that isn't an array."""
         return self.device(x) if isinstance(x, self.kind) else self.cpu()
 
     def where(self, x: Any) -> str:
-        """Return the name of the device of an array."""
+        """Return the name of an array's device."""
         return self.name(self.home(x))
 
     def on_host(self, x: Any) -> "np.ndarray":
-        """Return the values of an array, or of what can be made one."""
+        """Return an array, or anything array-like, as a NumPy array."""
         import numpy as np
 
         return self.fetch(x) if isinstance(x, self.kind) else np.asarray(x)

@@ -1,4 +1,4 @@
-"""An answer that is tried in several cases."""
+"""Claims about an answer that is tried on several cases."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,11 +6,11 @@ from d2l_gpu.exercises.registry import Claim
 
 
 def in_all(cases: Iterable[Iterable[Claim]]) -> Iterator[Claim]:
-    """Yield each claim once, which holds if it does in all cases.
+    """Yield each claim once; it holds if it holds in every case.
 
     Args:
-        cases: what holds of the answer in each. The hint is that of the first case in
-            which something does not hold.
+        cases: the claims for each case. A claim that fails keeps the hint of the first
+            case where it fails.
     """
     found: dict[str, Claim] = {}
     for claims in cases:

@@ -1,9 +1,9 @@
-"""What crosses between devices while an answer runs, with any framework.
+"""Record the copies between devices while an answer runs, in any framework.
 
-Graders that several frameworks share work with a `Port`, which each framework has in
-its own ``port.py``. How copies are seen, is the framework's matter: PyTorch's virtual
-GPUs keep a log of them, TensorFlow calls back for each operation, JAX writes what its
-transfer guard notes, and MXNet invokes every operation by one function.
+Shared graders use a `Port`, which each framework implements in its ``port.py``. The
+frameworks record copies in different ways: PyTorch's virtual GPUs keep a log,
+TensorFlow calls a callback for each operation, JAX's transfer guard writes log lines,
+and MXNet runs every operation through one function.
 """
 
 from abc import ABC, abstractmethod
@@ -20,12 +20,12 @@ HOST = "the host"
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed from one device to another.
+    """A copy from one device to another.
 
     Attributes:
-        nbytes: that were sent.
-        source, target: names of devices; `HOST` for the CPU, and where Python or NumPy
-            asked for values. Empty where it is not known.
+        nbytes: its size in bytes.
+        source, target: device names; `HOST` for the CPU, Python and NumPy. Empty if
+            unknown.
     """
 
     nbytes: int
@@ -34,14 +34,14 @@ class Crossing:
 
 
 class Port(ABC):
-    """What graders need of a framework to see what crosses.
+    """Puts tensors on a framework's devices and records the copies between them.
 
     Args:
-        arrays: those of the framework.
+        arrays: the framework's arrays.
 
     Attributes:
-        tensor: their type.
-        mutable: whether their values can be changed.
+        tensor: the framework's tensor type.
+        mutable: whether a tensor's values can change.
     """
 
     mutable = True
@@ -50,31 +50,34 @@ class Port(ABC):
         self.arrays, self.tensor = arrays, arrays.kind
 
     def gpu(self, i: int) -> Any:
-        """Return a virtual GPU."""
+        """Return virtual GPU i."""
         return self.arrays.gpus()[i]
 
     def name(self, device: Any) -> str:
-        """Return the name of a device."""
+        """Return a device's name, `HOST` for the CPU."""
         name = self.arrays.name(device)
         return HOST if name == self.arrays.name(self.arrays.cpu()) else name
 
     def home(self, x: Any) -> str:
-        """Return the name of the device where a tensor lives."""
+        """Return the name of a tensor's device."""
         return self.name(self.arrays.device(x))
 
     def array(self, values: np.ndarray, device: Any = None) -> Any:
-        """Return a tensor with these values on a device; on the CPU without one."""
+        """Return a tensor with these values on `device`, by default the CPU."""
         return self.arrays.put(values, device or self.arrays.cpu())
 
     def values(self, x: Any) -> np.ndarray:
-        """Return the values of a tensor."""
+        """Return a tensor's values as a NumPy array."""
         return self.arrays.fetch(x)
 
     @abstractmethod
     def watch(self) -> AbstractContextManager[list[Crossing]]:
-        """Make a list of what crosses, in order, complete when the block ends."""
+        """Record the copies made inside the block.
+
+        Yields a list, in order; it is complete only when the block ends.
+        """
 
     def watched(self, values: np.ndarray) -> Any:
-        """Return a tensor on the first GPU, of which it is seen when Python asks for
-        its values."""
+        """Return a tensor on the first GPU for which `watch` also notices when Python
+        reads its values."""
         return self.array(values, self.gpu(0))

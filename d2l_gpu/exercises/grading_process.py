@@ -1,7 +1,7 @@
-"""The process in which an answer is graded.
+"""The child process that grades an answer.
 
-It finds the answer in the folder that is its last argument, and leaves the verdict
-there. It ends with the process that started it, and when the answer's time is over.
+Its last argument is a folder, where it reads the answer and writes the verdict. It
+ends with the process that started it, or when the answer runs out of time.
 """
 
 import contextlib
@@ -29,22 +29,23 @@ from d2l_gpu.exercises.verdict import Verdict
 
 ANSWER, VERDICT = "answer.pickle", "verdict.json"
 
-# What functions that libraries make of texts have for a file: those of MXNet, and those
-# around NumPy's before 1.25. Nobody has their lines.
+# File names of functions that libraries compile from strings: MXNet's operators, and
+# NumPy's dispatch wrappers before 1.25. Their source lines can't be looked up.
 _OF_TEXTS = ("<string>", "<__array_function__ internals>")
 
-# Where in the answer something happened, for the process that knows its lines.
+# Marks a place in the answer. The parent process, which knows the source, fills in the
+# line.
 _PLACE = "\0{line}\0{file}\0"
 PLACE = re.compile("\0(?P<line>\\d+)\0(?P<file>[^\0]*)\0")
 
 
 class AnswerError(Exception):
-    """What an answer did that ends its grading, in a sentence."""
+    """The answer did something that ends its grading; the message says what."""
 
 
 def main() -> None:
     tag, number, seconds, folder = sys.argv[1:]
-    end_with_parent()  # what asks the reader for input finds the end of it
+    end_with_parent()  # input() finds the end of a file: no reader can answer it
     verdict = _graded_in_time(tag, number, float(seconds), Path(folder))
     _leave(verdict, Path(folder))
 
@@ -75,7 +76,7 @@ def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verd
 
 
 def make_gpus(tag: str, n: int, as_cuda: bool = False) -> None:
-    """Make the virtual GPUs of this process, for one framework."""
+    """Make n virtual GPUs in this process, for one framework."""
     names = {"as_cuda": True} if as_cuda else {}
     helper = importlib.import_module(f"d2l_gpu.{framework_with(tag).module}")
     with contextlib.redirect_stdout(io.StringIO()):
@@ -83,12 +84,13 @@ def make_gpus(tag: str, n: int, as_cuda: bool = False) -> None:
 
 
 def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
-    """Return what holds of an answer; runs it here, with the GPUs of this process.
+    """Run an answer in this process, on its GPUs, and return the verdict.
 
     Args:
-        exercise: that is answered.
-        answer: to it.
-        claims: takes what is looked at, as it is looked at.
+        exercise: the exercise.
+        answer: the answer to it.
+        claims: receives each claim as soon as it is checked, so that those checked
+            before a timeout are not lost.
     """
     if exercise.parameters is not None:
         answer = _called_with_care(exercise, answer)
@@ -104,7 +106,7 @@ def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
 
 
 def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
-    """Return the answer, which says in a sentence if it returns what it must not."""
+    """Wrap an answer so that it raises an AnswerError if it returns a wrong type."""
 
     @functools.wraps(answer, updated=())
     def call(*args, **kwargs):
@@ -121,20 +123,22 @@ def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
 
 
 def fits(value: Any, types: Sequence[type]) -> bool:
-    """Return whether a value is of one of the types, of any if there are none; numbers
-    of NumPy are as good as those of Python."""
+    """Return whether a value has one of the types; an empty `types` allows any.
+
+    NumPy's numbers count as Python's.
+    """
     numeric = {int: numbers.Integral, float: numbers.Real}
     return not types or isinstance(value, tuple(numeric.get(t, t) for t in types))
 
 
 def kinds(types: Sequence[type]) -> str:
-    """Return the names of types for a sentence, as ``a Tensor``."""
+    """Return the names of types with their articles, such as ``a Tensor``."""
     return " or ".join(_one(each) for each in types)
 
 
 def _one(kind: type) -> str:
-    name = kind.__name__.rpartition(".")[2]  # JAX's array has a path for a name
-    vowel = name[0].lower() in "aeiou" or name == "ndarray"  # an n-d array
+    name = kind.__name__.rpartition(".")[2]  # the name of JAX's array is a dotted path
+    vowel = name[0].lower() in "aeiou" or name == "ndarray"  # pronounced "n-d array"
     return f"an {name}" if vowel else f"a {name}"
 
 
@@ -154,7 +158,7 @@ def _too_late(seconds: float) -> str:
 
 
 def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return the place of the innermost line that belongs to nobody else."""
+    """Return the innermost line outside this package and installed libraries."""
     others = [str(Path(__file__).resolve().parents[1])]
     others += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
     places = [
@@ -162,7 +166,7 @@ def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
         for frame in reversed(frames)
         if not frame.filename.startswith(("<frozen", *others))
     ]
-    # Where nothing else is left, the answer itself was made of a text.
+    # If no other frame is left, the answer itself was compiled from a string.
     places.sort(key=lambda frame: frame.filename in _OF_TEXTS)
     if not places:
         return ""
@@ -172,5 +176,5 @@ def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
 def _leave(verdict: Verdict, folder: Path) -> None:
     write_whole(folder / VERDICT, verdict.to_json())
     sys.stdout.flush()
-    # The answer may have left threads behind, or be running.
+    # The answer may have left threads behind, or still be running.
     os._exit(0)

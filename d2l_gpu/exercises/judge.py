@@ -1,4 +1,4 @@
-"""From an answer to its verdict."""
+"""Have an answer graded in a separate process."""
 
 import contextlib
 import dis
@@ -20,10 +20,10 @@ from d2l_gpu.exercises import grading_process as child
 from d2l_gpu.exercises.registry import Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
 
-# For Python to start and to import the framework, before the answer's time begins.
+# Seconds for Python to start and import the framework, before the answer's time begins.
 STARTUP = 120
 
-# Real GPUs are hidden: what is checked is the same on every machine.
+# Hide real GPUs, so that checks are the same on every machine.
 NO_GPUS = {
     "CUDA_VISIBLE_DEVICES": "",
     "HIP_VISIBLE_DEVICES": "",
@@ -32,16 +32,17 @@ NO_GPUS = {
 
 
 def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
-    """Return what holds of an answer, having run it in a process of its own.
+    """Run an answer in a separate process and return the verdict.
 
     Args:
-        framework: the tag of the edition that the exercise is in.
-        number: of the exercise, as ``03.1``.
-        answer: what it asks for.
+        framework: the framework's tag.
+        number: the exercise, such as ``03.1``.
+        answer: the function or value that it asks for.
 
     Raises:
-        TypeError, ValueError: there is no such exercise.
-        ImportError: cloudpickle, which carries answers over, is not installed.
+        TypeError: `number` is not a string.
+        ValueError: there is no such exercise.
+        ImportError: cloudpickle, which sends answers across, is not installed.
     """
     exercise = find(framework, number)
     problem = why_no_answer(exercise, answer)
@@ -58,7 +59,7 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
 
 
 def why_no_answer(exercise: Exercise, answer: Any) -> str:
-    """Return what is wrong with an answer before it is run, empty if nothing is."""
+    """Return why an answer can't be graded, without running it; empty if it can."""
     if answer is ... or answer is None:
         wanted = "a value" if exercise.parameters is None else _wanted(exercise)
         return f"not answered yet. It asks for {wanted}."
@@ -74,7 +75,7 @@ def why_no_answer(exercise: Exercise, answer: Any) -> str:
     except TypeError:
         return f"it asks for {_wanted(exercise)}; yours takes {signature}."
     except ValueError:
-        pass  # a function of C, which does not tell
+        pass  # a C function without a signature
     if isinstance(answer, FunctionType) and is_stub(answer):
         return f"not answered yet. It asks for {_wanted(exercise)}."
     return ""
@@ -85,8 +86,8 @@ def _wanted(exercise: Exercise) -> str:
 
 
 def is_stub(function: FunctionType) -> bool:
-    """Return whether a function does nothing but raise a NotImplementedError, or return
-    None or ``...``."""
+    """Return whether all a function does is raise NotImplementedError, or return None
+    or ``...``."""
     code = function.__code__
     if code.co_names == ("NotImplementedError",):
         return True
@@ -137,7 +138,7 @@ def _run(framework: str, exercise: Exercise, pickled: bytes) -> Verdict:
 def _process(
     framework: str, exercise: Exercise, folder: Path, output
 ) -> Iterator[subprocess.Popen]:
-    """The process that grades; when this ends, so have it and what it started."""
+    """Start the grading process; on leaving the block, kill it and what it started."""
     environment = {
         **os.environ,
         **NO_GPUS,
@@ -163,7 +164,7 @@ def _process(
 
 
 def _wait(process: subprocess.Popen, seconds: float) -> bool:
-    """Wait for the end; return whether it came in time."""
+    """Wait for a process; return whether it ended in time."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -172,9 +173,9 @@ def _wait(process: subprocess.Popen, seconds: float) -> bool:
 
 
 def _with_lines(verdict: Verdict) -> Verdict:
-    """Return a verdict whose problem quotes the line of the answer where it arose.
+    """Quote the line of the answer that caused the verdict's problem.
 
-    Cells of a notebook are known to the process that ran them only.
+    Only this process can: it ran the notebook's cells, so it has their source.
     """
     place = child.PLACE.search(verdict.problem)
     if place is None:

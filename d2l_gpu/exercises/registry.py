@@ -1,6 +1,6 @@
-"""What graders are made of, and how the one of an exercise is found.
+"""The building blocks of graders, and looking up the grader of an exercise.
 
-A module for each lesson holds its graders in the order of their numbers::
+Each lesson has a module with its graders, in order of their numbers::
 
     EXERCISES = Registry()
 
@@ -10,9 +10,9 @@ A module for each lesson holds its graders in the order of their numbers::
         result = answer(a, b, gpu(1))
         yield Claim("the sum is right", result.tolist() == [2, 2], "Add `b` as well.")
 
-A grader calls the answer and yields claims, the first things first; it returns where
-the others would make no sense any more. It looks at *properties* of what it gets, such
-as values, devices, bytes copied or simulated time, so that any correct answer passes.
+A grader calls the answer and yields claims, most basic first. It returns early if the
+remaining claims would make no sense. It checks *properties* of the result, such as
+values, devices, bytes copied or simulated time, so that any correct answer passes.
 """
 
 import functools
@@ -31,12 +31,12 @@ SECONDS = 30
 
 @dataclass(frozen=True)
 class Claim:
-    """One thing that is to hold of an answer.
+    """One thing that should be true of an answer.
 
     Attributes:
-        text: what is to hold, as a sentence without its full stop.
-        holds: whether it does.
-        hint: where it does not: what was done instead, as far as the grader can tell,
+        text: what should be true, as a sentence without a full stop.
+        holds: whether it is.
+        hint: if it isn't, what the answer did instead, as far as the grader can tell,
             and where to look. Never the solution.
     """
 
@@ -47,18 +47,19 @@ class Claim:
 
 @dataclass(frozen=True)
 class Exercise:
-    """How the answers to an exercise are graded.
+    """An exercise and its grader.
 
     Attributes:
-        number: of the lesson and of the exercise in it, as ``03.1``.
-        name: that the answer has in the lesson.
+        number: lesson and exercise, such as ``03.1``.
+        name: the answer's name in the lesson.
         grader: takes the answer and yields claims.
-        parameters: names of those of the function that is asked for; None where the
-            answer is a value.
-        returns: the types that the function, or the value, may be of; empty for any.
-        gpus: how many virtual GPUs there are.
-        seconds: that the answer has.
-        as_cuda: whether the virtual GPUs answer to the name cuda, too.
+        parameters: parameter names of the function asked for; None if the answer is a
+            value.
+        returns: allowed types of the value, or of what the function returns; empty for
+            any.
+        gpus: the number of virtual GPUs.
+        seconds: the time limit.
+        as_cuda: whether the virtual GPUs also answer to the name ``cuda``.
     """
 
     number: str
@@ -76,8 +77,8 @@ class Registry:
     """The exercises of one lesson.
 
     Attributes:
-        as_cuda: whether its virtual GPUs answer to the name cuda, too (PyTorch's only).
-        exercises: by their numbers.
+        as_cuda: whether its virtual GPUs also answer to ``cuda`` (PyTorch only).
+        exercises: the exercises by number.
     """
 
     as_cuda: bool = False
@@ -91,15 +92,19 @@ class Registry:
         gpus: int = 2,
         seconds: float = SECONDS,
     ) -> Callable[[Callable], Callable]:
-        """Register the grader below as that of an exercise; its name is the answer's.
+        """Register the decorated function as the grader of an exercise.
+
+        The grader must have the same name as the answer in the lesson.
 
         Args:
-            number: as ``"03.1"``.
-            parameters: as ``"a, b, device"``, empty for a function without any; None
-                where the answer is a value.
-            returns: what the function returns, or the value is; any of several.
-            gpus: how many virtual GPUs the answer is run on.
-            seconds: that the answer has.
+            number: such as ``"03.1"``.
+            parameters: such as ``"a, b, device"``; empty for a function without
+                parameters, None if the answer is a value.
+            returns: the type, or types, of the value or of what the function returns.
+            gpus: the number of virtual GPUs that the answer runs on.
+            seconds: the time limit.
+        Raises:
+            ValueError: the exercise has a grader already.
         """
         names = None if parameters is None else tuple(re.findall(r"\w+", parameters))
         types = returns if isinstance(returns, tuple) else (returns,)
@@ -123,11 +128,11 @@ class Registry:
 
 
 def given(grader: Callable, what: Any) -> Callable[[Any], Iterable[Claim]]:
-    """Return a grader of one framework, made of one for several.
+    """Return a shared grader, bound to one framework.
 
     Args:
-        grader: takes what it needs of a framework, and the answer.
-        what: it needs, as a `Port` or `Arrays`.
+        grader: takes the framework's interface, then the answer.
+        what: that interface, such as a `Port` or `Arrays`.
     """
     return functools.update_wrapper(functools.partial(grader, what), grader)
 
@@ -136,7 +141,7 @@ def find(framework: str, number: str) -> Exercise:
     """Return an exercise of a framework's edition.
 
     Raises:
-        TypeError: the number is not a text.
+        TypeError: `number` is not a string.
         ValueError: there is no such exercise.
     """
     if not isinstance(number, str):
@@ -160,7 +165,7 @@ def find(framework: str, number: str) -> Exercise:
 
 
 def of_lesson(framework: str, lesson: str) -> dict[str, Exercise]:
-    """Return the exercises of a lesson by their numbers; none if there is none."""
+    """Return a lesson's exercises by number; empty if it has none."""
     name = f"{__package__}.{framework}.lesson_{lesson.lower()}"
     if not find_spec(f"{__package__}.{framework}") or not find_spec(name):
         return {}
@@ -168,7 +173,7 @@ def of_lesson(framework: str, lesson: str) -> dict[str, Exercise]:
 
 
 def lessons_of(framework: str) -> list[str]:
-    """Return the lessons of an edition that have exercises, as ``03``."""
+    """Return the lessons of an edition that have exercises, such as ``03``, sorted."""
     package = find_spec(f"{__package__}.{framework}")
     return sorted(_lessons(package.submodule_search_locations)) if package else []
 

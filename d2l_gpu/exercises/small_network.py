@@ -1,6 +1,6 @@
-"""A network so small that it trains in a moment, to try other settings with.
+"""A network small enough to train in a moment, for trying out settings.
 
-It is written in NumPy, so that it learns the same with every framework.
+It is written in NumPy, so that it learns the same whatever the framework.
 """
 
 import functools
@@ -19,17 +19,18 @@ IMAGES = 1437  # for training
 def train_small(batch_size: int, epochs: int, lr: float, seed: int = 0) -> float:
     """Train a network with one hidden layer on the digits; return its test accuracy.
 
-    It has 32 hidden units and is trained with plain gradient descent. The learning
-    rate rises to its peak during the first epoch if batches are larger than 32, and
-    then falls to zero in a straight line. An incomplete batch is left out.
+    It has 32 hidden units and trains with plain SGD. With batches larger than 32, the
+    learning rate warms up linearly over the first epoch; it then decays linearly to
+    zero. Incomplete batches are dropped.
 
     Args:
-        batch_size: number of images, at most 1,437, which is all of them.
-        epochs: how often they are gone through; at least 2.
-        lr: the highest learning rate.
-        seed: of the parameters at the beginning and the order of the images.
+        batch_size: images per batch; at most 1,437, the whole training set.
+        epochs: passes over the training set; at least 2.
+        lr: the peak learning rate.
+        seed: seeds the initial parameters and the order of the images.
     Raises:
-        TypeError, ValueError: an argument is not such a number.
+        TypeError: `batch_size` or `epochs` is not an integer.
+        ValueError: an argument is out of range, or `lr` is not a number.
     """
     import numpy as np
 
@@ -49,7 +50,7 @@ def train_small(batch_size: int, epochs: int, lr: float, seed: int = 0) -> float
     per_epoch = IMAGES // batch_size
     steps, warmup = epochs * per_epoch, per_epoch * (batch_size > 32)
     done = 0
-    with np.errstate(all="ignore"):  # with too high a rate, numbers overflow
+    with np.errstate(all="ignore"):  # too high a learning rate overflows
         for _ in range(epochs):
             order = rng.permutation(IMAGES)
             for start in range(0, per_epoch * batch_size, batch_size):
@@ -70,7 +71,7 @@ def train_small(batch_size: int, epochs: int, lr: float, seed: int = 0) -> float
 
 
 def _part(done: int, steps: int, warmup: int) -> float:
-    """The part of the highest learning rate that a step has."""
+    """Return a step's learning rate as a fraction of the peak."""
     if done < warmup:
         return (done + 1) / warmup
     return (steps - done) / (steps - warmup)

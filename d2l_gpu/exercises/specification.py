@@ -1,4 +1,4 @@
-"""What an exercise asks for, out of the notebook that the reader has."""
+"""The text of an exercise, read from the reader's notebook."""
 
 import json
 import re
@@ -12,13 +12,14 @@ def specification(framework: str, number: str, language: str | None = None) -> s
     """Return the text of an exercise, in Markdown.
 
     Args:
-        framework: the tag of the edition.
-        number: of the exercise, as ``03.1``.
-        language: of the edition; None for the reader's.
+        framework: the framework's tag.
+        number: the exercise, such as ``03.1``.
+        language: the edition's language; None for the reader's.
 
     Raises:
-        TypeError, ValueError: there is no such exercise, or no such edition.
-        FileNotFoundError: the notebooks are not there, or have no such exercise.
+        TypeError: `number` is not a string.
+        ValueError: there is no such exercise or edition.
+        FileNotFoundError: the notebooks are missing, or lack this exercise.
     """
     number = find(framework, number).number
     folder = notebooks_dir(language, framework)
@@ -36,7 +37,10 @@ def specification(framework: str, number: str, language: str | None = None) -> s
 
 
 def show(framework: str, number: str, language: str | None = None) -> None:
-    """Show the text of an exercise: rendered in a notebook, else printed."""
+    """Show the text of an exercise: rendered in a notebook, printed elsewhere.
+
+    Takes the arguments of `specification`, and raises the same errors.
+    """
     text = specification(framework, number, language)
     if in_jupyter():
         from IPython.display import Markdown, display

@@ -1,4 +1,4 @@
-"""What a reader is told of an answer."""
+"""The result of grading an answer, as the reader sees it."""
 
 import json
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from d2l_gpu.exercises.registry import Claim
 
 @dataclass(frozen=True)
 class Verdict:
-    """What holds of an answer; shows itself as a list with boxes.
+    """The result of grading an answer; prints as a checklist.
 
     Attributes:
-        number: of the exercise.
-        claims: what was looked at, in order.
-        problem: why it went no further, in a sentence; empty if it did.
+        number: the exercise.
+        claims: the claims that were checked, in order.
+        problem: what cut the grading short, as a sentence; empty if nothing did.
         printed: what the answer printed.
     """
 
@@ -25,13 +25,13 @@ class Verdict:
 
     @property
     def all_hold(self) -> bool:
-        """Whether the answer is right."""
+        """Whether every claim holds, and nothing cut the grading short."""
         held = [claim.holds for claim in self.claims]
         return bool(held) and all(held) and not self.problem
 
     @property
     def hint(self) -> str:
-        """The hint for the first claim that does not hold; empty if there is none."""
+        """The hint for the first claim that doesn't hold; empty if all hold."""
         return next((claim.hint for claim in self.claims if not claim.holds), "")
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ _MOST_PRINTED = 20
 
 
 def _quoted(printed: str) -> list[str]:
-    """What the answer printed, which may help to find a mistake; the end of it."""
+    """Return the last lines that the answer printed, which may help with debugging."""
     lines = printed.rstrip().splitlines()
     left_out = len(lines) - _MOST_PRINTED
     if left_out > 0:

@@ -1,1 +1,1 @@
-"""Graders of the exercises with JAX, a module for each lesson."""
+"""Graders for the JAX exercises, one module per lesson."""

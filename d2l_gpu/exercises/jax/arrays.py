@@ -1,4 +1,4 @@
-"""JAX's arrays, for graders."""
+"""JAX's arrays, for shared graders."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Devices: GPUs by their numbers, and the default device."""
+"""Devices: numbering GPUs, and the default device."""
 
 import jax
 import jax.numpy as jnp

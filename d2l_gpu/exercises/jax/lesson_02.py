@@ -1,4 +1,4 @@
-"""Arrays on devices: bytes, keys, donated arguments, and plans."""
+"""Arrays on devices: bytes, keys, donated arguments and memory plans."""
 
 import warnings
 
@@ -19,7 +19,7 @@ HALVED = (
 
 def _zeros(shape, dtype):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is no float64
+        warnings.simplefilter("ignore")  # the one that float64 is not available
         return jnp.zeros(shape, dtype, device=d2l.gpu(1))
 
 
@@ -37,7 +37,7 @@ EXERCISES = common.exercises(
 def step(answer):
     device = d2l.gpu(1)
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
-    # Not of NumPy's values: JAX may read their memory, and cannot write there.
+    # Not from a NumPy array: JAX might share its memory, which it can't write to.
     W = jnp.arange(12.0, device=device).reshape(3, 4)
     gradient = jax.device_put(np.full((3, 4), 2, np.float32), device)
     place = W.unsafe_buffer_pointer()

@@ -68,7 +68,7 @@ def decay(answer):
 
 
 def _refused(answer: Callable, *arguments) -> str:
-    """Return what the guard refused of an answer; empty if nothing."""
+    """Return which transfer JAX's transfer guard refused; empty if it refused none."""
     try:
         with (
             jax.transfer_guard_host_to_device("disallow"),

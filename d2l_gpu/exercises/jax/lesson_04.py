@@ -11,7 +11,7 @@ import numpy as np
 from d2l_gpu.exercises.jax.port import PORT
 from d2l_gpu.exercises.shared.lesson_04 import UNITS, Models, exercises
 
-# What an optimizer keeps for each parameter: JAX has none of its own.
+# Numbers that an optimizer keeps per parameter; JAX has no optimizers to measure.
 KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
 
 

@@ -1,4 +1,4 @@
-"""Meshes and shards: what the pieces of arrays are, and where."""
+"""Meshes and shards: how arrays are split, and which device has which piece."""
 
 import jax
 import numpy as np
@@ -83,6 +83,6 @@ def lay_out(answer):
 
 
 def _by_device(x: jax.Array) -> list[str]:
-    """Which part of an array each device has, in the order of the devices."""
+    """Return the slice of an array that each device has, in device order."""
     shards = sorted(x.addressable_shards, key=lambda shard: shard.device.id)
     return [str(shard.index) for shard in shards]

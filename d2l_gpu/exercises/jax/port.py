@@ -1,4 +1,4 @@
-"""How graders that several frameworks share work with JAX."""
+"""Records JAX's copies for shared graders."""
 
 import functools
 import os
@@ -14,14 +14,14 @@ import numpy as np
 from d2l_gpu.exercises.crossing import HOST, Crossing, Port
 
 if "jax" not in sys.modules:
-    os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)  # it may silence JAX's log, too
+    os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)  # it may silence JAX's log
 
 import jax
 
 from d2l_gpu import jax as d2l
 from d2l_gpu.exercises.jax.arrays import ARRAYS
 
-# A line of the transfer guard; numbers of Python's have a weak type.
+# A line logged by the transfer guard; Python scalars have a weak type.
 _LOGGED = re.compile(
     r".*(?P<kind>host|device)-to-device transfer: aval=ShapedArray\("
     r"(?P<dtype>\w+)\[(?P<shape>[\d,]*)\](?P<weak>, weak_type=True)?.*\), "
@@ -38,11 +38,12 @@ class JaxPort(Port):
     def array(
         self, values: np.ndarray, device: jax.Device | None = None
     ) -> jax.Array | np.ndarray:
-        # What is on the CPU, is NumPy's in the lessons.
+        # In the lessons, arrays on the CPU are NumPy arrays.
         return values if device is None else jax.numpy.array(values, device=device)
 
     def watched(self, values: np.ndarray) -> jax.Array:
-        # NumPy reads an array that lies on one CPU device without asking JAX.
+        # Replicate the array: NumPy reads one on a single CPU device without asking
+        # JAX, so `watch` would miss it.
         both = jax.sharding.Mesh([d2l.gpu(0), d2l.gpu(1)], "d")
         spec = jax.sharding.PartitionSpec()
         return jax.device_put(values, jax.sharding.NamedSharding(both, spec))
@@ -52,11 +53,11 @@ class JaxPort(Port):
         """See `Port.watch`.
 
         Args:
-            numbers: count those, too, that Python has sent along with an operation.
+            numbers: also record Python scalars sent along with an operation.
         """
-        # The guard writes what goes to a device, even if a line asks for it. What comes
-        # to the host is not noted for CPU devices: it is seen by `_value`, that keeps
-        # what it has fetched. (Seen with jax 0.10.)
+        # The guard logs transfers to a device, explicit ones included. It doesn't log
+        # transfers from a CPU device to the host, so we patch `_value`, which fetches
+        # the values and caches them. (Checked with jax 0.10.)
         copies: list[Crossing] = []
         kind = type(jax.numpy.zeros(()))
         original = kind._value
@@ -76,7 +77,7 @@ class JaxPort(Port):
             logged = _LOGGED.fullmatch(line)
             if "guard_lib" not in line:
                 sys.stderr.write(line)
-            elif logged is None:  # a number or an index of Python's
+            elif logged is None:  # a Python scalar or index
                 copies += [Crossing(0, HOST, "")] * numbers
             elif numbers or not logged["weak"]:
                 copy = self._copy(logged)
@@ -93,7 +94,10 @@ class JaxPort(Port):
 
 @contextmanager
 def _stderr() -> Iterator[list[str]]:
-    """Make a list of the lines that are written to stderr, also by compiled code."""
+    """Capture the lines written to stderr, including those of compiled code.
+
+    Yields a list that is filled when the block ends.
+    """
     lines: list[str] = []
     sys.stderr.flush()
     stderr = os.dup(2)
@@ -114,7 +118,10 @@ PORT = JaxPort(ARRAYS)
 
 @functools.cache
 def _compiled() -> list[str]:
-    """The programs that have been compiled since this was first asked for."""
+    """Return JAX's timed events, such as compilations, from the first call on.
+
+    JAX appends to the list as they happen.
+    """
     events: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, seconds, **_: events.append(event)
@@ -123,5 +130,8 @@ def _compiled() -> list[str]:
 
 
 def compilations() -> int:
-    """Return how many programs JAX has compiled, counted from some time on."""
+    """Return how many programs JAX has compiled since the first call.
+
+    Only differences are meaningful.
+    """
     return sum("backend_compile" in event for event in _compiled())

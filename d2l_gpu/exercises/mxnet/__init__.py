@@ -1,1 +1,1 @@
-"""Graders of the exercises with MXNet, a module for each lesson."""
+"""Graders for the MXNet exercises, one module per lesson."""

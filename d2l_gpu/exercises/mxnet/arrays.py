@@ -1,11 +1,11 @@
-"""MXNet's arrays, for graders."""
+"""MXNet's arrays, for shared graders."""
 
 from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.arrays import Arrays
 
-# As all lessons begin, so that answers find the arrays that they were written for.
+# All lessons begin with this, so answers expect arrays with NumPy semantics.
 npx.set_np()
 
 ARRAYS = Arrays(

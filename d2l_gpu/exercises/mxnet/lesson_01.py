@@ -1,4 +1,4 @@
-"""Devices: GPUs by their numbers, and the current context."""
+"""Devices: numbering GPUs, and the current context."""
 
 import mxnet as mx
 from mxnet import np, npx

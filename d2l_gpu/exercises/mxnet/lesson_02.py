@@ -1,4 +1,4 @@
-"""Arrays on contexts: bytes, random numbers, writing in place, and views."""
+"""Arrays on contexts: bytes, random numbers, in-place writes and views."""
 
 import mxnet as mx
 import numpy as onp

@@ -1,4 +1,4 @@
-"""Copies of parameters: what a step does to each of them."""
+"""Copies of the parameters, and what a training step does to each."""
 
 import numpy as onp
 from mxnet import gluon, np

@@ -1,4 +1,4 @@
-"""Functions of CuPy, translated."""
+"""CuPy functions, ported."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from d2l_gpu.exercises.shared import lesson_a2 as common
 
 
 def all_reduce(arrays, answer):
-    """As for the others, and without additions across devices."""
+    """Check as for the other frameworks, and that no addition mixes devices."""
     apart = []
 
     def watched(parts):
@@ -29,7 +29,7 @@ def all_reduce(arrays, answer):
 
 @contextmanager
 def _noticing(apart: list[str]) -> Iterator[None]:
-    """Note the first sum of arrays on different devices, which MXNet allows."""
+    """Record the first addition of arrays on different devices, which MXNet allows."""
     names = "__add__", "__radd__", "__iadd__"
     originals = {name: getattr(np.ndarray, name) for name in names}
 

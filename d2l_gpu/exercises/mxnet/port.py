@@ -1,4 +1,4 @@
-"""How graders that several frameworks share work with MXNet."""
+"""Records MXNet's copies for shared graders."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ class MxnetPort(Port):
     """See `Port`.
 
     Attributes:
-        mixed: how many operations were seen whose operands lived on several devices.
+        mixed: the number of operations seen with operands on different devices.
     """
 
     mixed = 0
 
     @contextmanager
     def watch(self) -> Iterator[list[Crossing]]:
-        # Every operation of arrays comes through one function, and so do all copies
-        # between contexts. Where MXNet takes operands of several without a copy, one
-        # is noted all the same: on real GPUs there would have to be one.
+        # One function runs all array operations, including copies between contexts.
+        # Where MXNet accepts operands on different contexts without copying, record a
+        # copy all the same: real GPUs would need one.
         copies: list[Crossing] = []
 
         def add(x: mx.nd.NDArray, source: str, target: str) -> None:

@@ -1,1 +1,1 @@
-"""Graders of the exercises with PyTorch, a module for each lesson."""
+"""Graders for the PyTorch exercises, one module per lesson."""

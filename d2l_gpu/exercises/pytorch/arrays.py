@@ -1,4 +1,4 @@
-"""PyTorch's tensors, for graders that all frameworks share."""
+"""PyTorch's tensors, for shared graders."""
 
 import torch
 

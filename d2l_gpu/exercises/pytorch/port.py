@@ -1,4 +1,4 @@
-"""How graders that all frameworks share work with PyTorch."""
+"""Records PyTorch's copies for shared graders."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,1 +1,1 @@
-"""Graders of exercises that several frameworks share, a module for each lesson."""
+"""Graders that several frameworks share, one module per lesson."""

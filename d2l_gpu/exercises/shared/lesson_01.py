@@ -1,4 +1,4 @@
-"""Devices: GPUs by their numbers, and where arrays are created that name no device."""
+"""Devices: numbering GPUs, and the device that new arrays get by default."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +13,13 @@ from d2l_gpu.exercises.registry import Claim, Registry
 def exercises(
     arrays: Arrays, gpus: Gpus, device: type, create: Callable[[], Any]
 ) -> Registry:
-    """Return the exercises that frameworks share, 01.1 to 01.4.
+    """Return the shared exercises of lesson 01, 01.1 to 01.4, for one framework.
 
     Args:
-        arrays: those of the framework.
-        gpus: its GPUs; two are in use.
-        device: what its devices are.
-        create: makes an array, and names no device.
+        arrays: the framework's arrays.
+        gpus: the framework's GPUs; two are in use.
+        device: the type of the framework's devices.
+        create: creates an array without naming a device.
     """
     registry = Registry()
 
@@ -44,13 +44,13 @@ def exercises(
 
 # ------------------------------------------------------------------ 01.1
 
-# What going beyond the last GPU, or around none at all, raises.
+# Raised by indexing past the last GPU, or by taking an index modulo zero GPUs.
 _BEYOND = (ArithmeticError, LookupError, ValueError)
 
 
 @contextmanager
 def _with_gpus(gpus: Gpus, n: int) -> Iterator[None]:
-    """Let there be the first n of the GPUs in use, and no others."""
+    """Leave only the first n of the GPUs in use."""
     decision = gpus.decision
     gpus.decision = replace(decision, devices=decision.devices[:n])
     try:
@@ -62,7 +62,7 @@ def _with_gpus(gpus: Gpus, n: int) -> Iterator[None]:
 def _gpu_in_turn(
     answer: Callable[[int], Any], gpus: Gpus, name: Callable[[Any], str]
 ) -> Iterator[Claim]:
-    """Whether the i-th GPU is returned, counted around."""
+    """Check that the i-th GPU is returned, wrapping around after the last."""
     names = [name(gpus.gpu(i)) for i in range(2)]
     host = name(gpus.cpu())
 
@@ -117,7 +117,7 @@ def _not_around(given: Sequence[str], names: Sequence[str], host: str) -> str:
 
 
 def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
-    """Whether the renumbering by ``CUDA_VISIBLE_DEVICES`` is undone."""
+    """Check that the renumbering by ``CUDA_VISIBLE_DEVICES`` is undone."""
     result = [answer(i, "3,1") for i in range(2)]
     kinds = {type(number).__name__ for number in result}
     yield Claim(
@@ -191,7 +191,7 @@ def _run_on(
     arrays: Arrays,
     create: Callable[[], Any],
 ) -> Iterator[Claim]:
-    """Whether it is said where a function creates its arrays, and unsaid after it."""
+    """Check that a function runs with a default device, which is then restored."""
     devices, where = arrays.gpus()[::-1], arrays.where
     wanted = [arrays.name(device) for device in devices]
     made, came_back, before, after = [], [], [], []
@@ -284,7 +284,7 @@ def _if_it_raises(
 
 
 def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
-    """Whether rates of growth are fitted to a table of GPUs."""
+    """Check that growth rates are fitted to a table of GPUs."""
     import numpy as np
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Tensors on devices: bytes, random numbers, and who shares memory with whom."""
+"""Tensors on devices: their sizes in bytes, random numbers and shared memory."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from d2l_gpu.exercises.registry import Claim, Registry
 if TYPE_CHECKING:
     import numpy as np
 
-# What seeds a generator, and what draws a number from it.
+# A function that seeds a random number generator, and one that draws from it.
 Generator = tuple[Callable[[int], Any], Callable[[], float]]
 
 
@@ -21,15 +21,15 @@ def exercises(
     surprise: Mapping[str, str],
     generators: Mapping[str, Generator],
 ) -> Registry:
-    """Return the exercises that frameworks share, 02.1 to 02.3.
+    """Return the shared exercises of lesson 02, 02.1 to 02.3, for one framework.
 
     Args:
-        arrays: those of the framework.
-        zeros: makes one of a shape and a type.
-        types: names of those that the framework has.
-        refusals: what is raised where an array is too large.
-        surprise: hints for types of which less is known.
-        generators: those of random numbers that have a state, by their names.
+        arrays: the framework's arrays.
+        zeros: creates an array of zeros, given its shape and data type.
+        types: names of data types that the framework supports.
+        refusals: the exceptions it raises if an array is too large.
+        surprise: hints for data types whose size may surprise.
+        generators: the global random number generators, by name.
     """
     registry = Registry()
 
@@ -65,7 +65,7 @@ def _bytes_of(
     refusals: tuple[type[Exception], ...],
     surprise: Mapping[str, str],
 ) -> Iterator[Claim]:
-    """Whether the bytes of arrays are predicted."""
+    """Check that the sizes of arrays in bytes are predicted."""
     shape = (1024, 1024)
     given, wanted = answer(shape, "float32"), measured(shape, "float32")
     hint = f"They are said to be {given:,}."
@@ -128,7 +128,7 @@ GIB = 2**30
 
 
 def _parameters(answer: float) -> Iterator[Claim]:
-    """Whether so many parameters, and not one more, can be trained in 16 GiB."""
+    """Check that this many parameters, and not one more, can be trained in 16 GiB."""
     import numpy as np
 
     number, numbers = np.dtype("float32").itemsize, len(("W", "gradient", "m", "v"))
@@ -161,7 +161,7 @@ def _random_on(
     arrays: Arrays,
     generators: Mapping[str, Generator],
 ) -> Iterator[Claim]:
-    """Whether the same random numbers are drawn on every device."""
+    """Check that every device gets the same random numbers."""
     import numpy as np
 
     devices = [*arrays.gpus(), arrays.cpu()]
@@ -228,11 +228,11 @@ def _goes_on(seed: Callable, draw: Callable, meanwhile: Callable) -> list[float]
 
 
 def wrong_step(given: Any, old: "np.ndarray") -> str:
-    """Return what is to be said of wrong parameters.
+    """Return a hint for wrong parameters.
 
     Args:
-        given: the parameters after a step with a gradient of 2 and a rate of 0.5.
-        old: those before it.
+        given: the parameters after a step with gradient 2 and learning rate 0.5.
+        old: the parameters before it.
     """
     import numpy as np
 
@@ -265,12 +265,12 @@ def sharing(
     questions: Mapping[str, str],
     shares: Callable[[str], bool],
 ) -> Iterator[Claim]:
-    """Grade which expressions share the memory of an array.
+    """Check which expressions share an array's memory.
 
     Args:
-        answer: those that do.
-        questions: for each expression, what somebody has to ask who is wrong.
-        shares: evaluates an expression, and returns whether it does.
+        answer: the expressions said to share it.
+        questions: a hint for each expression, for readers who get it wrong.
+        shares: evaluates an expression and returns whether it shares the memory.
     """
     unknown = [each for each in answer if each not in questions]
     yield Claim(

@@ -1,4 +1,4 @@
-"""Graders of the exercises about copying (lesson 03) that all frameworks share."""
+"""Graders for the exercises on copying (lesson 03) that all frameworks share."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from d2l_gpu.exercises.registry import Claim, Registry, given
 def total(port: Port, answer):
     first, second = port.gpu(0), port.gpu(1)
     right = there = unchanged = True
-    worst: list[Crossing] = []  # of the cases with too many copies, that with the most
+    worst: list[Crossing] = []  # the case with the most superfluous copies
     for *homes, device in itertools.product((first, second), repeat=4):
         operands = [
             port.array(np.full((2, 3), value, np.float32), home)
@@ -53,7 +53,7 @@ def total(port: Port, answer):
 
 
 def _too_many_copies(copies: Sequence[Crossing]) -> str:
-    # JAX does not tell the source of an array that was sent on purpose.
+    # JAX doesn't report the source of an array that was sent explicitly.
     fetched = any(copy.target == HOST and copy.source for copy in copies)
     if fetched and not any(copy.source == HOST for copy in copies):
         return (

@@ -1,4 +1,4 @@
-"""Graders of the exercises about models (lesson 04) that several frameworks share."""
+"""Graders for the exercises on models (lesson 04) that several frameworks share."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -12,15 +12,15 @@ from d2l_gpu.exercises.crossing import HOST, Port
 from d2l_gpu.exercises.registry import Claim, Registry, given
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
-UNITS = (784, 256, 10)  # of the network whose memory is asked for
+UNITS = (784, 256, 10)  # layer sizes of the network in 04.1
 FLOAT = 4  # bytes
 
 
 class Models(ABC):
-    """What graders need of a framework's models.
+    """Builds and trains a framework's models for the graders.
 
     Args:
-        port: what they need of its tensors.
+        port: the framework's tensors and copies.
     """
 
     def __init__(self, port: Port):
@@ -28,17 +28,19 @@ class Models(ABC):
 
     @abstractmethod
     def training_bytes(self, optimizer: str) -> int:
-        """Return the bytes of parameters, gradients and state of an optimizer, after
-        a step of training a network with `UNITS`."""
+        """Train a network with `UNITS` for one step; return the total size in bytes of
+        its parameters, gradients and optimizer state."""
 
     @abstractmethod
     def whole(self, device: Any) -> Any:
-        """Return a model of several parameters on a device."""
+        """Return a model with several parameters, all on one device."""
 
     @abstractmethod
     def spread(self) -> Mapping[str, Any]:
-        """Return models whose parameters live on both GPUs, and what is said of them;
-        the first has only its first layer on the first GPU."""
+        """Return models whose parameters are spread over both GPUs, by description.
+
+        The first has only its first layer on the first GPU.
+        """
 
     @abstractmethod
     def weight(self, values: np.ndarray) -> Any:
@@ -47,20 +49,24 @@ class Models(ABC):
     def exchanged(
         self, answer: Callable, weight: Any, i: int, j: int, value: float
     ) -> tuple[Any, Any]:
-        """Return what an answer gives for the old number, and the weight afterwards."""
+        """Have the answer replace element (i, j) of a weight by `value`; return what it
+        returns as the old element, and the weight afterwards."""
         return answer(weight, i, j, value), weight
 
     @abstractmethod
     def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
-        """Return linear layers with weights (inputs, outputs) and biases, each on the
-        GPU with its index."""
+        """Return linear layers, the i-th on GPU i.
+
+        Args:
+            parameters: each layer's weight (inputs, outputs) and bias (outputs,).
+        """
 
     @abstractmethod
     def gradients(
         self, answer: Callable, layers: list, devices: Sequence, X: Any
     ) -> list:
-        """Return the gradients of the sum of all outputs by the layers' weights, None
-        where there is none; of the shape (inputs, outputs) each."""
+        """Return the gradient of the sum of all outputs for each layer's weight, of
+        shape (inputs, outputs); None if it has none."""
 
 
 def memory(models: Models, answer: Mapping):
@@ -136,7 +142,7 @@ def home(models: Models, answer):
 
 
 def _said(answer: Callable, model: Any) -> Any:
-    """Return what is returned, or raised."""
+    """Return what an answer returns, or the exception it raises."""
     try:
         return answer(model)
     except Exception as error:
@@ -144,10 +150,10 @@ def _said(answer: Callable, model: Any) -> Any:
 
 
 def _name(port: Port, said: Any) -> str:
-    """Return the name of what may be a device."""
+    """Return a device's name; empty if it isn't a device."""
     try:
         return port.name(said)
-    except Exception:  # whatever the framework makes of something else
+    except Exception:  # frameworks raise different ones for anything else
         return ""
 
 
@@ -196,7 +202,7 @@ def exchange(models: Models, answer):
     sent = sum(copy.nbytes for copy in copies if copy.target != HOST)
     yield Claim(
         "at most one number is sent",
-        sent <= 2 * FLOAT,  # one of Python's may have 8 bytes
+        sent <= 2 * FLOAT,  # a Python float may take 8 bytes
         f"{sent:,} bytes were sent: more than the one number was written.",
     )
 

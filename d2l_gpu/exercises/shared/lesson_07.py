@@ -1,4 +1,4 @@
-"""Data parallelism by hand: who computed with what, and what came of it."""
+"""Data parallelism by hand: which device computed what, and the combined result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ GPUS = 4
 
 @dataclass(frozen=True)
 class Call:
-    """What something was computed with, on one device.
+    """The inputs of one call, on one device.
 
     Attributes:
         place: the device of the examples.
-        examples: their numbers, as they are in the batch.
-        others: devices of what has to live there as well, by what it is.
-        own: whether the labels are those of the examples.
+        examples: their indices in the batch.
+        others: the devices of the other inputs, by name; they should equal `place`.
+        own: whether the labels belong to these examples.
     """
 
     place: str
@@ -35,7 +35,7 @@ class Call:
 
 
 def batch_gradient(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
-    """Whether shards of given sizes give the gradient of the batch."""
+    """Check that shards of the given sizes add up to the batch's gradient."""
     cases = (2, (8, 4)), (3, (6, 3, 1))
     return in_all(_gradient_of(answer, arrays, k, sizes) for k, sizes in cases)
 
@@ -109,7 +109,7 @@ def _gradient_of(
 
 
 def _least_squares(w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The gradient of half the mean of the squared errors, in float32."""
+    """Return the gradient of half the mean squared error, in float32."""
     error = X.astype(np.float64) @ w - y
     return (X.T @ error / len(y)).astype(np.float32)
 
@@ -119,7 +119,11 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _numbers(rows: np.ndarray, X: np.ndarray) -> list[int]:
-    """Which rows of X these are."""
+    """Return the indices of these rows in X.
+
+    Raises:
+        AnswerError: they aren't rows of X.
+    """
     if rows.shape[1:] != X.shape[1:]:
         raise AnswerError(
             f"the examples were given with the shape {rows.shape}; a shard is some "
@@ -161,7 +165,7 @@ def _takes_its_share(
 
 
 def _lives_together(calls: Sequence[Call]) -> Claim:
-    """That a device has all that it computes with."""
+    """Return the claim that each device holds everything it computes with."""
     apart = ((call, name) for call in calls for name in call.others)
     call, name = next(
         ((call, name) for call, name in apart if call.others[name] != call.place),
@@ -199,7 +203,7 @@ def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
 
 
 def accuracy(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
-    """Whether a test that is shared out counts what is right, each example once."""
+    """Check an accuracy computed on several devices, each example counted once."""
     cases = (12, 2), (14, 4), (3, 4)
     return in_all(_accuracy_of(answer, arrays, n, k) for n, k in cases)
 
@@ -210,7 +214,7 @@ def _accuracy_of(answer: Callable, arrays: Arrays, n: int, k: int) -> Iterator[C
     rng = np.random.RandomState(n)
     X = rng.randn(n, 3).astype(np.float32)
     y = rng.permutation(n).astype(arrays.labels) % 10
-    right = np.arange(n) < n // 2 + 1  # the first ones, so that shards differ
+    right = np.arange(n) < n // 2 + 1  # only the first ones, so that the shards differ
     calls: list[tuple[int, Call]] = []
 
     def network(i):
@@ -283,7 +287,7 @@ def _who_was_asked(asked: Sequence[int], busy: int) -> str:
 
 
 def learning_rates(answer: Callable) -> Iterator[Claim]:
-    """Whether the learning rate and its warm-up suit any number of devices."""
+    """Check that learning rate and warm-up suit any number of devices."""
     return in_all(_rates_of(answer, k) for k in (2, 1, 16))
 
 
@@ -353,7 +357,7 @@ def _warms_up(k: int, rates: np.ndarray, rise: np.ndarray) -> Iterator[Claim]:
     top = int(np.argmax(rates)) + 1
     yield Claim(
         "several devices reach it with the last step of the first epoch",
-        top in (len(rise), len(rise) + 1),  # the next may be as high
+        top in (len(rise), len(rise) + 1),  # the next one may be just as high
         f"With k = {k} an epoch has {len(rise)} steps, and step {top} has the highest "
         "rate.",
     )
@@ -388,7 +392,7 @@ SEEDS = range(3)
 
 
 def settings(answer: Sequence) -> Iterator[Claim]:
-    """Whether a small network learns as much with large batches as with small ones."""
+    """Check that large batches train a small network as well as small batches do."""
     if len(answer) != 2:
         yield Claim("it is a pair", False, f"It has {len(answer)} elements.")
         return
@@ -430,7 +434,7 @@ def _mean(batch_size: int, epochs: int, lr: float) -> float:
 
 
 def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
-    """Try other learning rates, and say with which it would be better."""
+    """Try other learning rates, and return a hint saying which would be better."""
     steps = epochs * (small_network.IMAGES // BATCH)
     less, more = _mean(BATCH, epochs, lr / 2), _mean(BATCH, epochs, lr * 2)
     has = (

@@ -1,4 +1,4 @@
-"""The same function in another framework: the same values in the same places."""
+"""A function ported to another framework: the same values on the same devices."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 
@@ -40,7 +40,7 @@ def _usable(
 
 
 def centred(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
-    """Whether a vector without its mean comes to the device that was asked for."""
+    """Check that a vector minus its mean is returned on the requested device."""
     first, second, _ = arrays.gpus()
     cases = (first, first), (first, second), (second, first)
     return in_all(_centred_of(answer, arrays, *case) for case in cases)
@@ -84,7 +84,7 @@ def _centred_of(answer: Callable, arrays: Arrays, home, device) -> Iterator[Clai
 
 
 def shards(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
-    """Whether the rows of an array are shared out over devices, as NumPy does it."""
+    """Check that an array's rows are split among devices as NumPy splits them."""
     return in_all(_shards_of(answer, arrays, n) for n in (8, 4))
 
 
@@ -139,7 +139,7 @@ def _wrong_sizes(sizes: Sequence[int], cut: Sequence[np.ndarray], n: int) -> str
 
 
 def all_reduce(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
-    """Whether each of several devices gets the sum of all arrays."""
+    """Check that each device gets the sum of all arrays."""
     devices = arrays.gpus()
     k = len(devices)
     values = [np.array([1, 2], np.float32) * 10**i for i in range(k)]
@@ -200,8 +200,8 @@ def exercises(
     """Return the exercises of appendix A2, for one framework.
 
     Args:
-        arrays: those of the framework.
-        reduction: grades what adds the arrays of several devices.
+        arrays: the framework's arrays.
+        reduction: the grader of A2.3.
     """
     registry, sequence = Registry(), (list, tuple)
     for number, parameters, returns, grader in (

@@ -1,1 +1,1 @@
-"""Graders of the exercises with TensorFlow, a module for each lesson."""
+"""Graders for the TensorFlow exercises, one module per lesson."""

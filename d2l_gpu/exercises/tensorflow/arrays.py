@@ -1,4 +1,4 @@
-"""TensorFlow's tensors, for graders."""
+"""TensorFlow's tensors, for shared graders."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Devices: GPUs by their numbers, scopes, and names that nobody checks."""
+"""Devices: numbering GPUs, scopes, and device names that TensorFlow doesn't check."""
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ EXERCISES = common.exercises(ARRAYS, d2l._gpus, str, lambda: tf.ones(1))
 
 @EXERCISES.add("01.5", "shape, device")
 def ones_on(answer):
-    """Each call is made twice: with soft placement, and without."""
+    """Check `ones_on`, with soft placement on and off."""
     made, refused, settings = [], [], []
     for soft in (True, False):
         for device in (*d2l.try_all_gpus(), "/CPU:0", "/GPU:99", "/CPU:99"):

@@ -1,4 +1,4 @@
-"""Tensors on devices: bytes, random numbers, variables, and who shares memory."""
+"""Tensors on devices: bytes, random numbers, variables and shared memory."""
 
 import re
 from contextlib import contextmanager
@@ -72,7 +72,7 @@ def step(answer):
 
 @contextmanager
 def _no_silent_copies():
-    """Make it an error if an operation reads from another device than its own."""
+    """Raise an error if an operation reads from a device other than its own."""
     before = tf.config.experimental.get_device_policy()
     tf.config.experimental.set_device_policy("explicit")
     try:

@@ -77,7 +77,8 @@ def copies_silently(answer):
 
 
 def _asked(answer: Callable, f: Callable) -> tuple[Any, str]:
-    """Return what an answer says of a function, or raises, and the policy it leaves."""
+    """Call the answer on f; return its result, or the exception it raises, and the
+    device policy that it leaves behind. Reset the policy."""
     try:
         said = answer(f)
     except Exception as error:

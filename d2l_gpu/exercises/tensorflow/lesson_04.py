@@ -28,7 +28,7 @@ class KerasModels(Models):
             its = OPTIMIZERS[optimizer]()
             its.apply(gradients, net.trainable_variables)
         kept = (*net.weights, *gradients, *its.variables)
-        # An optimizer has a rate and a counter, too, which are single numbers.
+        # Leave out the optimizer's scalars, its learning rate and step counter.
         tensors = [x for x in map(tf.convert_to_tensor, kept) if x.shape.rank]
         return sum(x.dtype.size * x.shape.num_elements() for x in tensors)
 

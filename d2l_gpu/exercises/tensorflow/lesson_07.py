@@ -1,4 +1,4 @@
-"""Strategies: what replicas compute, and what is added up."""
+"""Strategies: what the replicas compute, and how their results are combined."""
 
 import numpy as np
 import tensorflow as tf
@@ -51,7 +51,7 @@ def _gradient_of_all(answer, strategy, n):
     if value.shape != start.shape:
         return
     wanted = _gradient(start, X, y)
-    half = (n + 1) // 2  # where the strategy cuts
+    half = (n + 1) // 2  # where the strategy splits the batch
     shards = [_gradient(start, X[part], y[part]) for part in _halves(half)]
     known = (
         (

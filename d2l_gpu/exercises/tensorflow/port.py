@@ -1,4 +1,4 @@
-"""How graders that several frameworks share work with TensorFlow."""
+"""Records TensorFlow's copies for shared graders."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,11 @@ class TensorFlowPort(Port):
 
     @contextmanager
     def watch(self) -> Iterator[list[Crossing]]:
-        # TensorFlow's debugger uses the callbacks as well, but offers no other access
-        # to them. They see operations, and so every operand that is not where its
-        # operation runs. What Python asks for is no operation, and is seen by `_numpy`;
-        # what NumPy takes through Python's buffers, by nobody. (Seen with 2.21.)
+        # These callbacks are the ones that TensorFlow's debugger uses; there is no
+        # public API for them. They see each operation, and so each operand that isn't
+        # on its operation's device. Fetching a value isn't an operation, so we patch
+        # `_numpy`, too. Reads by NumPy through the buffer protocol go unnoticed.
+        # (Checked with TensorFlow 2.21.)
         from tensorflow.python.framework import op_callbacks, ops
 
         copies: list[Crossing] = []

@@ -1,4 +1,4 @@
-"""Devices: their names, which of them are there, and how fast they became faster."""
+"""Devices: their names, which ones exist, and how quickly they have improved."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.torch.gpus.torch_gpus import _gpus
 
 EXERCISES = Registry()
-GPUS = 3  # one more than the lesson's: two is a number that is easily written down
+GPUS = 3  # one more than in the lesson, to catch answers with a hard-coded two
 
 
 @contextlib.contextmanager
 def _only(n: int) -> Iterator[None]:
-    """Let the helper see the first n GPUs, as where there are no more."""
+    """Let the helper see only the first n GPUs."""
     decision = _gpus.decision
     fewer = replace(decision, devices=decision.devices[:n]) if n else None
     with patch.multiple(_gpus, decision=fewer, real=list):
@@ -83,7 +83,7 @@ def exists(answer):
     there = {gpu: say(gpu) for gpu in d2l.try_all_gpus()}
     cpu = say(d2l.cpu())
     beyond = say(torch.device(d2l.gpu(0).type, GPUS))
-    # Of these, each build of PyTorch was built without at least one.
+    # Every build of PyTorch lacks support for at least one of these.
     others = [torch.device(kind, 0) for kind in ("cuda", "xpu", "mps")]
     absent = {
         device: say(device)

@@ -1,4 +1,4 @@
-"""Tensors on devices: memory is read from the account of a virtual GPU."""
+"""Tensors on devices; virtual GPUs keep track of the memory they take."""
 
 import math
 import weakref
@@ -18,11 +18,11 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass
 class _Use:
-    """What was taken of a GPU's memory in a block, in bytes more than before it.
+    """GPU memory that a block of code allocated, in bytes, relative to its start.
 
     Attributes:
-        held: what was still taken at its end.
-        peak: what was taken at most.
+        held: still allocated at the end of the block.
+        peak: the maximum during the block.
     """
 
     held: int = 0
@@ -47,7 +47,7 @@ def bytes_on_gpu(answer):
         return use.held
 
     def of(*cases) -> tuple[bool, str]:
-        """Return whether the answer is right, and a sentence on the first wrong."""
+        """Return whether the answer is right in all cases, and a hint if it isn't."""
         for shape, dtype in cases:
             with _memory(d2l.gpu(0)) as first, _memory(d2l.gpu(1)) as second:
                 got = answer(shape, dtype)
@@ -91,7 +91,7 @@ def bytes_on_gpu(answer):
 
 
 def _why(got: int, wanted: int, numbers: int) -> str:
-    """Return what explains a wrong number of bytes."""
+    """Return a likely explanation for a wrong number of bytes."""
     if got == wanted + 512:
         return "That is one block too many." if wanted else "There is nothing to store."
     if got == numbers:
@@ -294,12 +294,12 @@ def bytes_kept(answer):
 
 
 class _Limited:
-    """A GPU on which so many examples fit, and no more.
+    """Makes batches on a GPU with room for a limited number of examples.
 
     Attributes:
-        limit: the number of examples.
-        calls: how many batches were asked for.
-        held: whether one was, while another was still there.
+        limit: the largest batch that fits, in examples.
+        calls: how many batches were requested.
+        held: whether one was requested while the last was still in memory.
     """
 
     def __init__(self, limit: int):

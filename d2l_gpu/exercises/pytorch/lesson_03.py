@@ -1,4 +1,4 @@
-"""Copying between devices: what crosses is read from the log of the copies."""
+"""Copying between devices, checked with the log of copies."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Models on devices: parameters, what an optimizer remembers, and data."""
+"""Models on devices: parameters, optimizer state and data."""
 
 import copy
 import math
@@ -362,7 +362,7 @@ def split(answer):
     )
 
 
-# ------------------------------------------------------------------ where is it?
+# ------------------------------------------------------------------ a model's device
 
 
 @EXERCISES.add("04.5", "module")
@@ -433,7 +433,7 @@ def _said(found) -> str:
     return f"{found!s} was returned"
 
 
-# ------------------------------------------------------------------ moving house
+# ------------------------------------------------------------------ changing devices
 
 
 @EXERCISES.add("04.6", "net, optimizer, device")

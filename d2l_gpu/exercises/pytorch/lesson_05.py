@@ -1,4 +1,4 @@
-"""What it costs: time is that of simulators, whose devices are the answer's alone."""
+"""What it costs: times are simulated, on simulators that only the answer uses."""
 
 import functools
 import math
@@ -12,12 +12,12 @@ from d2l_gpu.exercises.registry import Claim, Registry
 
 EXERCISES = Registry()
 
-# So much longer than necessary is not worth a word: a wait too many at the end, say.
+# Accept answers slower than necessary by up to this factor, such as one wait too many.
 LEEWAY = 1.1
 
 
 def _time_of(sim, program: Callable) -> float:
-    """Return when host and devices have done a program, in simulated seconds."""
+    """Return the simulated seconds until host and devices have finished a program."""
     sim.reset()
     program()
     return sim.elapsed()
@@ -28,8 +28,8 @@ def _time_of(sim, program: Callable) -> float:
 SIZES = tuple(range(64, 1537, 64))
 CASES = (("V100", 1), ("V100", 3), ("H100", 1), ("H100", 3))
 
-# What may be timed on the GPU, all but the first by mistake: whether the matrix goes
-# there, and whether the result comes back.
+# Which copies an answer may have timed, all but the first by mistake: that of the
+# matrix to the GPU, and that of the result back.
 COUNTED = {
     "right": (True, True),
     "no copies": (False, False),
@@ -53,7 +53,7 @@ def _simulator(model: str):
 
 @functools.cache
 def _seconds(n: int, products: int, model: str, what: str) -> tuple[float, float]:
-    """Return what the products take on the CPU and on the GPU."""
+    """Return how long the products take on the CPU and on the GPU, in seconds."""
     there, back = COUNTED[what]
 
     def on_cpu(device):
@@ -74,7 +74,7 @@ def _seconds(n: int, products: int, model: str, what: str) -> tuple[float, float
 
 @functools.cache
 def _crossings(what: str) -> list[int]:
-    """Return the answers, for each of the cases, if that is timed on the GPU."""
+    """Return the answer to each of `CASES` if `what` is timed on the GPU."""
     return [
         next(
             n
@@ -112,7 +112,7 @@ def crossing(answer):
             if kernels[0] == kernels[1]
             else "How often does the matrix go there, and how many results come back?"
         )
-    # A mistake may give the right answer in one of the cases.
+    # A wrong method may happen to give the right answer in one case.
     for products in (1, 3):
         rows = [
             (model, mine, true)
@@ -209,7 +209,8 @@ def norms(answer):
 
 
 def _logged(answer, sim, X: torch.Tensor, every: int) -> tuple:
-    """Return what is answered; copies, bytes; memory; how often Python waited."""
+    """Run the answer; return its result, the number of copies and their bytes, the
+    peak memory in bytes, and how often Python waited."""
     before = torch.vgpu.memory_allocated(sim.gpu())
     torch.vgpu.reset_peak_memory_stats(sim.gpu())
     sim.reset()
@@ -317,13 +318,13 @@ def seconds(answer):
 
 @dataclass(frozen=True)
 class _Timed:
-    """A time that was answered, and what would have been other answers.
+    """The time that an answer measured, and others for comparison, in seconds.
 
     Attributes:
-        answered: the time.
-        right: that of a run, with all devices idle before and after.
-        asking: in which Python has asked for all of it.
-        one: for each device, the time until only that one is done.
+        answered: the answer's time.
+        right: the time of one run, with all devices idle before and after.
+        asking: the time until Python has queued everything.
+        one: for each device, the time until that one is done.
         calls, readings: how often the program was called, and the clock read.
     """
 
@@ -349,7 +350,7 @@ def _timed(answer, sim, work: Sequence[int], n: int) -> _Timed:
         calls += 1
         multiply(work)
         if calls == 1:
-            multiply((20, 20))  # what is made at first use
+            multiply((20, 20))  # the overhead of first use
 
     def clock():
         nonlocal readings
@@ -368,7 +369,7 @@ def _timed(answer, sim, work: Sequence[int], n: int) -> _Timed:
     sim.synchronize()
     right = sim.now()
     sim.reset()
-    multiply((50, 50))  # somebody else's, not done yet
+    multiply((50, 50))  # earlier work, still in the queue
     answered = answer(program, sim.gpus(), clock)
     return _Timed(answered, right, asking, one, calls, readings)
 
@@ -486,7 +487,7 @@ def at_most_two(answer):
     def step(batch):
         seen.append(batch)
         asked.append(sim.now())
-        for _ in range(1 + batch % 3):  # steps are not equally long
+        for _ in range(1 + batch % 3):  # make steps differ in length
             W @ W
         event = torch.vgpu.Event(enable_timing=True)
         event.record(torch.vgpu.current_stream(gpu))
@@ -508,7 +509,7 @@ def at_most_two(answer):
     if seen != batches:
         return
     done = [start.elapsed_time(end) / 1e3 for end in ends]
-    # How many steps are not done when the next one is asked for, that one included.
+    # Steps unfinished whenever one is requested, including that one.
     ahead = [
         1 + sum(end > asked[k] for end in done[:k]) for k in range(2, len(batches))
     ]
@@ -649,8 +650,8 @@ def _matrices(sim, batches: int, n: int) -> tuple[list, list]:
 
 
 def _values_of_chain(answer) -> tuple[list, list, list, int]:
-    """Return results, wanted ones, the devices, and how many copies went to the
-    host."""
+    """Run the answer on a small chain; return its results, those wanted, the devices,
+    and how many copies went to the host."""
     sim = d2l.simulator(4)
     torch.manual_seed(0)
     batches = [torch.randn(3, 8) for _ in range(5)]

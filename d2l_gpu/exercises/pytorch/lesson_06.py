@@ -1,5 +1,8 @@
-"""Data parallelism by hand: gradients are compared with that of the whole batch, and
-what crosses is read from the log of the copies and from the clock."""
+"""Data parallelism by hand.
+
+Gradients are compared with that of the whole batch; copies are counted with the log of
+copies and timed with the simulated clock.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +18,7 @@ EXERCISES = Registry()
 
 
 def _loss(params: Sequence[torch.Tensor], X: torch.Tensor, y: torch.Tensor):
-    """The mean loss of a network with one hidden layer."""
+    """Return the mean loss of a network with one hidden layer."""
     W1, b1, W2, b2 = params
     return F.cross_entropy(torch.tanh(X @ W1 + b1) @ W2 + b2, y)
 
@@ -38,7 +41,7 @@ def _replicas(params: Sequence[torch.Tensor], k: int) -> list[list[torch.Tensor]
 
 
 def _gradient(params: Sequence[torch.Tensor], X, y) -> torch.Tensor:
-    """The gradient of the mean loss as one vector, computed on the CPU."""
+    """Return the gradient of the mean loss as one vector, computed on the CPU."""
     params = [p.detach().clone().requires_grad_() for p in params]
     return _flat(torch.autograd.grad(_loss(params, X, y), params))
 
@@ -52,7 +55,7 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _times(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """How many times b is in a, None if a is no multiple of it."""
+    """Return the factor by which a is a multiple of b; None if it isn't one."""
     factor = float(a @ b / (b @ b))
     return factor if _close(a, factor * b) else None
 
@@ -180,9 +183,10 @@ def learning_rate(answer):
 
 
 def _trained(k: int, lr: float, epochs: int = _EPOCHS) -> float:
-    """Return the loss of one linear layer after training on k GPUs, k batches a step.
+    """Train one linear layer on k GPUs, k batches per step; return its loss.
 
-    It begins at zero, and its loss has one minimum only, so that chance plays no part.
+    The result doesn't depend on luck: the parameters start at zero, and the loss has
+    only one minimum.
     """
     batches, _ = d2l.load_data_digits(_BATCH * k)
     replicas = [
@@ -208,7 +212,7 @@ def _trained(k: int, lr: float, epochs: int = _EPOCHS) -> float:
 
 
 def _linear_gradient(W, b, X, y) -> list[torch.Tensor]:
-    """The gradient of the summed cross-entropy."""
+    """Return the gradients of the summed cross-entropy for weight and bias."""
     error = torch.softmax(X @ W + b, dim=1) - F.one_hot(y, 10)
     return [X.T @ error, error.sum(0)]
 
@@ -369,7 +373,7 @@ def better_allreduce(answer):
 
 
 def _allreduce(data: Sequence[torch.Tensor]) -> None:
-    """That of the lesson."""
+    """Sum vectors in place, as in the lesson."""
     for other in data[1:]:
         data[0] += other.to(data[0].device)
     for other in data[1:]:
@@ -387,9 +391,9 @@ def _seconds(all_reduce: Callable, k: int, numbers: int) -> float:
 def _miscounted(
     all_reduce: Callable, counts: Sequence[int], devices: Sequence[torch.device]
 ) -> str:
-    """Say which vector is not summed right, empty if all are.
+    """Return a hint on the first wrong sum; empty if all are right.
 
-    In a number to the base 8, each digit says how often one vector was counted.
+    Vector i contains 8^i, so digit i of a sum, in base 8, is how often it was counted.
     """
     for k in counts:
         vectors = [

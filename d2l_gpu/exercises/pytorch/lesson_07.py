@@ -1,4 +1,4 @@
-"""Training on several GPUs: shares, counts and statistics that add up to the whole."""
+"""Training on several GPUs: the devices' results must add up to the whole batch's."""
 
 import itertools
 from collections import Counter
@@ -15,12 +15,12 @@ EXERCISES = Registry()
 
 
 class _Watched(nn.Module):
-    """Passes its input on, and notes the shape, the device and the mode.
+    """Passes its input through; records its device, its length and the mode.
 
-    The copies of a network, as ``d2l.replicate`` makes them, note in the same list.
+    The replicas of a network, made by ``d2l.replicate``, share one list.
     """
 
-    seen: list = []  # noqa: RUF012  the copies are to share it
+    seen: list = []  # noqa: RUF012  shared by replicas on purpose
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         _Watched.seen.append((str(X.device), len(X), self.training))
@@ -28,7 +28,7 @@ class _Watched(nn.Module):
 
 
 def _watch() -> list:
-    """Begin to note, and return the list."""
+    """Start a new record, and return it."""
     _Watched.seen = []
     return _Watched.seen
 
@@ -38,7 +38,7 @@ def _replicas(net: nn.Module, k: int) -> list[nn.Module]:
 
 
 def _gradient(net: nn.Module) -> torch.Tensor | None:
-    """All gradients as one vector on the CPU; None if one is missing."""
+    """Return all gradients as one vector on the CPU; None if one is missing."""
     gradients = [p.grad for p in net.parameters()]
     if any(gradient is None for gradient in gradients):
         return None
@@ -46,7 +46,8 @@ def _gradient(net: nn.Module) -> torch.Tensor | None:
 
 
 def _loss_gradient(net: nn.Module, X, y, reduction: str = "mean") -> torch.Tensor:
-    """The gradient of a loss, on the device of a network, which keeps its own."""
+    """Return the loss gradient as one vector, computed on the network's device and
+    copied to the CPU; leave the network's own gradients unchanged."""
     device = next(net.parameters()).device
     loss = F.cross_entropy(net(X.to(device)), y.to(device), reduction=reduction)
     gradients = torch.autograd.grad(loss, list(net.parameters()))
@@ -150,7 +151,7 @@ def accuracy_of_all(answer):
     net = nn.Sequential(
         _Watched(),
         nn.Linear(6, 16),
-        nn.Unflatten(1, (8, 2)),  # so that one example is enough for what comes next
+        nn.Unflatten(1, (8, 2)),  # lets BatchNorm1d train on a single example
         nn.BatchNorm1d(8),
         nn.Dropout(),
         nn.Flatten(),
@@ -224,8 +225,8 @@ def accuracy_of_all(answer):
 
 
 def _labelled(net: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches in which the share of right answers differs from one to the next, and
-    from one third of a batch to the next; the last has fewer examples than devices."""
+    """Return batches whose accuracy differs from batch to batch, and from one third of
+    a batch to the next; the last batch has fewer examples than there are devices."""
     batches = []
     for size, right in ((32, 23), (32, 9), (32, 32), (2, 0)):
         X = torch.randn(size, 6)
@@ -235,7 +236,7 @@ def _labelled(net: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def _scores(net: nn.Module, X: torch.Tensor) -> torch.Tensor:
-    """What a network answers in evaluation mode, on the CPU."""
+    """Return a network's scores in evaluation mode, on the CPU."""
     modes = {module: module.training for module in net.modules()}
     net.eval()
     with torch.no_grad():
@@ -367,7 +368,7 @@ def sweep(answer):
     yield Claim("the best is the best in the mean over the seeds", best == wanted, hint)
 
 
-_LUCKY = 3  # the seed of a network that is good before it is trained
+_LUCKY = 3  # the seed whose network starts out trained
 
 _load_data = partial(d2l.load_data_digits, resize=8)
 
@@ -404,7 +405,7 @@ def _short(value) -> str:
 
 
 class _Centred(nn.Module):
-    """As a layer that looks at each example by itself; it notes what it is given."""
+    """A layer that centres each example by itself, and records its inputs."""
 
     def __init__(self):
         super().__init__()
@@ -492,7 +493,7 @@ def rank_loss(answer):
     X, y = torch.randn(10, 6).double(), torch.arange(10) % 4
 
     def averaged(k: int, n: int) -> torch.Tensor:
-        """The gradient that DDP makes of k ranks' losses, of a batch of n."""
+        """Return the gradient that DDP averages over k ranks, for a batch of n."""
         total = 0
         for part, labels in zip(
             X[:n].tensor_split(k), y[:n].tensor_split(k), strict=True
@@ -580,7 +581,7 @@ def _wrong_average(found: torch.Tensor, wanted: torch.Tensor) -> str:
 def statistics(answer):
     torch.manual_seed(6)
     values = torch.randn(60, 8) * torch.linspace(0.5, 2, 8)
-    values[:30] += 3  # shards with other means
+    values[:30] += 3  # give the shards different means
     sizes = [30, 20, 10]
     shards = [part.to(d2l.gpu(i)) for i, part in enumerate(values.split(sizes))]
     with d2l.transfers() as log:

@@ -1,4 +1,4 @@
-"""How far it scales: times are those of the simulator, the same everywhere."""
+"""How far it scales: times are simulated, so they are the same on every machine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
@@ -230,7 +230,8 @@ def _gradient(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def _memory_of(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> int:
-    """Return the peak of forward and backward on a device, gradients included."""
+    """Return the peak memory of a forward and backward pass in bytes, including
+    gradients, on the device of X."""
     torch.vgpu.reset_peak_memory_stats(X.device)
     before = torch.vgpu.memory_allocated(X.device)
     F.cross_entropy(net(X), y).backward()
@@ -310,7 +311,7 @@ def _shared(
 
 
 def _computing(sim, replicas: Sequence[nn.Module], shares: Sequence[int]) -> list:
-    """Return how long each device computes, simulated, with its share of a batch."""
+    """Return the simulated seconds that each device takes for its share of a batch."""
     sim.reset()
     for device, net, n in zip(sim.gpus(), replicas, shares, strict=True):
         if n:
@@ -367,7 +368,7 @@ def _right_mean(answer: Callable, seconds, kept, n: int) -> Iterator[Claim]:
 
 
 def _expected_maximum(seconds: torch.Tensor, n: int) -> float:
-    """Return the mean of the largest of n that are drawn with replacement."""
+    """Return the expected maximum of n values drawn with replacement."""
     ordered = seconds.double().sort().values
     below = torch.arange(len(ordered) + 1, dtype=torch.float64) / len(ordered)
     return float(ordered @ (below**n).diff())

@@ -1,4 +1,4 @@
-"""In the wild: a training that dies and goes on, and what is chosen by measuring."""
+"""In the wild: training that resumes after a crash, and choosing by measurement."""
 
 import contextlib
 import errno
@@ -27,19 +27,19 @@ EXERCISES = Registry()
 
 
 class _Died(BaseException):
-    """The end of a process, which no program can prevent: no Exception."""
+    """A process dies. Not an Exception, so that answers don't catch it."""
 
 
 @dataclass
 class _Run:
-    """What a process made of a training, step by step.
+    """One process's part of a training run, step by step.
 
     Attributes:
-        dies: after how many steps; None if it does not.
-        batches: what tells one batch from another, of each step.
-        dropped: what tells which numbers were dropped, of each step.
-        parameters: before each step.
-        momentum: whether the optimizer had any before its first step.
+        dies: the number of steps after which it dies; None for never.
+        batches: a fingerprint of each step's batch.
+        dropped: each step's dropout mask, as bytes.
+        parameters: the parameters before each step, as vectors.
+        momentum: whether the optimizer had any before this process's first step.
     """
 
     dies: int | None = None
@@ -49,7 +49,7 @@ class _Run:
     momentum: bool = False
 
     def new(self) -> tuple:
-        """Return a network, an optimizer and batches, as a new process has them."""
+        """Return a network, an optimizer and batches, as in a new process."""
         torch.manual_seed(7)
         net = nn.Sequential(_Dropping(self), nn.Flatten(), nn.Linear(64, 10))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
@@ -64,7 +64,7 @@ class _Run:
 
 
 class _Dropping(nn.Module):
-    """Dropout on the input of a network, where a process may die."""
+    """Dropout on a network's input; raises `_Died` when the run is due to die."""
 
     def __init__(self, run: _Run):
         super().__init__()
@@ -88,7 +88,7 @@ def _vector(net: nn.Module) -> torch.Tensor:
 
 
 def _undisturbed() -> tuple[_Run, torch.Tensor]:
-    """What is to come of it, and how."""
+    """Return the run without a crash, and its final parameters."""
     run = _Run()
     net, optimizer, batches = run.new()
     for _ in range(_LAST // len(batches) + 1):
@@ -216,15 +216,16 @@ def _wrong_batch(found: float, batches: list[float], due: int) -> str:
 
 @dataclass
 class _WatchedFile:
-    """What happens to a file while it is written.
+    """Records what happens to a file while it is being replaced.
 
     Attributes:
-        path: of the file.
-        whole: what is in it before.
-        events: in order: ``overwritten``, ``removed``, ``forced`` onto the disk,
-            ``renamed``, and ``changed`` where the old content was gone already.
-        sources: the folders of what was renamed to it.
-        full: whether the disk is.
+        path: the file.
+        whole: its content before.
+        events: in order, ``overwritten``, ``removed``, ``forced`` (something was
+            flushed to disk), ``renamed``, and ``changed`` (the old content was gone
+            in the middle of writing).
+        sources: the folders of the files that were renamed to it.
+        full: whether to act as if the disk were full.
     """
 
     path: Path
@@ -234,7 +235,7 @@ class _WatchedFile:
     full: bool = False
 
     def hear(self, event: str, args: tuple) -> None:
-        """Take note of what Python tells of files."""
+        """Record an audit event if it concerns this file."""
         if event == "open" and self._is_it(args[0]) and _writes(args):
             self.events.append("overwritten")
         elif event == "os.remove" and self._is_it(args[0]):
@@ -249,13 +250,17 @@ class _WatchedFile:
         return Path(os.fsdecode(path)).absolute() == self.path.absolute()
 
     def force(self, _) -> None:
-        """What is done in place of `os.fsync`."""
+        """Stand in for `os.fsync`.
+
+        Raises:
+            OSError: the disk is meant to be full.
+        """
         self.events.append("forced")
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def look(self) -> None:
-        """Look at the file in the middle of writing."""
+        """Check, in the middle of writing, that the old content is still there."""
         with contextlib.suppress(OSError):
             with _unheard():
                 there = self.path.read_bytes()
@@ -289,7 +294,7 @@ def _unheard() -> Iterator[None]:
 @contextlib.contextmanager
 def _watched(watch: _WatchedFile) -> Iterator[None]:
     if not _hook_is_there:
-        sys.addaudithook(_hook)  # for good: there is no way to remove one
+        sys.addaudithook(_hook)  # permanent: audit hooks can't be removed
         _hook_is_there.append(True)
     _hearing.append(watch)
     try:
@@ -303,14 +308,14 @@ _hook_is_there: list[bool] = []
 
 
 class _Probe:
-    """Part of a state that does something when it is about to be written."""
+    """Part of a state; calls a function when it is pickled."""
 
     def __init__(self, act: Callable[[], None]):
         self.act = act
 
     def __reduce__(self) -> tuple:
         self.act()
-        return OrderedDict, ()  # one of the few things that torch.load reads
+        return OrderedDict, ()  # one of the few types that torch.load allows
 
 
 @EXERCISES.add("09.2", "state, path")
@@ -401,7 +406,7 @@ def _when_it_fails(answer, path: Path) -> Iterator[Claim]:
 
 
 class _NotSaved(RuntimeError):
-    """What a state raises that cannot be written."""
+    """The state can't be saved."""
 
 
 def _fail() -> None:
@@ -409,10 +414,10 @@ def _fail() -> None:
 
 
 def _read(path: Path) -> dict:
-    """What is in a file, empty if it is not what was written."""
+    """Return the saved state; empty if the file can't be loaded or isn't a dict."""
     try:
         found = torch.load(path)
-    except Exception:  # of many kinds, as the files are
+    except Exception:  # a broken file can raise almost anything
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -448,13 +453,13 @@ def steps_between(answer):
 
 
 def _lost(steps: int, step: float, save: float, hours: float, gpus: int) -> float:
-    """The share of the time that is lost, as the lesson has it."""
+    """Return the fraction of time lost, by the lesson's formula."""
     seconds = steps * step
     return save / seconds + seconds / 2 / (hours * 3600 / gpus)
 
 
 def _around(case: tuple) -> Iterator[float]:
-    """What is lost with each number of steps on a fine scale."""
+    """Yield the fraction of time lost for numbers of steps 1% apart."""
     for i in range(2000):
         yield _lost(max(1, round(1.01**i)), *case)
         if 1.01**i > 1e8:
@@ -462,7 +467,7 @@ def _around(case: tuple) -> Iterator[float]:
 
 
 def _wrong_interval(found: list[int], cases) -> str:
-    """Name the misunderstanding that gives these numbers; empty if none does."""
+    """Return a hint on the mistake that explains these numbers; empty if unknown."""
 
     def gives(formula: Callable[..., float]) -> bool:
         return all(
@@ -495,7 +500,7 @@ def _wrong_interval(found: list[int], cases) -> str:
 
 # ------------------------------------------------------------------ 09.4
 
-# Seconds of a step: the first turn of each form, then three others.
+# Seconds per step in each round, by form. The first round includes the warm-up.
 _TRIALS = (
     {"plain": [9, 4, 4, 4], "last": [9, 3, 3, 3], "low": [9, 2, 2, 2]},
     {"plain": [5, 4.0, 4.0, 4.1], "last": [5, 3.9, 3.9, 3.9], "low": [9, 8, 8, 8]},

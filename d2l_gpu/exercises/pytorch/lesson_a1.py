@@ -1,4 +1,4 @@
-"""Beside the book: code that says cuda, on three virtual GPUs that answer to it."""
+"""Code that says ``cuda``, on three virtual GPUs that answer to that name."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ EXERCISES = Registry(as_cuda=True)
 
 
 def _index(device) -> int | None:
-    """The number of a GPU, whichever name it has; None for what is none."""
+    """Return a GPU's index, under either name; None for anything else."""
     if not isinstance(device, torch.device) or device.type not in ("cuda", "vgpu"):
         return None
     return device.index
@@ -135,10 +135,11 @@ def gpus_for(answer):
 
 
 def _refusal(answer, n: int) -> tuple[list | None, Exception | None]:
-    """What is returned for a number that there is not, or what is raised."""
+    """Call the answer with an impossible number; return its result and the exception
+    it raises, one of which is None."""
     try:
         return answer(n), None
-    except Exception as error:  # which one it is, is what is looked at
+    except Exception as error:  # the caller checks which one it is
         return None, error
 
 
@@ -146,8 +147,8 @@ def _refusal(answer, n: int) -> tuple[list | None, Exception | None]:
 
 
 class _Noting(nn.Module):
-    """A network that notes how many examples it is given, and what its scores are
-    told by ``backward``."""
+    """A network that counts its batches by size, and records the largest gradient of
+    its scores in the backward pass."""
 
     def __init__(self, *layers: nn.Module):
         super().__init__()
@@ -176,7 +177,7 @@ def compare(answer):
     alone = torch.zeros_like(X)
     alone[3] = X[3]
     device = d2l.gpu(0)
-    cases = {  # what to answer, the network, its inputs
+    cases = {  # expected answer: (network, inputs)
         BITS: (_Noting(nn.Linear(20, 5, bias=False)), alone),
         ROUNDING: (_Noting(nn.Linear(20, 50), nn.Tanh(), nn.Linear(50, 5)), X),
         DIFFERENT: (
@@ -187,7 +188,7 @@ def compare(answer):
     found = {}
     for wanted, (net, inputs) in cases.items():
         net.to(device)
-        for parameter in net.parameters():  # of a batch before
+        for parameter in net.parameters():  # left over from an earlier batch
             parameter.grad = torch.ones_like(parameter)
         found[wanted] = answer(net, inputs.to(device), y.to(device))
     said = set(found.values())
@@ -291,7 +292,7 @@ def width_and_batch(answer):
 
 
 def _step(width: int, batch: int, k: int):
-    """Return the report of a training step on k simulated V100."""
+    """Return the report of one training step on k simulated V100s."""
     sim = vgpu.simulator(k, host="meta")
     devices = sim.gpus()
     net = nn.Sequential(

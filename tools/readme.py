@@ -4,6 +4,7 @@ Of the English pages the build writes the tables, between marks. The READMEs in 
 languages are made as a whole, from ``lessons/readme.md`` and its translations.
 """
 
+import re
 import string
 from collections.abc import Sequence
 from pathlib import Path, PurePath

@@ -1,4 +1,4 @@
-"""Checks of arguments that several functions share."""
+"""Argument checks that several functions share."""
 
 import ipaddress
 import re
@@ -17,14 +17,17 @@ def check_integer(
     example: int | None = None,
     advice: str = "",
 ) -> None:
-    """Raise TypeError or ValueError unless a value is an integer of at least that.
+    """Raise an error unless a value is an integer of at least ``least``.
 
     Args:
-        name: what the value is, as the sentence begins.
-        value: the value.
-        least: the smallest that makes sense; None where the caller looks at that.
-        example: one that makes sense, for the sentence; default ``least``.
-        advice: how the sentence ends, up to the point.
+        name: what the value is; the error message starts with it.
+        value: the value to check.
+        least: the smallest allowed value; None if the caller checks that.
+        example: a valid value for the error message; default: ``least``.
+        advice: how the error message ends, before the full stop.
+    Raises:
+        TypeError: the value isn't an integer (a bool doesn't count as one).
+        ValueError: the value is less than ``least``.
     """
     example = least if example is None else example
     if isinstance(value, bool) or not isinstance(value, int):
@@ -37,7 +40,7 @@ def check_integer(
 
 
 def check_script(script: str | Path) -> Path:
-    """Return the path of a script; raise FileNotFoundError if there is none."""
+    """Return the path of a script; raise FileNotFoundError if there's no such file."""
     path = Path(script)
     if not path.is_file():
         raise FileNotFoundError(
@@ -48,7 +51,7 @@ def check_script(script: str | Path) -> Path:
 
 
 def check_arguments(args: Sequence[Any]) -> list[str]:
-    """Return the arguments of a script as texts; raise TypeError if it is no list."""
+    """Return arguments as strings; raise TypeError for a string or a non-iterable."""
     if isinstance(args, str | bytes) or not isinstance(args, Iterable):
         raise TypeError(
             "The arguments of a script are a list such as ['--epochs', 3], not "
@@ -58,7 +61,7 @@ def check_arguments(args: Sequence[Any]) -> list[str]:
 
 
 def check_name(what: str, name: str) -> str:
-    """Return a name; raise ValueError if it needs quoting anywhere."""
+    """Return a name; raise ValueError if it might need quoting somewhere."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
             f"{what} is a name of letters, digits, '.', '_' and '-' such as "
@@ -68,7 +71,7 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_host(what: str, host: str) -> str:
-    """Return the name or the address of a host; raise ValueError if it is neither."""
+    """Return a host name or IP address; raise ValueError if it is neither."""
     try:
         if not isinstance(host, str):
             raise ValueError

@@ -1,4 +1,4 @@
-"""Classes that grow cell by cell, and constructors that keep their arguments."""
+"""Classes that grow cell by cell, and constructors that save their arguments."""
 
 import inspect
 import sys
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 
 def add_to_class(Class: type) -> Callable:
-    """Return a decorator that makes a function a method of an existing class.
+    """Return a decorator that adds a function to an existing class as a method.
 
-    Objects made before the method was added have it too. Unlike in the book, the
-    function keeps its own name as well.
+    Existing instances get the method too. Unlike in the book, the function also remains
+    available under its own name.
 
     Args:
         Class: the class to extend.
@@ -33,21 +33,21 @@ def add_to_class(Class: type) -> Callable:
 
 
 class HyperParameters:
-    """A base class whose constructors can keep their arguments as attributes.
+    """Base class for saving a constructor's arguments as attributes.
 
     Source: d2l 1.0.3 ``HyperParameters``, sections 3.2.1 and 23.7.
     """
 
     def save_hyperparameters(self, ignore: Sequence[str] = ()) -> None:
-        """Save the arguments of the calling method as attributes of the object.
+        """Save the calling method's arguments as attributes of the object.
 
-        The same arguments are kept, by name, in the dictionary ``hparams``. Names
-        that begin with an underscore are left out.
+        The dictionary ``hparams`` also holds them, by name. Names that begin with an
+        underscore are skipped.
 
         Args:
             ignore: names of arguments not to save.
         Raises:
-            TypeError: ignore is one string, not a list of names.
+            TypeError: ignore is a single string rather than a list of names.
         Source: d2l 1.0.3 ``HyperParameters.save_hyperparameters``.
         """
         if isinstance(ignore, str):
@@ -55,7 +55,7 @@ class HyperParameters:
                 f"ignore is a list of names, and was given {ignore!r}: write "
                 f"ignore=[{ignore!r}]."
             )
-        # The arguments are those of the caller: one frame up.
+        # The caller's arguments are one frame up the stack.
         arguments = inspect.getargvalues(sys._getframe(1))
         names = [*arguments.args, arguments.varargs, arguments.keywords]
         self.hparams = {

@@ -1,8 +1,8 @@
-"""Which GPUs a process uses: real ones where the machine has enough, else virtual ones.
+"""Which GPUs a process uses: real ones if the machine has enough, else virtual ones.
 
-What is the same for every framework stands here: that it is decided once per process,
-what the names mean before and after, and every sentence about it. A framework says in
-a subclass of `Gpus` what its devices are.
+This module holds what is the same for every framework: the decision, made once per
+process, what device names mean before and after it, and all messages about it. A
+subclass of `Gpus` defines a framework's devices.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +20,15 @@ Device = TypeVar("Device")
 
 @dataclass(frozen=True)
 class Decision(Generic[Device]):
-    """What a process uses, from `require_gpus` or `use_virtual_gpus` on.
+    """The GPUs that a process uses, once `require_gpus` or `use_virtual_gpus` ran.
 
     Attributes:
         devices: the GPUs, in order.
         virtual: whether they are virtual.
-        how: what is said of virtual ones, as ``computed on the CPU``.
-        line: the sentence that says so.
-        settings: those that `use_virtual_gpus` was called with; None without it.
+        how: description of virtual GPUs, such as ``computed on the CPU``; empty for
+            real ones.
+        line: the message that announces the decision.
+        settings: the arguments of `use_virtual_gpus`; None if `require_gpus` decided.
     """
 
     devices: Sequence[Device]
@@ -38,71 +39,71 @@ class Decision(Generic[Device]):
 
 
 class Gpus(ABC, Generic[Device]):
-    """The GPUs of a process, all real or all virtual: decided once, and not before
-    it is asked for.
+    """The GPUs of a process, all real or all virtual, decided once and on demand.
 
-    A framework defines the abstract methods; the others are what its lessons use.
+    A framework's subclass defines the abstract methods; its lessons use the others.
     """
 
     def __init__(self) -> None:
         self.decision: Decision[Device] | None = None
 
-    # ------------------------------------------------ what a framework says
+    # ------------------------------------------------ what a framework defines
 
     @abstractmethod
     def cpu(self) -> Device:
-        """Return the CPU: all of its cores and all of the host's memory."""
+        """Return the CPU: all its cores and all of the host's memory."""
 
     @abstractmethod
     def real(self) -> Sequence[Device]:
-        """Return the GPUs that the machine has; none is fine."""
+        """Return the machine's real GPUs; the list may be empty."""
 
     @abstractmethod
     def named(self, i: int) -> Device:
-        """Return what `gpu(i)` is before anything is decided: a name, no promise."""
+        """Return ``gpu(i)`` before the decision: a name that may refer to no device."""
 
     @abstractmethod
     def make_virtual(self, n: int, **settings: Any) -> tuple[Sequence[Device], str]:
         """Make n virtual GPUs.
 
         Returns:
-            The devices, and what the line says of them, as ``computed on the CPU``.
+            The devices, and a description of them, such as ``computed on the CPU``.
         Raises:
-            RuntimeError: it cannot be done, or not any more.
+            RuntimeError: virtual GPUs can't be made, or it's too late to make them.
         """
 
     def prepare(self, n: int) -> None:
-        """Do what has to be done to have n virtual GPUs before `real` is asked, or
-        they are made."""
+        """Prepare for n virtual GPUs, before `real` or `make_virtual` is called."""
 
     def use_real(self, devices: Sequence[Device]) -> None:
-        """Do what hides the other real GPUs, once these have been decided on."""
+        """Hide the other real GPUs, once these have been chosen."""
 
     def name(self, device: Device) -> str:
-        """Return the name of a device, for sentences."""
+        """Return a device's name, as it appears in messages."""
         return str(device)
 
     def introduced(self, devices: Sequence[Device]) -> str:
-        """Return the names of new virtual GPUs, for the line that tells of them."""
+        """Return the names of new virtual GPUs, as the message announces them."""
         return self._names(devices)
 
     def model(self, device: Device) -> str:
-        """Return the model of a real GPU, as its driver gives it."""
+        """Return a real GPU's model, as its driver reports it."""
         return self.name(device)
 
-    # ------------------------------------------------ names of devices
+    # ------------------------------------------------ device names
 
     def gpu(self, i: int = 0) -> Device:
-        """Return the name of the i-th GPU, counted from 0.
+        """Return the i-th GPU, counted from 0.
 
-        Before ``require_gpus`` this is a name only and promises nothing; afterwards it
-        is one of the devices in use.
+        Before ``require_gpus``, this is only a name and may refer to no device;
+        afterwards it is one of the GPUs in use.
 
         Args:
             i: index of the GPU.
         Raises:
             TypeError: i is not an integer.
             ValueError: i is negative, or there is no such GPU among those in use.
+            RuntimeError: nothing has been decided yet, and the framework has no names
+                for devices that may not exist (JAX).
         """
         _check_index(i)
         if self.decision is None:
@@ -116,12 +117,12 @@ class Gpus(ABC, Generic[Device]):
         return devices[i]
 
     def num_gpus(self) -> int:
-        """Return the number of GPUs: those in use, else those the machine has."""
+        """Return the number of GPUs in use or, before the decision, in the machine."""
         devices = self.real() if self.decision is None else self.decision.devices
         return len(devices)
 
     def try_gpu(self, i: int = 0) -> Device:
-        """Return gpu(i) if it exists, otherwise the CPU (d2l section 6.7).
+        """Return ``gpu(i)`` if it exists, otherwise the CPU (d2l section 6.7).
 
         Raises:
             TypeError: i is not an integer.
@@ -131,14 +132,15 @@ class Gpus(ABC, Generic[Device]):
         return self.gpu(i) if i < self.num_gpus() else self.cpu()
 
     def try_all_gpus(self) -> list[Device]:
-        """Return all GPUs, or ``[cpu()]`` if there is none: never an empty list."""
+        """Return all GPUs, or ``[cpu()]`` if there are none; never an empty list."""
         return [self.gpu(i) for i in range(self.num_gpus())] or [self.cpu()]
 
     def devices(self) -> Table:
-        """Return a table of what there is: the CPU first, then GPUs, real or virtual.
+        """Return a table of the devices: the CPU first, then the GPUs, real or virtual.
 
         Returns:
-            A table with one row per device: its name, whether it is real, its model.
+            A table with one row per device: its name, whether it is real, and its model
+            or, for a virtual GPU, what computes for it.
         """
         rows = [[self.name(self.cpu()), "real", cpu_model()]]
         virtual = self.decision is not None and self.decision.virtual
@@ -154,20 +156,21 @@ class Gpus(ABC, Generic[Device]):
     # ------------------------------------------------ the decision
 
     def require_gpus(self, n: int) -> None:
-        """Make sure of n GPUs: real ones if the machine has n, else n virtual ones.
+        """Provide n GPUs: real ones if the machine has n, otherwise virtual ones.
 
-        Decides once per process and prints one line that says what was decided. From
-        then on exactly those devices are visible. Repeating the call, or asking for
-        fewer, prints the same line again. The environment variable ``D2L_GPU_VIRTUAL``
-        forces virtual GPUs (``=4``: at most four) or forbids them (``=0``).
+        The decision is made once per process and announced in one printed line. From
+        then on, only those GPUs are visible. Another call with the same or a smaller n
+        prints the line again. The environment variable ``D2L_GPU_VIRTUAL`` forces
+        virtual GPUs (``=4``: at most four) or forbids them (``=0``).
 
         Args:
             n: number of GPUs, at least 1.
         Raises:
             TypeError, ValueError: n is not a positive integer, or the environment
                 variable is not a number.
-            RuntimeError: n GPUs cannot be had: virtual ones are forbidden, or fewer
-                were decided on earlier in this process.
+            RuntimeError: n GPUs aren't available: virtual ones are forbidden, limited
+                to fewer, or can't be made any more; or this process has already decided
+                on fewer.
         """
         check_number(n)
         if self.decision is None:
@@ -181,19 +184,20 @@ class Gpus(ABC, Generic[Device]):
         print(self.decision.line)
 
     def use_virtual_gpus(self, n: int = 2) -> None:
-        """Use n virtual GPUs in this process, whatever the machine has.
+        """Use n virtual GPUs in this process, even if the machine has real ones.
 
         Args:
             n: number of virtual GPUs, at least 1.
         Raises:
-            TypeError, ValueError: n is not a positive integer.
-            RuntimeError: other devices are in use in this process already, or virtual
-                GPUs are forbidden or cannot be had any more.
+            TypeError, ValueError: n is not a positive integer, or the environment
+                variable ``D2L_GPU_VIRTUAL`` is not a number.
+            RuntimeError: this process already uses other devices, or virtual GPUs are
+                forbidden or can't be made any more.
         """
         self._use_virtual(n, (n,))
 
     def _use_virtual(self, n: int, key: Hashable, **settings: Any) -> None:
-        """Decide on virtual GPUs, or see that the same was decided before."""
+        """Decide on virtual GPUs, or check that the same decision was made before."""
         check_number(n)
         if virtual_limit() == 0:
             raise RuntimeError(
@@ -210,7 +214,7 @@ class Gpus(ABC, Generic[Device]):
         print(self.decision.line)
 
     def virtual_count(self) -> int:
-        """Return how many virtual GPUs this process has decided on, 0 for none."""
+        """Return the number of virtual GPUs in use, 0 if there are none."""
         if self.decision is None or not self.decision.virtual:
             return 0
         return len(self.decision.devices)
@@ -258,12 +262,12 @@ def check_number(n: int) -> None:
 
 
 def count(n: int) -> str:
-    """Return ``1 GPU`` or ``2 GPUs``."""
+    """Return n with its noun: ``1 GPU``, ``2 GPUs``."""
     return f"{n} GPU" if n == 1 else f"{n} GPUs"
 
 
 def enumerated(names: Sequence[str]) -> str:
-    """Return names as in a sentence, many of them by the first and the last."""
+    """Return names as in a sentence; of more than four, only the first and last."""
     if len(names) > 4:
         return f"{names[0]} to {names[-1]}"
     return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])

@@ -1,4 +1,4 @@
-"""The machine's processor and memory, known without any framework."""
+"""The machine's processor and memory, found without importing a framework."""
 
 import os
 import platform
@@ -6,20 +6,20 @@ from pathlib import Path
 
 
 def cpu_model() -> str:
-    """Return the model name of the processor and how many cores it has."""
+    """Return the processor's model name and its number of cores."""
     cores = os.cpu_count()
     return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, where the system tells that."""
+    """Return how many cores this process may use, or all of them if unknown."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def cpu_name() -> str:
-    """Return the model name of the processor, as far as the system tells it."""
+    """Return the processor's model name, as precisely as the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -29,7 +29,7 @@ def cpu_name() -> str:
 
 
 def host_memory() -> int | None:
-    """Return the host's memory in bytes, None where Python cannot tell (Windows)."""
+    """Return the host's memory in bytes, or None if Python can't tell (Windows)."""
     if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
         return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,10 +1,10 @@
-"""The name of the package and the environment variables, known without PyTorch."""
+"""The package's name and environment variables, available without PyTorch."""
 
 import os
 from pathlib import Path
 from types import ModuleType
 
-OURS = "d2l-gpu"  # the name of this package, for pip
+OURS = "d2l-gpu"  # this package's name for pip
 
 DATA = "D2L_GPU_DATA"
 LANGUAGE = "D2L_GPU_LANGUAGE"
@@ -12,14 +12,14 @@ VIRTUAL = "D2L_GPU_VIRTUAL"
 
 
 def data_folder() -> Path:
-    """Return the folder in which downloaded data are kept; it may not exist yet.
+    """Return the folder for downloaded data, which may not exist yet.
 
-    It is named by the environment variable ``D2L_GPU_DATA``; without that, it is the
-    system's place for caches, such as ``~/.cache/d2l_gpu``.
+    The environment variable ``D2L_GPU_DATA`` sets it; by default it's in the system's
+    cache folder, such as ``~/.cache/d2l_gpu``.
 
     Raises:
-        ImportError: the variable is not set, and pooch, which knows the system's
-            place, is not installed.
+        ImportError: the variable isn't set, and pooch, which finds the cache folder,
+            can't be imported.
     """
     chosen = os.environ.get(DATA, "").strip()
     if chosen:
@@ -28,10 +28,10 @@ def data_folder() -> Path:
 
 
 def import_pooch() -> ModuleType:
-    """Return pooch, which is imported only where it is needed.
+    """Import pooch, which only downloads need, and return it.
 
     Raises:
-        ImportError: pooch, or requests with which it downloads, is not installed.
+        ImportError: pooch, or requests, which it downloads with, is not installed.
     """
     try:
         import pooch
@@ -46,7 +46,7 @@ def import_pooch() -> ModuleType:
 
 
 def virtual_limit() -> int | None:
-    """Return the value of ``D2L_GPU_VIRTUAL``, None where it is not set.
+    """Return the value of ``D2L_GPU_VIRTUAL``, or None if it isn't set.
 
     Raises:
         ValueError: it is not a number.

@@ -1,6 +1,6 @@
-"""Data for the lessons of every framework: what there is, and how it is downloaded.
+"""Data for the lessons of every framework: what there is, and how it's downloaded.
 
 * ``digits``: scikit-learn's handwritten digits, which need no network.
-* ``sources``: the addresses and checksums of what is downloaded.
-* ``download``: downloading: mirrors, checksums, a cache that holds whole files only.
+* ``sources``: the addresses and checksums of the files to download.
+* ``download``: downloads with mirrors, checksums and a cache of complete files only.
 """

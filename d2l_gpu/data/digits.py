@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits, the same for the lessons of all frameworks."""
+"""scikit-learn's handwritten digits, the same in every framework's lessons."""
 
 from typing import TYPE_CHECKING
 
@@ -9,17 +9,18 @@ TRAIN, TEST = slice(None, -360), slice(-360, None)  # of 1,797
 
 
 def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
-    """Return images and labels, which come inside scikit-learn: no network is needed.
+    """Return images and labels, which ship with scikit-learn: no network is needed.
 
-    They are mixed once and for all, since those of one writer follow each other.
+    They are shuffled, always in the same order, because in the original each writer's
+    digits follow one another.
 
     Returns:
-        Images, float64 (1797, 8, 8) of whole numbers from 0 to 16, and labels, int64
+        Images, float64 (1797, 8, 8), whole numbers from 0 to 16; and labels, int64
         (1797,).
     Raises:
         ImportError: scikit-learn is not installed.
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
-        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+        https://doi.org/10.24432/C50P49, from scikit-learn's ``load_digits``.
     """
     import numpy as np
 
@@ -32,6 +33,7 @@ def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
             name=error.name,
         ) from error
     digits = load_digits()
-    # NumPy promises the same numbers of RandomState in all of its versions (NEP 19).
+    # NumPy guarantees that RandomState gives the same numbers in every version (NEP
+    # 19).
     mixed = np.random.RandomState(0).permutation(len(digits.target))
     return digits.images[mixed], digits.target[mixed].astype(np.int64)

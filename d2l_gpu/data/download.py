@@ -1,8 +1,8 @@
-"""Files from the network: checked before they are used, and kept.
+"""Downloads: files are verified before use, and cached.
 
-A file gets its name when it is complete and its checksum is right, so that whatever
-happens on the way, what is found under the name in the cache can be trusted or is
-recognised as damaged. pooch does the downloading, and is imported when there is
+A file gets its final name only when it is complete and its checksum is right. So
+whatever happens on the way, a file with that name in the cache is either good or
+recognised as damaged. pooch does the downloading, and is imported only when there is
 something to download.
 """
 
@@ -17,8 +17,8 @@ from d2l_gpu.common.settings import DATA, import_pooch
 from d2l_gpu.data.sources import abandoned, cached, checksum
 from d2l_gpu.show.progress import Progress
 
-TIMEOUT = 15  # seconds in which a server has to answer, and to go on when it pauses
-CHUNK = 2**16  # bytes that are written at a time
+TIMEOUT = 15  # seconds to wait for a server to respond, or to continue after a pause
+CHUNK = 2**16  # bytes written at a time
 
 
 def fetch(
@@ -30,25 +30,25 @@ def fetch(
     instead: str = "",
     timeout: float = TIMEOUT,
 ) -> Path:
-    """Return the path of a file, having downloaded it unless it is there already.
+    """Return the path of a file, downloading it if necessary.
 
-    Files that are there are checked each time, and downloaded again if damaged, with a
-    progress bar.
+    Every call verifies the file, and downloads it again if it is damaged. A progress
+    bar shows the download.
 
     Args:
-        name: of the file, there and here.
-        mirrors: addresses of folders that have it, which end in ``/``; the next one is
-            tried where one fails.
-        md5: its checksum, in hexadecimal.
-        folder: where it is kept.
-        instead: what else a reader can do without the file, for the error.
-        timeout: seconds in which a server has to answer.
+        name: name of the file, on the server and in the folder.
+        mirrors: URLs of folders that hold the file, each ending in ``/``; if one fails,
+            the next is tried.
+        md5: the file's checksum, in hexadecimal.
+        folder: where to keep the file.
+        instead: what else the reader can do, for the error message.
+        timeout: seconds to wait for a server to respond.
     Returns:
-        The path, of a file whose checksum is right.
+        The path of the file, whose checksum is right.
     Raises:
-        ConnectionError: no mirror gave the file.
-        OSError: it cannot be kept in the folder, or not be read there.
-        ImportError: pooch is not installed, and the file is not there.
+        ConnectionError: no mirror delivered the file.
+        OSError: the file can't be written to the folder, or can't be read there.
+        ImportError: the file is missing or damaged, and pooch is not installed.
     """
     target = folder / name
     with _folder_trouble(target):
@@ -56,11 +56,11 @@ def fetch(
         if cached(name, md5, folder):
             return target
     pooch = import_pooch()
-    from requests import RequestException  # comes with pooch
+    from requests import RequestException  # a dependency of pooch
 
     failures = []
     for mirror in mirrors:
-        # Nobody else's name, as several processes may be downloading at once.
+        # A unique name, because several processes may be downloading at once.
         part = target.with_name(f"{name}.{secrets.token_hex(8)}.part")
         try:
             with _folder_trouble(target):
@@ -87,20 +87,20 @@ def fetch(
 
 
 def _download(pooch: ModuleType, url: str, part: Path, timeout: float) -> None:
-    """Write what an address has to a file that is to be checked."""
+    """Download a URL to a temporary file, without verifying it."""
     with Progress(label=part.name.split(".")[0]) as progress:
         download = pooch.HTTPDownloader(
             progressbar=_Bar(progress),
             chunk_size=CHUNK,
             timeout=timeout,
-            # The file as it is: the checksum is that of the compressed one.
+            # Unchanged: the checksum is that of the compressed file.
             headers={"Accept-Encoding": "identity"},
         )
         download(url, str(part), None)
 
 
 class _Bar:
-    """What pooch asks of a progress bar; it sets ``total``, 0 if it is not known."""
+    """The progress bar that pooch expects; it sets ``total``, to 0 if unknown."""
 
     def __init__(self, progress: Progress):
         self.total = 0
@@ -113,7 +113,7 @@ class _Bar:
             self._progress.refresh()
 
     def reset(self) -> None:
-        """Do nothing: pooch goes on to say that all is done, which it is already."""
+        """Do nothing: at the end pooch refills the bar, which is full already."""
 
     close = reset
 
@@ -122,29 +122,29 @@ def _give_name(part: Path, target: Path, md5: str) -> None:
     try:
         part.replace(target)
     except OSError:
-        # Windows does not replace a file that is being read: by another process, say,
-        # which has downloaded it meanwhile.
+        # Windows can't replace a file that is being read, for example by another
+        # process that has downloaded it in the meantime.
         if not (target.exists() and checksum(target) == md5):
             raise
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove what downloads of processes that were killed have left behind."""
+    """Remove what the downloads of killed processes left behind."""
     for part in abandoned(target):
         with contextlib.suppress(OSError):  # gone already, or not ours to remove
             part.unlink()
 
 
-# ------------------------------------------------------------------ what goes wrong
+# ------------------------------------------------------------------ errors
 
 
 @contextlib.contextmanager
 def _folder_trouble(target: Path) -> Iterator[None]:
-    """Say in one sentence that a file can be neither read nor written in its folder."""
+    """Give the system's OSErrors a message that tells the reader what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # nothing of the system's: requests has its own, too
+        if error.errno is None:  # from requests, whose errors are OSErrors too
             raise
         raise OSError(
             f"{target.name} cannot be kept in {target.parent} "
@@ -155,13 +155,13 @@ def _folder_trouble(target: Path) -> Iterator[None]:
 
 
 def _reason(error: Exception, timeout: float) -> str:
-    """Return in a few words why a server did not give a file."""
+    """Return in a few words why a server didn't deliver a file."""
     import requests
     from urllib3.exceptions import ReadTimeoutError
 
     if isinstance(error, requests.HTTPError):
         return f"{error.response.status_code} {error.response.reason}".strip()
-    # Where a server stops in mid-file, requests speaks of a ConnectionError.
+    # If a server stalls in mid-file, requests raises a ConnectionError.
     stopped = error.args and isinstance(error.args[0], ReadTimeoutError)
     if isinstance(error, requests.Timeout) or stopped:
         return f"no answer within {timeout:g} s"

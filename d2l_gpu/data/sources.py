@@ -1,4 +1,4 @@
-"""Which data the course downloads, known without PyTorch."""
+"""The data that the course downloads, listed without importing PyTorch."""
 
 import contextlib
 import hashlib
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-SECONDS_UNTIL_ABANDONED = 600  # without a byte, a download is no more
+SECONDS_UNTIL_ABANDONED = 600  # after this long without a new byte
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the files of a data set come from.
+    """Where a data set's files come from.
 
     Attributes:
-        folder: its name in the folder of downloaded data.
-        mirrors: addresses of folders with all of the files.
-        files: their names and MD5 checksums: images and labels for training, images
-            and labels for testing.
+        folder: name of its subfolder in the data folder.
+        mirrors: URLs of folders that hold all the files.
+        files: file names and their MD5 checksums, in the order training images,
+            training labels, test images, test labels.
     """
 
     folder: str
@@ -27,8 +27,8 @@ class Source:
     files: Mapping[str, str]
 
 
-# Both mirrors are the authors', and so are the checksums:
-# https://github.com/zalandoresearch/fashion-mnist (read in 2026).
+# The authors' mirrors and checksums: https://github.com/zalandoresearch/fashion-mnist
+# (read in 2026).
 FASHION_MNIST = Source(
     "fashion-mnist",
     (
@@ -48,7 +48,7 @@ FASHION_MNIST = Source(
 def checksum(path: Path) -> str:
     """Return the MD5 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
-        # Some systems refuse MD5 where it is not said that no security is meant.
+        # Some systems refuse MD5 unless it's declared not to be for security.
         new = partial(hashlib.md5, usedforsecurity=False)
         return hashlib.file_digest(file, new).hexdigest()
 
@@ -57,20 +57,20 @@ def cached(name: str, md5: str, folder: Path) -> Path | None:
     """Return the path of a file if it is in a folder and its checksum is right.
 
     Args:
-        name: of the file.
+        name: name of the file.
         md5: its checksum, in hexadecimal.
         folder: where it is kept.
     Returns:
-        The path, or None: then it would be downloaded.
+        The path, or None if the file is missing or damaged.
     Raises:
-        OSError: it cannot be read.
+        OSError: the file can't be read.
     """
     path = folder / name
     return path if path.exists() and checksum(path) == md5 else None
 
 
 def abandoned(target: Path) -> list[Path]:
-    """Return the parts of a file that downloads which were killed have left behind."""
+    """Return a file's partial downloads that killed processes left behind."""
     parts = []
     for part in target.parent.glob(f"{target.name}.*.part"):
         with contextlib.suppress(OSError):  # another process may be removing it

@@ -1,8 +1,8 @@
-"""The helper of the lessons for JAX: ``from d2l_gpu import jax as d2l``.
+"""Helpers for the JAX lessons: ``from d2l_gpu import jax as d2l``.
 
-A device is a ``jax.Device``. Virtual GPUs are CPU devices of JAX's beside the first,
-which stays the host. How many there are is settled when JAX is first used: merely
-asking for its devices is a use. Neither their time nor their memory is simulated.
+A device is a ``jax.Device``. Virtual GPUs are additional CPU devices of JAX; the first
+CPU device remains the host. JAX fixes their number when it is first used, and even
+asking for its devices counts as use. Neither their time nor their memory is simulated.
 """
 
 import os
@@ -48,23 +48,23 @@ check, exercise = _exercises.check, _exercises.exercise
 
 
 class JaxGpus(Gpus[jax.Device]):
-    """Accelerators as JAX lists them; virtual ones are further CPU devices."""
+    """Accelerators as JAX lists them; virtual ones are additional CPU devices."""
 
     def __init__(self) -> None:
         super().__init__()
         self._asked = False
 
     def cpu(self) -> jax.Device:
-        """Return the CPU: all of its cores and all of the host's memory."""
+        """Return the CPU: all its cores and all of the host's memory."""
         return jax.local_devices(backend="cpu")[0]
 
     def real(self) -> list[jax.Device]:
-        """Return the accelerators that the machine has, all of one kind."""
+        """Return the machine's accelerators, all of one kind."""
         self._asked = True
         return [device for device in jax.local_devices() if device.platform != "cpu"]
 
     def named(self, i: int) -> jax.Device:
-        # To look for it would use JAX, and a decision would then come too late.
+        # Looking it up would initialise JAX, and a decision would then come too late.
         if not self._asked:
             raise RuntimeError(
                 f"gpu({i}) is not known yet, since JAX has no names for devices that "
@@ -80,7 +80,7 @@ class JaxGpus(Gpus[jax.Device]):
 
     def prepare(self, n: int) -> None:
         wanted = max(n + 1, jax.config.jax_num_cpu_devices)
-        # Where JAX is in use there may be enough; make_virtual says if there are not.
+        # JAX may be in use already, with enough devices; if not, make_virtual raises.
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", wanted)
         with _threads(2 * wanted + (os.cpu_count() or 1)):
@@ -95,12 +95,12 @@ class JaxGpus(Gpus[jax.Device]):
                 "restart Python (the notebook's kernel), and ask for them before the "
                 "first use of JAX."
             )
-        # Arrays without a device go to a real GPU where JAX sees one.
+        # By default, JAX would put arrays on a real GPU if it sees one.
         jax.config.update("jax_default_device", host)
         return others[:n], "computed on the CPU"
 
     def name(self, device: jax.Device) -> str:
-        """Return the name of a device, as JAX prints it: ``cpu:1``, ``cuda:0``."""
+        """Return a device's name as JAX prints it: ``cpu:1``, ``cuda:0``."""
         return str(device)
 
     def model(self, device: jax.Device) -> str:
@@ -109,12 +109,13 @@ class JaxGpus(Gpus[jax.Device]):
 
 @contextmanager
 def _threads(n: int) -> Iterator[None]:
-    """Let XLA make n threads for all of its CPU devices, if it makes any now.
+    """Let XLA create n threads for all its CPU devices, if it creates any now.
 
-    It makes one per core. An all-reduce holds a thread until all devices have come to
-    theirs, for which they need threads too: with few cores all wait, and XLA ends the
-    process after a minute (seen with jax 0.8 to 0.10 on two cores). NPROC is what XLA
-    asks for the number (xla/pjrt/utils.cc, DefaultThreadPoolSize); there is no setting.
+    By default it creates one per core. A device waiting in an all-reduce holds a thread
+    until all the others arrive, and they need threads to get there. With few cores they
+    all wait, and XLA ends the process after a minute (seen with jax 0.8 to 0.10 on two
+    cores). XLA reads the number from NPROC (xla/pjrt/utils.cc, DefaultThreadPoolSize);
+    there is no setting for it.
     """
     if "NPROC" in os.environ:
         yield
@@ -138,14 +139,15 @@ devices = _gpus.devices
 def load_data_digits() -> tuple[
     tuple["np.ndarray", "np.ndarray"], tuple["np.ndarray", "np.ndarray"]
 ]:
-    """Return scikit-learn's handwritten digits: images and labels, twice.
+    """Return scikit-learn's handwritten digits for training and for testing.
 
-    They are mixed once and for all, since those of one writer follow each other.
+    They are shuffled, always in the same order, because in the original each writer's
+    digits follow one another.
 
     Returns:
-        ``(images, labels), (images, labels)``: 1,437 for training and 360 for testing,
-        as NumPy's arrays on the host. Images are float32 (n, 8, 8, 1), from 0 to 1;
-        labels are int32 (n,).
+        ``(images, labels), (images, labels)``: 1,437 examples for training and 360 for
+        testing, as NumPy arrays on the host. Images are float32 (n, 8, 8, 1), from 0 to
+        1; labels are int32 (n,).
     Raises:
         ImportError: scikit-learn is not installed.
     """
@@ -159,8 +161,8 @@ def load_data_digits() -> tuple[
 
 # ------------------------------------------------------------------ a network
 
-GROUPS = 8  # of group normalization
-STAGES = (64, 128, 256, 512)  # channels; two blocks each
+GROUPS = 8  # in group normalization
+STAGES = (64, 128, 256, 512)  # channels of each stage of two blocks
 
 Params = dict[str, Any]
 
@@ -170,21 +172,21 @@ def resnet18(
 ) -> tuple[Callable[[int], Params], Callable[[Params, jax.Array], jax.Array]]:
     """Return ResNet-18 for small images, as two functions.
 
-    It is the network of the book with group normalization in place of batch
-    normalization, so that the loss of an example does not depend on the others:
-    11,175,818 parameters for 10 classes and one channel. Each block begins as the path
-    around it: the last normalization in it has a scale of zero.
+    It is the book's network, with group normalization instead of batch normalization,
+    so that the loss of an example doesn't depend on the rest of the batch. It has
+    11,175,818 parameters for 10 classes and one channel. The last normalization in each
+    block starts with a scale of zero, so only the shortcut contributes at first.
 
     Args:
         num_classes: number of logits.
         in_channels: channels of the images.
     Returns:
-        ``init(seed)``, which makes the parameters: a pytree of float32 arrays on the
-        host, drawn by NumPy, so that no device has a say in them and nothing has to
+        ``init(seed)``, which returns the parameters: a pytree of float32 arrays on the
+        host, drawn by NumPy, so that they don't depend on the device and nothing has to
         be compiled. And ``net(params, X)``, which maps images (n, height, width,
         in_channels) to logits (n, num_classes).
-    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6;
-        Wu and He 2018 (arXiv:1803.08494) for group normalization; Goyal et al. 2017
+    Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6; Wu
+        and He 2018 (arXiv:1803.08494) for group normalization; Goyal et al. 2017
         (arXiv:1706.02677), section 5.1, for the scale of zero.
     """
 
@@ -236,7 +238,7 @@ def resnet18(
 
 
 def _residual(block: Params, X: jax.Array) -> jax.Array:
-    """relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes."""
+    """Return relu(f(X) + X), or relu(f(X) + conv1x1(X)) if the shape changes."""
     strides = 2 if "around" in block else 1
     Y = _normalized(block["norm1"], _convolved(block["conv1"], X, strides))
     Y = _normalized(block["norm2"], _convolved(block["conv2"], jax.nn.relu(Y)))
@@ -246,7 +248,7 @@ def _residual(block: Params, X: jax.Array) -> jax.Array:
 
 
 def _convolved(layer: Params, X: jax.Array, strides: int = 1) -> jax.Array:
-    """The convolution of images (n, height, width, channels), padded by zeros."""
+    """Return the convolution of images (n, height, width, channels), zero-padded."""
     W = layer["W"]
     size, pad = W.shape[0], W.shape[0] // 2
     outputs = [-(-side // strides) for side in X.shape[1:3]]
@@ -259,9 +261,9 @@ def _convolved(layer: Params, X: jax.Array, strides: int = 1) -> jax.Array:
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
     else:
-        # Where the kernel is larger than the image, XLA exchanges the two, and its CPU
-        # compiler has no fast form of what results: 512 channels of 2×2 pixels take
-        # a hundred times as long as 128 of 8×8 (jax 0.10). A matrix product is fast.
+        # If the kernel is larger than the image, XLA swaps the two, and its CPU
+        # compiler has no fast path for the result: 512 channels of 2×2 pixels take a
+        # hundred times as long as 128 of 8×8 (jax 0.10). A matrix product is fast.
         X = jnp.pad(X, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         height, width = outputs
         parts = [
@@ -274,7 +276,7 @@ def _convolved(layer: Params, X: jax.Array, strides: int = 1) -> jax.Array:
 
 
 def _normalized(norm: Params, X: jax.Array) -> jax.Array:
-    """Group normalization, which looks at one example at a time."""
+    """Apply group normalization, which looks at one example at a time."""
     groups = X.reshape(*X.shape[:3], GROUPS, -1)
     mean = groups.mean(axis=(1, 2, 4), keepdims=True)
     variance = groups.var(axis=(1, 2, 4), keepdims=True)

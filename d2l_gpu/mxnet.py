@@ -1,11 +1,11 @@
-"""What the lessons import in MXNet's edition, ``from d2l_gpu import mxnet as d2l``.
+"""Helpers for the MXNet lessons: ``from d2l_gpu import mxnet as d2l``.
 
-MXNet was retired in 2023 and runs with old versions of Python and NumPy only, so this
-module has an environment of its own: ``environments/mxnet.txt``. It needs neither
-PyTorch nor anything else of the package that does.
+MXNet was retired in 2023 and runs only with old versions of Python and NumPy, so this
+module has its own environment, ``environments/mxnet.txt``. It needs neither PyTorch nor
+any part of the package that does.
 
 Virtual GPUs are MXNet's own: its contexts ``cpu(1)``, ``cpu(2)`` … are different
-devices by name, and one memory in truth.
+devices by name but share the host's memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,27 +66,27 @@ except AttributeError as error:
 
 
 class MxnetGpus(Gpus[mx.Context]):
-    """MXNet's: contexts of the type gpu, or of the type cpu with another index."""
+    """MXNet's contexts: of type gpu, or of type cpu with an index above 0."""
 
     title = "MXNet"
 
     def cpu(self) -> mx.Context:
-        """Return the CPU, cpu(0): all of its cores and all of the host's memory."""
+        """Return the CPU, cpu(0): all its cores and all of the host's memory."""
         return mx.cpu()
 
     def real(self) -> list[mx.Context]:
-        """Return the NVIDIA GPUs that the machine has and this MXNet was built for."""
+        """Return the machine's NVIDIA GPUs, if this MXNet was built for them."""
         return [mx.gpu(i) for i in range(mx.context.num_gpus())]
 
     def named(self, i: int) -> mx.Context:
         return mx.gpu(i)
 
     def make_virtual(self, n: int) -> tuple[list[mx.Context], str]:
-        """Return n contexts of the CPU beside cpu(0), which stays the host."""
+        """Return n CPU contexts besides cpu(0), which remains the host."""
         return [mx.cpu(i + 1) for i in range(n)], "computed on the CPU"
 
     def model(self, device: mx.Context) -> str:
-        """Return the size of a GPU: MXNet does not know its name."""
+        """Return a GPU's memory size, because MXNet doesn't know its model."""
         _, total = mx.context.gpu_memory_info(device.device_id)
         return f"an NVIDIA GPU with {total / 2**30:.0f} GiB"
 
@@ -104,23 +104,24 @@ virtual_count, devices = _gpus.virtual_count, _gpus.devices
 def load_data_digits(
     batch_size: int, resize: int | None = None
 ) -> tuple[gluon.data.DataLoader, gluon.data.DataLoader]:
-    """Return batches of handwritten digits, which come with scikit-learn: no network.
+    """Return batches of the handwritten digits that ship with scikit-learn.
 
-    1,797 real grey images of 8×8 pixels, 1,437 for training and 360 for testing, mixed
-    once and for all. A batch is a pair of arrays on the CPU: images of shape
-    (n, 1, height, width) in float32, from 0 to 1, and labels of shape (n,) in int32.
+    1,797 real greyscale images of 8×8 pixels, 1,437 for training and 360 for testing,
+    are shuffled once, always in the same order. No network is needed. A batch is a pair
+    of arrays on the CPU: images of shape (n, 1, height, width), float32, from 0 to 1,
+    and labels of shape (n,), int32.
 
     Args:
-        batch_size: number of examples of a batch.
-        resize: height and width of the images; default 28, that of Fashion-MNIST.
+        batch_size: number of examples per batch.
+        resize: height and width of the images; default: 28, as in Fashion-MNIST.
     Returns:
-        Batches for training, in an order that NumPy's own generator mixes anew in
-        each epoch (``numpy.random.seed``), and batches for testing, in order.
+        Training batches, shuffled in each epoch by NumPy's generator
+        (``numpy.random.seed`` sets it), and test batches, in order.
     Raises:
         TypeError, ValueError: an argument is not a positive integer.
         ImportError: scikit-learn is not installed.
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
-        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+        https://doi.org/10.24432/C50P49, from scikit-learn's ``load_digits``.
     """
     size = 28 if resize is None else resize
     check_integer("The size of a batch", batch_size, least=1, example=64)
@@ -141,17 +142,16 @@ def load_data_digits(
 def split_batch(
     X: mxnp.ndarray, y: mxnp.ndarray, devices: Sequence[mx.Context]
 ) -> tuple[list[mxnp.ndarray], list[mxnp.ndarray]]:
-    """Return a batch in shards, one on each device, whose sizes differ by one at most.
+    """Split a batch into shards, one per device, whose sizes differ by at most one.
 
     Args:
         X: examples, shape (n, …).
         y: labels, shape (n, …).
-        devices: where to.
+        devices: where the shards go, in order.
     Returns:
-        The shards of X and those of y.
+        The shards of X and the shards of y.
     Raises:
-        ValueError: X and y are not of one length, or there are fewer examples than
-            devices.
+        ValueError: X and y differ in length, or there are fewer examples than devices.
     Source: d2l 0.17 ``split_batch``, section 12.5 (MXNet).
     """
     if len(X) != len(y):
@@ -173,20 +173,20 @@ def split_batch(
 
 
 class Residual(nn.HybridBlock):
-    """The residual block: two 3×3 convolutions, and a path around them.
+    """A residual block: two 3×3 convolutions and a shortcut around them.
 
-    Returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes. All
-    shapes are given, so that parameters exist as soon as they are initialized.
+    It returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) if the shape changes. All
+    shapes are known, so the parameters exist as soon as they are initialized.
 
     Args:
         num_channels: channels of the output.
-        input_channels: channels of the input; default ``num_channels``. If they
-            differ, a 1×1 convolution on the path around makes X follow.
-        strides: stride of the first convolution, and of the 1×1 convolution.
-        norm: the normalization after each 3×3 convolution, called with the number of
-            channels.
+        input_channels: channels of the input; default: ``num_channels``. If they
+            differ, a 1×1 convolution on the shortcut adapts X.
+        strides: stride of the first convolution and of the 1×1 convolution.
+        norm: function that takes the number of channels and returns the normalization
+            after a 3×3 convolution; default: batch normalization.
     Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
-    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
+        (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
     """
 
     def __init__(self, num_channels, input_channels=None, strides=1, norm=None):
@@ -211,18 +211,18 @@ class Residual(nn.HybridBlock):
 
 
 def resnet18(num_classes: int, in_channels: int = 1, norm=None) -> nn.HybridSequential:
-    """Return ResNet-18 for small images: no reduction before the residual blocks.
+    """Return ResNet-18 for small images, without downsampling before the blocks.
 
-    Images (n, in_channels, h, w) become logits (n, num_classes). It begins with a 3×3
-    convolution of stride 1 instead of 7×7, stride 2 and max-pooling. All convolutions
-    have biases and the path around a block no batch normalization, as in the book:
+    It maps images (n, in_channels, h, w) to logits (n, num_classes). It starts with a
+    3×3 convolution of stride 1 instead of a 7×7 one of stride 2 and max-pooling. As in
+    the book, all convolutions have biases, and shortcuts have no batch normalization:
     11,175,818 parameters for 10 classes and one channel.
 
     Args:
         num_classes: number of logits.
         in_channels: channels of the images.
-        norm: the normalization, called with the number of channels; default
-            batch normalization.
+        norm: function that takes the number of channels and returns a normalization;
+            default: batch normalization.
     Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6.
     """
     norm = _batch_norm if norm is None else norm
@@ -256,10 +256,10 @@ def evaluate_accuracy_gpus(
     data_iter: Iterable,
     devices: Sequence[mx.Context] | None = None,
 ) -> float:
-    """Return the fraction of right predictions, each batch shared out over devices.
+    """Return a network's accuracy, with each batch split over devices.
 
-    Each device counts what is right of its shards, and Python waits for the counts
-    once, at the end.
+    Each device counts the correct predictions of its shards, and Python waits for the
+    counts only once, at the end.
 
     Args:
         net: a block that is initialized on all of the devices.
@@ -278,7 +278,7 @@ def evaluate_accuracy_gpus(
     with _numpy_semantics():
         right = [mxnp.zeros((), dtype="int64", ctx=device) for device in devices]
         for X, y in data_iter:
-            # A last batch may be smaller than the number of devices.
+            # The last batch may have fewer examples than there are devices.
             shards = split_batch(X, y, list(devices)[: len(y)])
             for i, (X_shard, y_shard) in enumerate(zip(*shards, strict=True)):
                 predicted = net(X_shard).argmax(axis=1).astype(y_shard.dtype)
@@ -300,15 +300,16 @@ def load_parameters(
     path: str | Path,
     devices: mx.Context | Sequence[mx.Context] | None = None,
 ) -> None:
-    """Read parameters that ``net.save_parameters`` wrote; on an error net is as before.
+    """Load parameters that ``net.save_parameters`` wrote; on an error, change nothing.
 
     Args:
-        net: the block; its parameters may be initialized already, or not.
+        net: the block; its parameters need not be initialized yet.
         path: the file.
-        devices: where to; default: where the parameters are, cpu() if they are nowhere.
+        devices: where to put the parameters; default: where they are now, or cpu() if
+            they aren't initialized.
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not whole, or holds other parameters than those of net.
+        ValueError: the file is incomplete, or its parameters aren't those of net.
     """
     path = Path(path)
     if not path.is_file():
@@ -326,7 +327,7 @@ def load_parameters(
                 f"{path} holds arrays without names: save parameters with the "
                 "network's method save_parameters."
             )
-        # Gluon finds out about a wrong parameter when it has changed those before it.
+        # Gluon notices a wrong parameter only after changing those before it.
         _check_shapes(net, saved, path)
         net.load_parameters(str(path), ctx=devices)
 
@@ -349,19 +350,19 @@ def _check_shapes(net: gluon.Block, saved: dict, path: Path) -> None:
 
 
 def _fits(shape: Sequence[int], pattern: Sequence[int]) -> bool:
-    """Whether a shape is that of a parameter, of which -1 is not yet known."""
+    """Return whether a shape matches a parameter's, in which -1 is not yet known."""
     return len(shape) == len(pattern) and all(
         wanted in (-1, size) for size, wanted in zip(shape, pattern, strict=True)
     )
 
 
 def message(error: Exception) -> str:
-    """Return what an error of MXNet says, without its own files and lines above it."""
+    """Return the message of an MXNet error, without the stack trace above it."""
     return str(error).strip().splitlines()[-1].removeprefix("MXNetError: ")
 
 
 @contextmanager
 def _numpy_semantics() -> Iterator[None]:
-    """Let arrays be those of ``mxnet.np``, as after the lessons' ``npx.set_np()``."""
+    """Use ``mxnet.np`` arrays, as the lessons do after ``npx.set_np()``."""
     with mx.util.np_shape(True), mx.util.np_array(True):
         yield

@@ -1,9 +1,9 @@
-"""The helper of the lessons for TensorFlow: ``from d2l_gpu import tensorflow as d2l``.
+"""Helpers for the TensorFlow lessons: ``from d2l_gpu import tensorflow as d2l``.
 
-A device is a string such as ``'/GPU:0'``, which ``with tf.device(...)`` takes. Virtual
-GPUs are *logical devices*, TensorFlow's own: the CPU is divided into several, or the
-machine's one GPU is. They compute as fast as what they are parts of, and neither their
-time nor their memory is simulated.
+A device is a string such as ``'/GPU:0'``, which ``with tf.device(...)`` accepts.
+Virtual GPUs are TensorFlow's own *logical devices*, which divide up the CPU, or the
+machine's GPU if it has exactly one. They compute as fast as the device they belong to,
+and neither their time nor their memory is simulated.
 """
 
 import os
@@ -43,7 +43,7 @@ __all__ = [
 _exercises = Exercises("tensorflow")
 check, exercise = _exercises.check, _exercises.exercise
 
-# MiB that each part of a divided GPU may take: two parts fit on any GPU of today.
+# MiB of memory for each part of a divided GPU: two parts fit on any current GPU.
 PART_OF_A_GPU = 1024
 
 # ------------------------------------------------------------------ a quiet import
@@ -54,10 +54,10 @@ SILENT = "3"
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what compiled code writes to stderr back, unless an error follows.
+    """Hold back what compiled code writes to stderr, unless an error follows.
 
-    While it is imported, TensorFlow 2.21 writes some lines whatever the level of its
-    log is, since they come before the log is set up.
+    On import, TensorFlow 2.21 writes a few lines at any log level, because they come
+    before its log is set up.
     """
     try:
         stderr = os.dup(2)
@@ -78,9 +78,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _import():
-    """Return TensorFlow, whose log is silent unless the user has chosen its level.
+    """Import TensorFlow and return it, with a silent log unless the user chose a level.
 
-    TensorFlow imports Keras, which is to compute with TensorFlow and nothing else.
+    TensorFlow imports Keras, which must use TensorFlow as its backend.
     """
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if os.environ.setdefault(LOG_LEVEL, SILENT) != SILENT:
@@ -123,20 +123,23 @@ class TensorFlowGpus(Gpus[str]):
                 "each"
             )
         _divide(tf.config.list_physical_devices("CPU")[0], n + 1, n)
-        # An operation without a device goes to a real GPU where TensorFlow sees one.
+        # By default, TensorFlow would run operations on a real GPU if it sees one.
         tf.config.set_visible_devices([], "GPU")
         return _numbered("CPU", range(1, n + 1)), "computed on the CPU"
 
     def use_real(self, devices: Sequence[str]) -> None:
-        # Where TensorFlow has been used already it is too late: then `gpu` alone does
-        # not know the others.
+        # If TensorFlow is in use already, it's too late; then only `gpu` hides the
+        # others.
         with suppress(RuntimeError):
             visible = tf.config.get_visible_devices("GPU")[: len(devices)]
             tf.config.set_visible_devices(visible, "GPU")
 
     def name(self, device: str) -> str:
-        """Return a device's name in short: ``CPU:1`` for ``x.device``, in full
-        ``/job:localhost/replica:0/task:0/device:CPU:1``."""
+        """Return a device's short name, such as ``CPU:1``.
+
+        The full name, from ``x.device``, is
+        ``/job:localhost/replica:0/task:0/device:CPU:1``.
+        """
         return device.rpartition("device:")[2].lstrip("/")
 
     def model(self, device: str) -> str:
@@ -151,10 +154,10 @@ def _numbered(kind: str, numbers: Sequence[int]) -> list[str]:
 
 
 def _divide(device, parts: int, n: int, memory_limit: int | None = None) -> None:
-    """Make several logical devices of a physical one.
+    """Divide a physical device into several logical devices.
 
     Raises:
-        RuntimeError: TensorFlow has been used already, and its devices are fixed.
+        RuntimeError: TensorFlow is in use already, so its devices are fixed.
     """
     part = tf.config.LogicalDeviceConfiguration(memory_limit=memory_limit)
     try:
@@ -179,15 +182,15 @@ devices, name = _gpus.devices, _gpus.name
 def load_data_digits(
     resize: int | None = None,
 ) -> tuple[tuple["np.ndarray", "np.ndarray"], tuple["np.ndarray", "np.ndarray"]]:
-    """Return scikit-learn's handwritten digits, as ``keras.datasets`` return data.
+    """Return scikit-learn's handwritten digits, in the form of ``keras.datasets``.
 
     Args:
-        resize: height and width of the images, by bilinear interpolation; default 8,
-            as they are.
+        resize: height and width of the images, by bilinear interpolation; default: 8,
+            the original size.
     Returns:
-        ``(images, labels), (images, labels)``: 1,437 for training and 360 for testing.
-        Images are float32 arrays (n, height, width, 1) of values from 0 to 1, labels
-        int64 arrays (n,). They are mixed, in the same way each time.
+        ``(images, labels), (images, labels)``: 1,437 examples for training and 360 for
+        testing, shuffled, always in the same order. Images are float32 arrays (n,
+        height, width, 1) with values from 0 to 1; labels are int64 arrays (n,).
     Raises:
         ImportError: scikit-learn is not installed.
     """
@@ -210,17 +213,18 @@ def residual(
     strides: int = 1,
     norm: Callable[[], layers.Layer] | None = None,
 ) -> keras.Model:
-    """Return the residual block: two 3×3 convolutions, and a path around them.
+    """Return a residual block: two 3×3 convolutions and a shortcut around them.
 
-    It computes relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes.
+    It computes relu(f(X) + X), or relu(f(X) + conv1x1(X)) if the shape changes.
 
     Args:
         input_channels: channels of the input, images (n, height, width, channels).
         num_channels: channels of the output.
-        strides: stride of the first convolution, and of the 1×1 convolution.
-        norm: returns a new normalization layer; default as in `resnet18`.
+        strides: stride of the first convolution and of the 1×1 convolution.
+        norm: function that returns a new normalization layer; default: as in
+            `resnet18`.
     Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
-    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
+        (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
     """
     norm = norm or _batch_normalization
     X = keras.Input((None, None, input_channels))
@@ -238,19 +242,19 @@ def resnet18(
     in_channels: int = 1,
     norm: Callable[[], layers.Layer] | None = None,
 ) -> keras.Sequential:
-    """Return ResNet-18 for small images: no reduction before the residual blocks.
+    """Return ResNet-18 for small images, without downsampling before the blocks.
 
-    Images (n, height, width, in_channels) become logits (n, num_classes). All of its
-    variables exist from the start, on the device, or under the strategy, in whose scope
-    it was made. It is the network of the book and of PyTorch's edition: 11,175,818
-    parameters that are trained, for 10 classes and one channel.
+    It maps images (n, height, width, in_channels) to logits (n, num_classes). All its
+    variables exist from the start, on the device or under the strategy in whose scope
+    it was created. It is the network of the book and of the PyTorch lessons, with
+    11,175,818 trainable parameters for 10 classes and one channel.
 
     Args:
         num_classes: number of logits.
         in_channels: channels of the images.
-        norm: returns a new normalization layer; default batch normalization in which a
-            tenth of the running statistics is new at each step, as in the book. Keras
-            takes a hundredth, and needs hundreds of steps before it can be tested.
+        norm: function that returns a new normalization layer; default: batch
+            normalization with momentum 0.9, as in the book. With Keras's default of
+            0.99, the running statistics take hundreds of steps to become useful.
     Source: He et al. 2016 (arXiv:1512.03385); d2l 1.0.3 ``resnet18``, section 13.6.
     """
     norm = norm or _batch_normalization

@@ -1,10 +1,10 @@
-"""A figure that grows while a cell runs, in one display of Jupyter.
+"""A figure that grows while a cell runs, in a single Jupyter display.
 
-In a notebook a figure is *one* display, which is updated in place: what counts for
-readers and for the comparison of notebooks is its last state, and its text never
-changes. Outside Jupyter no window opens; ``fig`` and ``savefig`` give the figure.
-Matplotlib is imported when something is drawn, and pyplot never is: figures of pyplot
-are shown once more, by Jupyter, at the end of the cell.
+In a notebook, a figure is *one* display that is updated in place. Readers, and the
+comparison of notebooks, see its last state, and its text never changes. Outside Jupyter
+no window opens; ``fig`` and ``savefig`` give access to the figure. Matplotlib is
+imported when something is drawn, but pyplot never is, because Jupyter would show
+pyplot's figures again at the end of the cell.
 """
 
 import base64
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PIXELS_PER_INCH = 96  # of CSS: the size at which the picture is shown
-SHARPNESS = 1.5  # pixels of the picture for each shown one
+PIXELS_PER_INCH = 96  # CSS pixels, for the size at which the picture is shown
+SHARPNESS = 1.5  # pixels in the picture per displayed pixel
 SECONDS_BETWEEN_REDRAWS = 0.2
-SHARE_OF_TIME = 0.1  # drawing takes at most this part of the time
+SHARE_OF_TIME = 0.1  # drawing takes at most this fraction of the time
 
 
 def in_jupyter() -> bool:
-    """Return whether this code runs in a notebook's kernel."""
-    ipython = sys.modules.get("IPython")  # a kernel has imported it
+    """Return whether this code runs in a Jupyter kernel."""
+    ipython = sys.modules.get("IPython")  # a kernel imports it before any cell runs
     shell = ipython.get_ipython() if ipython else None
     return hasattr(shell, "kernel")
 
 
 class LiveFigure:
-    """The base of what draws itself while a cell runs.
+    """Base class of figures that redraw themselves while a cell runs.
 
-    A subclass paints its present state in ``_paint`` and calls ``_changed`` whenever
-    there is more to see. In Jupyter that redraws the display, but at most five times
-    a second and for at most a tenth of the time; the end of the cell draws the last
+    A subclass paints its current state in ``_paint`` and calls ``_changed`` whenever
+    there is more to see. In Jupyter, that redraws the display, but at most five times a
+    second and for at most a tenth of the time. The end of the cell draws the last
     state, whatever was skipped.
 
     Args:
         figsize: width and height in inches.
-        fig, axes: a matplotlib figure and axes to draw on; None: its own.
-        display: whether to show it in Jupyter while it grows.
+        fig, axes: Matplotlib figure and axes to draw on; default: new ones.
+        display: whether to show the figure in Jupyter while it grows.
     """
 
     alt: str | None = None
-    """What the picture shows, for readers who do not see it; None: its labels."""
+    """Alternative text of the picture; None: a description made from its labels."""
 
     def __init__(
         self,
@@ -66,48 +66,48 @@ class LiveFigure:
     # ---------------------------------------------------------------- for subclasses
 
     def _paint(self, figure: "Figure") -> None:
-        """Draw the present state on a figure that may hold an earlier one."""
+        """Draw the current state on a figure that may hold an earlier one."""
         raise NotImplementedError
 
     def _title(self) -> str:
-        """What the figure shows, in one line that does not depend on the data."""
+        """Return one line on what the figure shows, whatever its data."""
         raise NotImplementedError
 
     def _description(self) -> str:
-        """What the figure shows at present, for readers who do not see it."""
+        """Return the alternative text: what the figure shows now."""
         return self._title()
 
     def _changed(self) -> None:
-        """Redraw the display if there is one and it is time."""
+        """Redraw the display in Jupyter, if it's time."""
         if not (self.display and in_jupyter()):
             return
         self._behind = True
         if self._handle is None or time.monotonic() >= self._next_redraw:
             self.flush()
 
-    # ---------------------------------------------------------------- for everybody
+    # ---------------------------------------------------------------- for users
 
     @property
     def fig(self) -> "Figure":
-        """A matplotlib figure of the present state: a new one, or the one given."""
+        """A Matplotlib figure of the current state: a new one, or the one passed in."""
         with default_style():
             return self._painted()
 
     def savefig(self, path: str | Path | io.BytesIO, **kwargs: Any) -> None:
-        """Write the figure to a file.
+        """Save the figure to a file.
 
         Args:
-            path: name of the file; its ending chooses the format.
+            path: name of the file, whose extension sets the format, or a binary buffer.
             kwargs: arguments of ``matplotlib.figure.Figure.savefig``.
         """
         with default_style():
             self._painted().savefig(path, **kwargs)
 
     def flush(self) -> None:
-        """Show the present state now, if a display is behind it."""
+        """Show the current state now, if the display is behind."""
         if not self._behind:
             return
-        with default_style():  # the import is not part of what a redraw takes
+        with default_style():  # its import isn't part of the redraw's time
             began = time.monotonic()
             if self._handle is None:
                 self._open_display()
@@ -126,7 +126,7 @@ class LiveFigure:
         return self._bundle(repr(self))
 
     def __getstate__(self) -> dict:
-        # Copies and files of a model take the data along, not the open display.
+        # Copies and saved models keep the data but not the open display.
         closed = {"_given": None, "axes": None, "_handle": None, "_behind": False}
         return self.__dict__ | closed
 
@@ -135,7 +135,7 @@ class LiveFigure:
     def _open_display(self) -> None:
         from IPython import display, get_ipython
 
-        # The text must be the same at every update, whatever changes meanwhile.
+        # The text must be the same in every update, whatever changes meanwhile.
         self._text = repr(self)
         data, metadata = self._bundle(self._text)
         self._handle = display.display(
@@ -143,7 +143,7 @@ class LiveFigure:
         )
         get_ipython().events.register("post_execute", self._end_of_cell)
         if self._given is not None and "matplotlib.pyplot" in sys.modules:
-            # A figure made with pyplot would be shown by Jupyter a second time.
+            # Jupyter would show a figure made with pyplot a second time.
             sys.modules["matplotlib.pyplot"].close(self._given)
 
     def _end_of_cell(self) -> None:
@@ -153,7 +153,7 @@ class LiveFigure:
         self._reset_display()
 
     def _close_display(self) -> None:
-        """Draw the last state and let the next one open a display of its own."""
+        """Draw the last state; the next change opens a new display."""
         if self._handle is not None:
             self._end_of_cell()
 
@@ -168,7 +168,7 @@ class LiveFigure:
         self._next_redraw = 0.0
 
     def _bundle(self, text: str) -> tuple[dict, dict]:
-        """The display's data and metadata: the text and the picture, always as PNG."""
+        """Return the display's data and metadata: text and picture, always as PNG."""
         with default_style():
             figure = self._painted()
             width, height = figure.get_size_inches() * PIXELS_PER_INCH
@@ -184,7 +184,7 @@ class LiveFigure:
         if figure is None:
             from matplotlib.figure import Figure
 
-            # A new one each time: the tight layout of a used one depends on what was
+            # A new figure each time: the tight layout of a used one depends on what was
             # drawn before, and the last picture must not depend on skipped redraws.
             figure = Figure(figsize=self.figsize, layout="tight")
         self._paint(figure)
@@ -192,16 +192,16 @@ class LiveFigure:
 
 
 def _png(figure: "Figure") -> bytes:
-    """The figure as PNG with a palette: a third of the size, which git keeps for good.
+    """Return the figure as a palette PNG, a third of the size to keep in git for good.
 
-    No metadata: matplotlib would write its version.
+    It has no metadata, where Matplotlib would write its version.
     """
-    from PIL import Image  # matplotlib requires it
+    from PIL import Image  # a dependency of Matplotlib
 
     drawn = io.BytesIO()
     dpi = PIXELS_PER_INCH * SHARPNESS
     figure.savefig(drawn, format="png", dpi=dpi)
-    # Without transparency it reads on a dark page too.
+    # Without transparency, it is readable on a dark page too.
     picture = Image.open(drawn).convert("RGB")
     small = io.BytesIO()
     picture.quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)

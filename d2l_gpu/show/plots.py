@@ -1,4 +1,4 @@
-"""Figures of finished results: curves, and the roofline of a device."""
+"""Figures of finished results: curves, and a device's roofline."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Plot(LiveFigure):
 
 
 class Curves(Plot):
-    """See ``plot``."""
+    """The figure that ``plot`` returns."""
 
     def __init__(self, x, curves, settings: dict, caption: str, figsize):
         title = f"{', '.join(curves)} against {settings['xlabel']}"
@@ -97,18 +97,19 @@ def plot(
     caption: str = "",
     figsize: tuple[float, float] = PLOT_SIZE,
 ) -> Curves:
-    """Return a figure of curves over the same abscissae.
+    """Return a figure of curves over the same x values.
 
     Args:
-        x: the abscissae.
-        curves: by name, a value for each of them; None leaves a point out.
+        x: the x values.
+        curves: the y values of each curve, by name; None leaves a point out.
         xlabel, ylabel: labels of the axes, with units.
         xscale, yscale: ``'linear'`` or ``'log'``.
-        base: of the logarithm of x.
-        xticks: mark each x, and nothing else.
+        base: base of the logarithm of x.
+        xticks: whether to put a tick at each x, and nowhere else.
         caption: a sentence above the figure.
+        figsize: width and height in inches.
     Raises:
-        ValueError: a curve has not as many values as there are abscissae.
+        ValueError: a curve doesn't have one value for each x.
     """
     for name, values in curves.items():
         if len(values) != len(x):
@@ -127,7 +128,7 @@ def plot(
 
 
 class Roofline(Plot):
-    """See ``roofline``."""
+    """The figure that ``roofline`` returns."""
 
     def __init__(self, use: DeviceUse, caption: str, most: int):
         title = (
@@ -142,7 +143,7 @@ class Roofline(Plot):
         self._write_caption(figure)
 
     def draw(self, axes: "Axes") -> None:
-        """Draw it on axes, perhaps beside others."""
+        """Draw the roofline on axes, perhaps next to others."""
         model = self.use.model
         low = min([point.intensity for point in self.points] + [0.1]) / 2
         high = max([point.intensity for point in self.points] + [100.0]) * 4
@@ -186,15 +187,16 @@ class Roofline(Plot):
 
 
 def roofline(use: DeviceUse, caption: str = "", most: int = 8) -> Roofline:
-    """Return a figure of what a device did against what it can do at most.
+    """Return a roofline plot: what a device did, and the most that it could do.
 
-    The roof is a device's memory bandwidth times the intensity, up to the peak of its
-    units; each operator is a point below it, its share of the time beside its name.
+    The roof is the device's memory bandwidth times the arithmetic intensity, up to the
+    peak of its units. Each operator is a point below it, labelled with its share of the
+    time.
 
     Args:
-        use: of a device, from ``sim.report().devices``.
+        use: a device's use, from ``sim.report().devices``.
         caption: a sentence above the figure.
-        most: how many operators to draw, those that took the most time.
+        most: how many operators to draw, starting with the one that took longest.
     Source: Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009.
     """
     return Roofline(use, caption, most)

@@ -1,8 +1,8 @@
-"""A bar that shows how far something is: in a terminal, in Jupyter, silent elsewhere.
+"""A progress bar, in a terminal and in Jupyter; silent elsewhere.
 
-The output of a notebook must not depend on how fast the machine is. In Jupyter the bar
-is therefore *one* display, always there, which begins and ends empty: what is saved,
-and what the comparison of notebooks sees, is the same after every run.
+A notebook's output must not depend on how fast the machine is. In Jupyter, the bar is
+therefore *one* display, always there, which is empty at the start and at the end: what
+is saved, and what the comparison of notebooks sees, is the same after every run.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ _EMPTY = "<div></div>"
 class Progress:
     """A progress bar: ``with Progress(len(batches), "epoch 1") as progress: …``.
 
-    In a terminal it is a line on stderr (with tqdm, where that is installed), in
-    Jupyter a display that is empty again in the end, elsewhere nothing. Until the
-    first ``update`` or ``set`` it shows the time that has passed.
+    In a terminal, it is a line on stderr (if tqdm is installed); in Jupyter, a display
+    that is empty again at the end; elsewhere, nothing. Until the first ``update`` or
+    ``set``, it shows the elapsed time.
 
     Args:
-        total: how many steps ``update`` counts to.
-        label: what is shown beside the bar.
-        display: whether to show it at all.
+        total: number of steps that ``update`` counts up to.
+        label: text beside the bar.
+        display: whether to show the bar at all.
     Raises:
-        TypeError, ValueError: total is not a positive number.
+        TypeError, ValueError: total is not a positive, finite number.
     """
 
     def __init__(self, total: float = 1, label: str = "", *, display: bool = True):
@@ -48,12 +48,12 @@ class Progress:
         self.label = label
         self.display = display
         self.fraction: float | None = None
-        """What is done, from 0 to 1; None as long as nobody has said."""
+        """Fraction done, from 0 to 1; None before the first update."""
         self._bar = None
         self._handle = None
 
     def update(self, n: float = 1) -> None:
-        """Count n more steps as done; what exceeds the total counts as the total."""
+        """Count n more steps as done, but no more than the total."""
         self.set(min((self.fraction or 0.0) + n / self.total, 1.0))
 
     def set(self, fraction: float) -> None:
@@ -62,13 +62,13 @@ class Progress:
         Args:
             fraction: from 0 to 1; it may be less than before.
         Raises:
-            TypeError, ValueError: it is something else.
+            TypeError, ValueError: fraction is not a number from 0 to 1.
         """
         self.fraction = checked_fraction(fraction)
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the present state, if it was not shown a moment ago already."""
+        """Show the current state, unless the bar was drawn a moment ago."""
         if self._bar is None and self._handle is None:
             return
         now = time.monotonic()
@@ -120,14 +120,15 @@ class Progress:
     def _open_bar(self) -> None:
         try:
             from tqdm import tqdm
-        except ImportError:  # part of the extra "course"; a bar is no necessity
+        except ImportError:  # part of the extra "course"; the bar is optional
             return
         self._bar = tqdm(
             total=1.0,
             desc=self.label or None,
             leave=False,
             bar_format="{desc} {elapsed}",
-            # Both, or tqdm shows nothing where the terminal does not know its size.
+            # Set both, because tqdm shows nothing if the terminal doesn't know its
+            # size.
             ncols=min(72, shutil.get_terminal_size().columns),
             nrows=20,
         )
@@ -164,7 +165,7 @@ class Progress:
 
 
 def checked_fraction(fraction: float) -> float:
-    """Return a number from 0 to 1 as a float, raise for anything else."""
+    """Return a number from 0 to 1 as a float; raise an error for anything else."""
     if isinstance(fraction, bool) or not isinstance(fraction, int | float):
         raise TypeError(
             "Progress is a number from 0 to 1, not "

@@ -1,8 +1,8 @@
-"""How figures look: every colour, line style, marker and size is chosen here.
+"""How figures look: all colours, line styles, markers and sizes are chosen here.
 
-Curves differ in line style and marker as well as in colour, so that they can be told
-apart in black and white and by readers who do not see all colours. Only the timeline
-of the virtual GPUs, which need nothing of the course, has its own
+Curves differ in line style and marker as well as in colour, so that readers can tell
+them apart in black and white, or if they can't see all colours. Only the timeline of
+the virtual GPUs, which don't depend on the course, has its own style
 (``d2l_gpu/vgpu/sim/timeline.py``).
 """
 
@@ -10,13 +10,13 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-# Of finished results: black, then a blue, a purple, a grey and a green of about the
+# For finished results: black, then a blue, a purple, a grey and a green of about the
 # same lightness.
 PALETTE = ("#000000", "#4477aa", "#aa3377", "#888888", "#228833")
 LINE_STYLES = ("-", "--", "-.", ":")
 MARKERS = "os^Dvx"
 
-# Of curves that grow: the book's defaults.
+# For curves that grow: the book's defaults.
 BOARD_COLORS = ("C0", "C1", "C2", "C3")
 ANIMATOR_FORMATS = ("-", "m--", "g-.", "r:")
 MARKERS_PER_CURVE = 12
@@ -29,11 +29,14 @@ ROOFLINE_SIZE = (7.0, 4.4)
 
 @contextlib.contextmanager
 def default_style() -> Iterator[None]:
-    """Import matplotlib in silence and draw in its default style.
+    """Import Matplotlib silently, and draw in its default style.
 
-    Its first import on a machine reports building a cache of fonts on stderr. The
-    default style makes a lesson's figures the same everywhere: a reader's own style
-    may be white on black.
+    Its first import on a machine reports on stderr that it builds a font cache. The
+    default style makes a lesson's figures look the same everywhere, because a reader's
+    own style may be white on black.
+
+    Raises:
+        ImportError: Matplotlib is not installed.
     """
     logger = logging.getLogger("matplotlib")
     level = logger.level
@@ -51,6 +54,6 @@ def default_style() -> Iterator[None]:
     finally:
         logger.setLevel(level)
     default = dict(matplotlib.rcParamsDefault)
-    default.pop("backend")  # choosing one imports pyplot
+    default.pop("backend")  # setting it imports pyplot
     with matplotlib.rc_context(default):
         yield

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 class TextCurves:
     """Prints ``epoch 3: train loss 0.52, test acc 0.81``, one line per whole x.
 
-    A line is printed once all curves have come as far. A curve may have fewer points
-    than others: then it is printed when the next x comes, or in the end. After twenty
-    lines it is every tenth that is printed, after 200 every hundredth, and the last.
+    A line is printed once all curves have a point at its x. If some have fewer points,
+    it is printed when the next x comes, or at the end. After 20 lines only every tenth
+    is printed, after 200 every hundredth; the last one always is.
 
     Args:
         xlabel: what x is.
-        curves: how many there are.
+        curves: how many curves there are.
     """
 
     def __init__(self, xlabel: str, curves: int):
@@ -20,12 +20,12 @@ class TextCurves:
         self._x: float | None = None
         self._latest: dict[str, float] = {}
         self._arrived: set[str] = set()  # the curves with a point at this x
-        self._waiting = False  # for the others, to print the line
+        self._waiting = False  # for the other curves, before the line is printed
         self._lines = 0
         self._left_out = ""
 
     def add(self, x: float, values: Mapping[str, float]) -> None:
-        """Take note of the values that some of the curves have at x."""
+        """Record the values that some of the curves have at x."""
         if x != self._x:
             self._print()
             self._x, self._waiting = x, float(x).is_integer()
@@ -36,7 +36,7 @@ class TextCurves:
             self._print()
 
     def finish(self) -> None:
-        """Print the last line, if it has not been printed."""
+        """Print the last line, if it hasn't been printed yet."""
         self._print()
         if self._left_out:
             print(self._left_out, flush=True)
@@ -52,4 +52,4 @@ class TextCurves:
         self._lines += 1
         self._left_out = line if self._lines % every else ""
         if not self._left_out:
-            print(line, flush=True)  # also where the output goes to a file
+            print(line, flush=True)  # even if the output goes to a file

@@ -1,4 +1,4 @@
-"""Curves that are drawn while a network trains: ProgressBoard and Animator."""
+"""Curves drawn while a network trains: ProgressBoard and Animator."""
 
 import itertools
 import weakref
@@ -31,18 +31,18 @@ class Point(NamedTuple):
 
 
 class ProgressBoard(LiveFigure, HyperParameters):
-    """A board that draws points as they come, one curve for each label.
+    """A figure that draws points as they come, one curve per label.
 
-    The arguments are attributes and can be changed at any time. Without Jupyter, or
+    The arguments become attributes and can be changed at any time. Outside Jupyter, or
     with ``display=False``, points are collected and nothing is shown.
 
     Args:
         xlabel, ylabel: labels of the axes.
-        xlim, ylim: the ends of the axes, as pairs.
+        xlim, ylim: limits of the axes, as pairs.
         xscale, yscale: ``'linear'`` or ``'log'``.
-        ls: line styles, one per curve; from the start again if they are too few.
+        ls: line styles, one per curve; repeated if there are too few.
         colors: colours, likewise.
-        fig, axes: matplotlib figure and axes to draw on; default: its own.
+        fig, axes: Matplotlib figure and axes to draw on; default: new ones.
         figsize: width and height in inches.
         display: whether to show the figure in Jupyter while it grows.
     Source: d2l 1.0.3 ``ProgressBoard``, section 3.2.1.
@@ -74,18 +74,19 @@ class ProgressBoard(LiveFigure, HyperParameters):
         label: str,
         every_n: int = 1,
     ) -> None:
-        """Add a value to a curve; every n values make a point, which is their mean.
+        """Add a value to a curve; the mean of every n values becomes a point.
 
-        Values on a device are averaged there, and the host fetches one number per
-        point, not one per value: fetching waits for all work queued on the device.
+        Values on a device are averaged there, so the host fetches one number per point
+        rather than one per value. Each fetch waits for all work queued on the device.
 
         Args:
-            x: the abscissa; a number or a tensor of one element.
-            y: the value; likewise, on any device.
-            label: the name of the curve.
-            every_n: how many values make a point, at least 1.
+            x: x coordinate, a number or a tensor of one element.
+            y: the value, likewise, on any device.
+            label: name of the curve.
+            every_n: number of values per point, at least 1.
         Raises:
-            ValueError: every_n is not a positive integer, or x or y is not single.
+            ValueError: every_n is not a positive integer, or x or y is not a single
+                value.
         Source: d2l 1.0.3 ``ProgressBoard.draw``.
         """
         if isinstance(every_n, bool) or not isinstance(every_n, int) or every_n < 1:
@@ -102,7 +103,7 @@ class ProgressBoard(LiveFigure, HyperParameters):
         self._changed()
 
     def clear(self) -> None:
-        """Forget all points; what is drawn next in Jupyter is another display."""
+        """Remove all points; the next change in Jupyter opens a new display."""
         self._close_display()
         self.data: dict[str, list[Point]] = {}
         self._waiting: dict[str, list[tuple]] = {}
@@ -139,18 +140,18 @@ class ProgressBoard(LiveFigure, HyperParameters):
 
 
 class Animator(LiveFigure):
-    """A figure that grows by one point for each of several curves at a time.
+    """A figure that grows by one point on each of several curves at a time.
 
-    Without Jupyter it prints the values instead, a line per epoch at most, unless its
-    attribute ``display`` is False.
+    Outside Jupyter, it prints the values instead, at most one line per epoch, unless
+    its attribute ``display`` is False.
 
     Args:
         xlabel, ylabel: labels of the axes.
         legend: names of the curves.
-        xlim, ylim: the ends of the axes, as pairs.
+        xlim, ylim: limits of the axes, as pairs.
         xscale, yscale: ``'linear'`` or ``'log'``.
-        fmts: matplotlib formats, one per curve; from the start again if too few.
-        nrows, ncols: number of axes in the figure; the curves are in the first.
+        fmts: Matplotlib formats, one per curve; repeated if there are too few.
+        nrows, ncols: rows and columns of axes; the curves are drawn in the first.
         figsize: width and height in inches.
     Source: d2l 1.0.3 ``Animator``, section 3.1.
     """
@@ -189,9 +190,9 @@ class Animator(LiveFigure):
         Tensors may be on any device; the host fetches those of one call together.
 
         Args:
-            x: the abscissa of all curves, or one for each.
-            y: one value for each curve, or a single value for the only one. None
-                adds no point to its curve.
+            x: x coordinate of all curves, or one per curve.
+            y: one value per curve, or a single value if there is only one curve. None
+                adds no point.
         Raises:
             ValueError: x and y differ in length, or a value is not single.
         Source: d2l 1.0.3 ``Animator.add``.
@@ -223,10 +224,10 @@ class Animator(LiveFigure):
             self._print({i: self.data[i][-1] for i in curves})
 
     def _print(self, points: dict[int, Point]) -> None:
-        """Tell new points, by the number of their curve, where no figure is shown."""
+        """Print new points, given by curve number, where no figure is shown."""
         if self._lines is None:
             self._lines = TextCurves(self.xlabel or "x", len(self.data))
-            # The last line, when the figure is gone or the program ends.
+            # Print the last line when the figure is deleted or the program ends.
             weakref.finalize(self, self._lines.finish)
         values = {self._name(i): point.y for i, point in points.items()}
         self._lines.add(max(point.x for point in points.values()), values)
@@ -257,13 +258,13 @@ class Animator(LiveFigure):
                 **_markers(marker, len(points)),
             )
         if self.legend and self.data:
-            # Handles by hand: fewer names than curves, or more, is no error.
+            # Explicit handles: there may be fewer or more names than curves.
             axes.legend(axes.lines, self.legend[: len(axes.lines)])
         _configure(axes, self)
 
 
 def _markers(marker: str, points: int) -> dict:
-    """Markers that tell curves apart in grey, few enough to leave the line visible."""
+    """Return markers that tell curves apart in grey but leave the lines visible."""
     every = max(1, points // MARKERS_PER_CURVE)
     return {"marker": marker, "markersize": 4, "markevery": every}
 

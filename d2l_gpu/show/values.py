@@ -1,7 +1,7 @@
-"""Single values, as programs have them: numbers, tensors of one element, arrays.
+"""Single values: numbers, or one-element tensors and arrays of any framework.
 
-PyTorch's tensors stay on their device until several can be fetched together, since
-each copy to the host waits for all work that is queued there.
+PyTorch tensors stay on their device until several can be fetched together, because each
+copy to the host waits for all work queued there.
 """
 
 import math
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import torch
 
-# A number, or a tensor or an array of one element, of any framework.
+# A number, or a tensor or array of one element, of any framework.
 Value: TypeAlias = Any
 
 
 def single(value: Value) -> "float | torch.Tensor":
-    """Return a number, or a tensor of PyTorch of shape () without its graph.
+    """Return a number, or a PyTorch tensor of shape () detached from its graph.
 
     Args:
-        value: a number, or a tensor or an array of one element, of any framework.
+        value: a number, or a tensor or array of one element, of any framework.
     Raises:
-        ValueError: it has more elements than one, or none.
+        ValueError: value has no element, or more than one.
     """
     shape = tuple(getattr(value, "shape", ()))
     if math.prod(shape) != 1:
@@ -36,12 +36,12 @@ def single(value: Value) -> "float | torch.Tensor":
 
 
 def mean(values: "Sequence[float | torch.Tensor]") -> float:
-    """Return the mean, with one copy to the host for all tensors of a device."""
+    """Return the mean, with one copy to the host for all tensors on a device."""
     return sum(to_host(values)) / len(values)
 
 
 def to_host(values: "Sequence[float | torch.Tensor]") -> list[float]:
-    """Return the values as numbers, with one copy for all tensors of a device."""
+    """Return the values as numbers, with one copy for all tensors on a device."""
     numbers = list(values)
     by_device: dict[Any, list[int]] = {}
     for i, value in enumerate(values):
@@ -56,12 +56,12 @@ def to_host(values: "Sequence[float | torch.Tensor]") -> list[float]:
 
 
 def listed(value: "Value | Sequence[Value]") -> list[Value]:
-    """Return a sequence, a 1-D tensor or array as a list of its values."""
+    """Return the values of a sequence, tensor or array as a list; wrap a single one."""
     if hasattr(value, "shape"):
         return [value] if len(value.shape) == 0 else list(value)
     return list(value) if hasattr(value, "__len__") else [value]
 
 
 def _is_tensor(value: Value) -> bool:
-    torch = sys.modules.get("torch")  # whoever has a tensor has imported it
+    torch = sys.modules.get("torch")  # already imported, if there are tensors
     return torch is not None and isinstance(value, torch.Tensor)

@@ -2,14 +2,15 @@
 
     python -m tools.build                  build every notebook
     python -m tools.build devices jax/02   build these lessons
-    python -m tools.build --watch jax/02   show this one, and follow its source
-    python -m tools.build --prose          execute nothing: no code has changed
-    python -m tools.build --check          execute nothing, say what is stale
+    python -m tools.build --watch jax/02   show this lesson, and follow its source
+    python -m tools.build --prose          keep all outputs; only prose has changed
+    python -m tools.build --check          list stale notebooks; run and write nothing
 
-A notebook is ``notebooks/<language>/<framework>/<lesson>.ipynb``; the solutions to its
-exercises are in the folder ``solutions`` beside it. The source of both is
-``lessons/<framework>/<lesson>.md``. Nothing is written unless every lesson asked for
-builds. A framework that is not installed is left out, unless it is named with a lesson.
+``lessons/<framework>/<lesson>.md`` is the source of the notebook
+``notebooks/<language>/<framework>/<lesson>.ipynb``, and of its solutions in the folder
+``solutions`` beside it. Nothing is written unless every requested lesson builds.
+Frameworks that aren't installed are skipped, unless one is given by ``--framework``
+together with a lesson.
 """
 
 import argparse
@@ -45,10 +46,10 @@ from tools.readme import new_readmes, readme_of
 
 
 def build(edition: Edition) -> str:
-    """Return the text of a notebook, executed in a fresh kernel.
+    """Execute a notebook in a fresh kernel, and return its file content.
 
     Raises:
-        LessonError: a cell that fails, or one that puts out what it must not.
+        LessonError: a cell fails or has a forbidden output, or a source is wrong.
     """
     committed = _committed(edition.path)
     notebook = _assembled(edition, committed)
@@ -71,14 +72,14 @@ def build(edition: Edition) -> str:
 
 
 def translated(edition: Edition, english: NotebookNode) -> str:
-    """Return the text of a notebook in another language: nothing is executed.
+    """Return the file content of a translated notebook, without executing it.
 
     Args:
-        edition: in that language.
-        english: the same notebook in English, which has the outputs and the figures.
+        edition: the edition in the other language.
+        english: the English notebook, from which outputs and figures are taken.
 
     Raises:
-        LessonError: what is wrong with the sources.
+        LessonError: the problems of the sources.
     """
     notebook = _assembled(edition, english)
     take_outputs(notebook, english)
@@ -86,10 +87,10 @@ def translated(edition: Edition, english: NotebookNode) -> str:
 
 
 def with_new_prose(edition: Edition) -> str:
-    """Return the text of a notebook in English with the outputs that it has.
+    """Return the file content of an English notebook with new prose and old outputs.
 
     Raises:
-        LessonError: its code is not that of the source, or it was never built.
+        LessonError: the code has changed since the last build, or there was none.
     """
     committed = _committed(edition.path)
     if committed is None:
@@ -107,17 +108,17 @@ def _code(notebook: NotebookNode) -> list[tuple[str, str]]:
 
 
 def _committed(path: Path) -> NotebookNode | None:
-    """Return a notebook; None if it is not there, or is none."""
+    """Return a notebook; None if the file is missing or isn't valid JSON."""
     try:
         return read_notebook(path)
     except NotJSONError:
-        return None  # as after a merge with conflicts, which a build resolves
+        return None  # such as after a merge conflict, which a build resolves
 
 
 def staleness(edition: Edition) -> list[str]:
-    """Say what in the committed notebook is not as its source; empty if nothing.
+    """Return how a committed notebook differs from its source; empty if it doesn't.
 
-    Nothing is executed: the outputs are taken from the committed English notebook.
+    Executes nothing: the outputs are those of the committed English notebook.
     """
     try:
         committed = read_notebook(edition.path)
@@ -161,7 +162,7 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
 
 
 def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
-    """Yield the notebooks and READMEs that belong to none of the editions built."""
+    """Yield the notebooks and READMEs that no edition builds."""
     paths = {edition.path for edition in built}
     paths |= {readme_of(project, language) for language in project.translations}
     folder = project.root / "notebooks"
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.check:
             return _check(project, wanted, options)
         if options.watch:
-            from tools.watch import watch  # what draws its page takes time to import
+            from tools.watch import watch  # slow to import
 
             watch(_only(wanted), options.port)
             return 0
@@ -202,20 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _page(project: Project) -> dict[Path, str]:
-    """Return the page about the notebooks, if it is not what they make it."""
+    """Return the page on how notebooks are compared, by path; empty if up to date."""
     path = project.root / "notebooks" / PAGE
     if not readme_of(project, ENGLISH).is_file():
-        return {}  # a project without pages
+        return {}  # a project without pages, as in tests
     text = page(project.root)
     same = path.is_file() and path.read_text(encoding="utf-8") == text
     return {} if same else {path: text}
 
 
 def _only(wanted: Sequence[Edition]) -> Edition:
-    """Return the one lesson that is to be watched.
+    """Return the one lesson to watch.
 
     Raises:
-        LessonError: there are several, or it cannot be executed here.
+        LessonError: several lessons match, or the lesson can't be executed here.
     """
     first, *others = [
         edition
@@ -231,10 +232,10 @@ def _only(wanted: Sequence[Edition]) -> Edition:
 
 
 def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str]:
-    """Return the texts of notebooks by their paths; those in English are executed.
+    """Return the contents of notebooks by path; execute the English ones.
 
     Raises:
-        LessonError: a notebook that cannot be built, or that has none in English.
+        LessonError: a notebook can't be built, or its English version is missing.
     """
     english = [edition for edition in wanted if edition.language == ENGLISH]
     if options.prose:
@@ -260,11 +261,11 @@ def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str
 def _executable(
     wanted: list[Edition], lessons_named: bool, framework: str | None
 ) -> list[Edition]:
-    """Return the editions that can be executed here, and say which are left out.
+    """Return the editions that can be executed here, and print which are skipped.
 
     Raises:
-        LessonError: a lesson that was named cannot be executed here, for any framework
-            or for the one that was named with it.
+        LessonError: a named lesson can't be executed here, for any framework or for
+            the one that was named with it.
     """
     found, left_out = [], []
     for edition in wanted:

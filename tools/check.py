@@ -1,7 +1,7 @@
-"""What must hold for every committed notebook, and for an edition as a whole.
+"""Check the committed notebooks, one by one and as an edition.
 
-nbval alone is not enough: it passes a notebook that was never executed, because
-there is nothing in it to compare.
+nbval alone is not enough: it passes a notebook that was never executed, because there
+is no output to compare.
 """
 
 import re
@@ -18,13 +18,13 @@ from tools.lesson import REASONS, aims_and_minutes
 from tools.outputs import has_comparable_output, output_problems
 from tools.tolerance import MOST, USUAL, tolerance
 
-MIN_COMPARED = 0.9  # of the code cells with output, in an edition
-MAX_LOOSE = 0.1  # of those, with numbers that may be further off than usual
+MIN_COMPARED = 0.9  # fraction of an edition's code cells with output
+MAX_LOOSE = 0.1  # fraction of those with a tolerance above the default
 
-# What closes a notebook in English.
+# The last headings of an English notebook.
 _LAST_HEADINGS = ["Summary", "Exercises"]
 
-# What a check says of a function that is not written yet, and of a solution.
+# What `check` prints about a stub (False) and about a solution (True).
 _SAID = {
     False: re.compile(r"^\w\d\.\d+: not answered yet\.", re.MULTILINE),
     True: re.compile(r"^\w\d\.\d+: all holds\.", re.MULTILINE),
@@ -33,11 +33,11 @@ _CHECK = re.compile(r"^(?:d2l\.)?check\(", re.MULTILINE)
 
 
 def notebook_problems(notebook: NotebookNode, solutions: bool = False) -> Iterator[str]:
-    """Yield what is wrong with one committed notebook in English, a line each.
+    """Yield the problems of a committed English notebook, one line each.
 
     Args:
-        notebook: as it was read.
-        solutions: whether it is one with the solutions to exercises.
+        notebook: the notebook.
+        solutions: whether it holds the solutions to a lesson's exercises.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     counts = [cell.execution_count for cell in code]
@@ -65,7 +65,7 @@ def _printed(cell: NotebookNode) -> str:
 
 
 def _form_problems(notebook: NotebookNode) -> Iterator[str]:
-    """Yield what is missing of title, aims, duration, summary and exercises."""
+    """Yield which of title, aims, duration, summary and exercises are missing."""
     opening = notebook.cells[0] if notebook.cells else None
     if opening is None or not opening.source.startswith("# "):
         yield "the first cell does not begin with a title"
@@ -83,7 +83,7 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
 
 
 def is_compared(cell: NotebookNode) -> bool:
-    """Return whether nbval compares what a code cell puts out."""
+    """Return whether nbval compares a code cell's output."""
     options = dict(find_metadata_tags(cell.metadata))
     options.update(find_comment_markers(cell.source))
     return bool(options.get("check", True)) and not options.get("skip", False)
@@ -91,13 +91,13 @@ def is_compared(cell: NotebookNode) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the outputs of some notebooks are compared with those of a fresh run.
+    """How the outputs of notebooks are compared with those of a fresh run.
 
     Attributes:
-        exact: code cells with output that has to be the same.
-        near: whose numbers may differ by 10 % or less.
-        loose: by more.
-        reasons: why others are not compared, and how many.
+        exact: number of code cells whose output must be identical.
+        near: number of cells whose numbers may differ by up to 10 %.
+        loose: number of cells whose numbers may differ by more.
+        reasons: number of cells that aren't compared, by reason.
     """
 
     exact: int = 0
@@ -111,17 +111,17 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """The share of the cells with output that is compared."""
+        """The fraction of the cells with output that are compared."""
         return self.compared / max(1, self.compared + sum(self.reasons.values()))
 
     @property
     def share_loose(self) -> float:
-        """The share of the compared cells that is compared loosely."""
+        """The fraction of the compared cells that are compared loosely."""
         return self.loose / max(1, self.compared)
 
 
 def comparison(notebooks: Iterable[NotebookNode]) -> Comparison:
-    """Return how outputs are compared; a picture alone does not count as compared."""
+    """Return how outputs are compared; a cell with only a picture isn't compared."""
     kinds = Counter(
         _kind(cell)
         for notebook in notebooks
@@ -145,13 +145,13 @@ def _kind(cell: NotebookNode) -> str:
 
 
 def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator[str]:
-    """Yield what is wrong with the notebooks in English for one framework.
+    """Yield the problems of the English notebooks for one framework.
 
-    Those in other languages have the same code and outputs; the build compares them.
+    Those in other languages have the same code and outputs, which the build checks.
 
     Args:
-        paths: all its notebooks, or all with solutions.
-        solutions: whether they are those.
+        paths: all of the lessons, or all of the solutions.
+        solutions: whether they are the solutions.
     """
     notebooks = [nbformat.read(path, as_version=4) for path in paths]
     if not notebooks:
@@ -194,10 +194,10 @@ languages have the code and the outputs of the English notebooks.
 
 
 def page(root: Path) -> str:
-    """Return the page that says how the outputs of all editions are compared.
+    """Return the page on how the outputs of all editions are compared, in Markdown.
 
     Args:
-        root: of the project.
+        root: the project's root folder.
     """
     rows = [("Edition", "same", f"within {USUAL} %", "looser", "not", "compared")]
     rows.append(("---",) * len(rows[0]))

@@ -1,10 +1,10 @@
-"""Go the reader's way with a wheel: pip, one command, lesson 01.
+"""Try a wheel as a reader would: install it, run the command, execute lesson 01.
 
     python -m tools.check_wheel dist/d2l_gpu-0.1.0-py3-none-any.whl
     python -m tools.check_wheel dist/*.whl --torch torch==2.13.0
 
-In a new virtual environment of this Python and in an empty folder, where nothing of
-the clone is in reach. The commands, their time and their sizes are printed.
+This uses a new virtual environment of this Python and an empty folder, out of reach of
+the clone. It prints each command with its time, and the sizes of wheel and environment.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from d2l_gpu.common.processor import size_text
 
 LESSON = "01"
 
-# With these a program would find what the environment does not hold, or take other
-# devices than a reader's.
+# Variables that would let a program find packages outside the environment, or change
+# the devices that it uses.
 _HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "D2L_GPU_VIRTUAL")
 
 
 class StepError(Exception):
-    """A step that did not end as it should; the message is one sentence."""
+    """A step failed; the message is one sentence."""
 
 
 def check_wheel(
@@ -37,17 +37,17 @@ def check_wheel(
     torch: str | None = None,
     torch_index: str | None = None,
 ) -> None:
-    """Install a wheel with its course and execute one lesson.
+    """Install a wheel with the course's dependencies, and execute one lesson.
 
     Args:
         wheel: the file.
-        folder: an empty folder, for the environment and for what the lesson writes.
-        torch: requirement that is installed first, as the README advises where the
-            build for CUDA is not wanted; None to let pip take what the wheel asks for.
-        torch_index: package index that `torch` is taken from; None for pip's own.
+        folder: an empty folder, for the environment and the lesson's output.
+        torch: a requirement to install first, as the README advises for machines that
+            don't need the CUDA build; None to let pip resolve the wheel's own.
+        torch_index: the package index for `torch`; None for pip's default.
 
     Raises:
-        StepError: a command failed, or did not do what it says.
+        StepError: a command failed, or had the wrong result.
     """
     environment, reader = folder / "environment", folder / "reader"
     reader.mkdir()
@@ -78,7 +78,11 @@ def check_wheel(
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    """Run a command in a folder, print it and its time; return what it printed."""
+    """Run a command in a folder, print it with its time, and return its output.
+
+    Raises:
+        StepError: its exit code isn't 0.
+    """
     name, *arguments = command
     shown = " ".join([Path(name).stem, *arguments])
     environment = {k: v for k, v in os.environ.items() if k not in _HIDDEN}
@@ -116,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"there is no wheel {options.wheel}: build one first", file=sys.stderr)
         return 1
     try:
-        # Windows does not let go of files at once.
+        # Windows may keep files locked for a moment.
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             check_wheel(options.wheel, Path(folder), options.torch, options.torch_index)
     except StepError as error:

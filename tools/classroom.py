@@ -1,12 +1,12 @@
-"""What a teacher hands out: notebooks for students, solutions, how long it takes.
+"""Make handouts for a class: student notebooks, solutions and running times.
 
     python -m tools.classroom FOLDER                   the whole course, with PyTorch
     python -m tools.classroom FOLDER 03 05             these lessons
-    python -m tools.classroom FOLDER --worksheets      the exercises alone, by lesson
+    python -m tools.classroom FOLDER --worksheets      only the exercises, by lesson
     python -m tools.classroom FOLDER --language fr     in another language
 
-Students get the lessons without outputs, so that they predict first, and the functions
-of the exercises as stubs. The folder gets ``students``, ``solutions`` and the page
+Students get the lessons without outputs, so that they can predict them, and with the
+exercises as stubs. FOLDER gets ``students``, ``solutions`` and the page
 ``durations.md``.
 """
 
@@ -36,12 +36,13 @@ _EXERCISE = re.compile(r"^### \w\d\.\d+ ", re.MULTILINE)
 def student_notebook(
     lesson: NotebookNode, solutions: NotebookNode, worksheet: bool = False
 ) -> NotebookNode:
-    """Return a lesson as students get it, as if nobody had run it.
+    """Return a lesson as students get it, without outputs.
 
     Args:
-        lesson: as it is published, with the stubs of its exercises.
-        solutions: to its exercises, which tell what exercises need of the lesson.
-        worksheet: whether to leave out all but the exercises.
+        lesson: the published notebook, with its exercises as stubs.
+        solutions: the notebook with the solutions; its cells show which of the
+            lesson's cells the exercises need.
+        worksheet: whether to keep only the exercises and the cells that they need.
     """
     cells = lesson.cells
     if worksheet:
@@ -64,10 +65,10 @@ def _title(notebook: NotebookNode) -> str:
 
 
 def durations_page(framework: str, notebooks: Sequence[Path]) -> str:
-    """Return the page that says how long lessons and exercises take.
+    """Return a Markdown page on how long the lessons and exercises take.
 
     Args:
-        framework: the tag of the edition.
+        framework: the framework's tag.
         notebooks: the lessons.
     """
     runs = json.loads(RESULTS.read_text("utf-8")) if RESULTS.is_file() else []
@@ -104,7 +105,7 @@ _HOW = "`python -m tools.durations --framework {}` on such a machine does it"
 
 
 def _to_read(path: Path) -> str:
-    """Return the minutes that a lesson says it takes, which all languages say alike."""
+    """Return the minutes that a lesson states, read from its English notebook."""
     english = path.parents[2] / ENGLISH / path.parent.name / path.name
     title = nbformat.read(english, as_version=4).cells[0]
     says = aims_and_minutes(title.source)
@@ -116,7 +117,8 @@ def _exercises(notebook: NotebookNode) -> list[str]:
 
 
 def _measured(runs: Sequence[dict], gpus: int, lesson: str) -> str:
-    """Return the seconds of a lesson and its solutions, on the last such machine."""
+    """Return the seconds that a lesson and its solutions took, in the latest run on a
+    machine with so many GPUs."""
     of_machine = [run["seconds"] for run in runs if run["gpus"] == gpus]
     found = next((each for each in reversed(of_machine) if lesson in each), None)
     if found is None:
@@ -132,16 +134,16 @@ def _row(cells: Sequence[str]) -> str:
 def hand_out(
     notebooks: Sequence[Path], framework: str, target: Path, worksheets: bool
 ) -> Iterator[Path]:
-    """Write what is handed out, and yield the path of each file.
+    """Write the handouts, and yield the path of each file.
 
     Args:
         notebooks: the lessons, each with its solutions in the folder beside it.
-        framework: that they are for.
-        target: the folder to write into; what has the same names is replaced.
-        worksheets: whether students get the exercises alone.
+        framework: the framework's tag.
+        target: the folder to write to; files of the same names are overwritten.
+        worksheets: whether students get only the exercises.
 
     Raises:
-        ValueError: a lesson has no exercises that check themselves.
+        ValueError: a lesson has no solutions.
     """
     pairs = []
     for path in notebooks:
@@ -163,7 +165,7 @@ def hand_out(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write what is handed out; return 0, or 1 if it cannot be had."""
+    """Write the handouts; return 0, or 1 on an error."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.classroom", description=__doc__.splitlines()[0]
     )
@@ -175,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="replace what is there")
     options = parser.parse_args(arguments)
     try:
-        framework_with(options.framework)  # or it raises
+        framework_with(options.framework)  # raises if unknown
         edition = notebooks_dir(options.language, options.framework)
         solved = lesson_names(edition / SOLUTIONS)
         names = select_lessons(options.lessons, lesson_names(edition))

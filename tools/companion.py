@@ -2,8 +2,8 @@
 
     python -m tools.companion
 
-It names exact and old versions of what it needs, so it is installed without them, and
-neither PyTorch nor NumPy changes by it. Lessons that need it are left out elsewhere.
+d2l pins old versions of its dependencies. We install it without them, so that PyTorch
+and NumPy stay as they are. Without d2l, lessons that need it are skipped.
 """
 
 import subprocess
@@ -16,20 +16,20 @@ from packaging.version import Version
 LESSONS = ("A1_beside_the_book",)
 COMMAND = "python -m tools.companion"
 
-# See there.
+# Stand-ins for torchvision's operators; the reason is given there.
 OPERATORS = Path(__file__).resolve().parents[1] / "tests" / "book"
 
 
 def missing(lesson: str) -> str | None:
-    """Say why a lesson cannot be executed here; None if it can."""
+    """Return why a lesson can't be executed here; None if it can."""
     if lesson not in LESSONS or util.find_spec("d2l"):
         return None
     return f"{lesson} needs the book's package d2l; install it with: {COMMAND}"
 
 
 def main() -> int:
-    """Install what is needed; return 0, or 1 if it cannot be had."""
-    # Only now: pytest asks this module before it says how many threads PyTorch has.
+    """Install the package; return 0, or 1 if that fails or changes PyTorch or NumPy."""
+    # Not at the top: pytest imports this module before it sets PyTorch's threads.
     from d2l_gpu.torch.book import VERSION
 
     before = _versions()
@@ -38,7 +38,7 @@ def main() -> int:
         _install("pandas", "torchvision", *kept)
         if _fails("import torchvision"):
             _install("--no-deps", "--no-build-isolation", str(OPERATORS))
-        # Last, since pip complains of its pins whenever it installs anything later.
+        # Last, since pip complains about its pins whenever it installs something later.
         _install("--no-deps", f"d2l=={VERSION}")
         _python("-c", "from d2l_gpu.torch import book; book.require_book()")
     except subprocess.CalledProcessError as error:

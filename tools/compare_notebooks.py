@@ -1,12 +1,12 @@
-"""Compare notebooks with those of before: their text, their code and their outputs.
+"""Compare notebooks with an earlier version: their text, code and outputs.
 
-    python -m tools.compare_notebooks main             with those of a commit
-    python -m tools.compare_notebooks ../before        with those of a folder
+    python -m tools.compare_notebooks main             with those in a commit
+    python -m tools.compare_notebooks ../before        with those in a folder
     python -m tools.compare_notebooks main --except 06_data_parallel
     python -m tools.compare_notebooks main --renames tools/renames.tsv
 
-Metadata, ids of cells and execution counts may differ; whatever a reader sees may not.
-Prints a line for each cell that does, and exits with 1 if there is one.
+Metadata, cell ids and execution counts may differ; nothing that a reader sees may.
+Prints each difference, and exits with 1 if there are any.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tools.notebook import notebooks_in
 
 
 def seen(cell: NotebookNode) -> tuple[str, str, list]:
-    """Return what a reader sees of a cell: its kind, its text, and its outputs."""
+    """Return what a reader sees of a cell: its type, source and outputs."""
     outputs = [
         (output.output_type, output.get("name"), output.get("text"), output.get("data"))
         for output in cell.get("outputs", [])
@@ -34,7 +34,7 @@ def seen(cell: NotebookNode) -> tuple[str, str, list]:
 
 
 def differences(before: NotebookNode, now: NotebookNode) -> Iterator[str]:
-    """Yield what differs between two notebooks for their reader, a line each."""
+    """Yield the differences that a reader can see between two notebooks, one a line."""
     if len(before.cells) != len(now.cells):
         yield f"{len(before.cells)} cells before, {len(now.cells)} now"
     for number, (one, other) in enumerate(zip(before.cells, now.cells, strict=False)):
@@ -45,7 +45,7 @@ def differences(before: NotebookNode, now: NotebookNode) -> Iterator[str]:
 
 
 def _changed(old: str, new: str) -> str:
-    """Return two texts around the place from which on they differ."""
+    """Return excerpts of two texts, around the first difference."""
     pairs = enumerate(zip(old, new, strict=False))
     same = next((i for i, (a, b) in pairs if a != b), min(len(old), len(new)))
     return " → ".join(_part(text, max(0, same - 60)) for text in (old, new))
@@ -57,7 +57,7 @@ def _part(text: str, begin: int, length: int = 160) -> str:
 
 
 def notebooks_below(folder: Path) -> dict[str, str]:
-    """Return the texts of the notebooks below a folder, by their paths."""
+    """Return the contents of the notebooks below a folder, by relative path."""
     return {
         path.relative_to(folder).as_posix(): path.read_text("utf-8")
         for path in notebooks_in(folder)
@@ -65,7 +65,7 @@ def notebooks_below(folder: Path) -> dict[str, str]:
 
 
 def notebooks_of(commit: str, root: Path = ROOT) -> dict[str, str]:
-    """Return the texts of the notebooks of a commit, by their paths.
+    """Return the contents of the notebooks in a commit, by relative path.
 
     Raises:
         ValueError: there is no such commit, or it has no notebooks.
@@ -84,7 +84,7 @@ def notebooks_of(commit: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def compare(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield all differences between two sets of notebooks, a line each."""
+    """Yield all differences between two sets of notebooks, one line each."""
     for path in sorted({*before, *now}):
         if path not in now:
             yield f"{path}: it is gone"
@@ -96,19 +96,19 @@ def compare(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def renamed(text: str, renames: Sequence[tuple[str, str]]) -> str:
-    """Return a text with every old name replaced by its new one, in order."""
+    """Return a text with each old name replaced by the new one, in order."""
     for old, new in renames:
         text = text.replace(old, new)
     return text
 
 
 def read_renames(path: Path) -> list[tuple[str, str]]:
-    """Read a table of two columns, what was said before and what is said now.
+    """Read a tab-separated table of old and new names.
 
     Lines that begin with ``#`` are comments.
 
     Raises:
-        ValueError: a line has another number of columns.
+        ValueError: a line doesn't have two columns.
     """
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -121,7 +121,7 @@ def read_renames(path: Path) -> list[tuple[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare; return 0 if readers see the same, 1 if not or if nothing can be read."""
+    """Compare; return 0 if readers see no difference, else 1, also on an error."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.compare_notebooks", description=__doc__.splitlines()[0]
     )

@@ -1,14 +1,14 @@
-"""Run the conformance suite, on this PyTorch or on several, and write the table of it.
+"""Run the conformance suite, on one or more versions of PyTorch, and write its table.
 
-    python -m tools.conformance                  run it here, keep the record
+    python -m tools.conformance                  run it here, store the results
     python -m tools.conformance 2.10.0 2.12.1    run it on these versions of PyTorch,
                                                  each in a new environment
-    python -m tools.conformance --table          write the table anew, run nothing
-    python -m tools.conformance --check          say whether the table is up to date
+    python -m tools.conformance --table          only write the table, run nothing
+    python -m tools.conformance --check          fail if the table is out of date
 
-Records are ``tests/conformance/results/torch-<version>.json``, and the table stands in
-``d2l_gpu/vgpu/README.md``. For the environment, pip fetches PyTorch as it is set up to:
-on Linux that is the build for CUDA, of several gigabytes.
+The results go to ``tests/conformance/results/torch-<version>.json``, the table to
+``d2l_gpu/vgpu/README.md``. New environments get PyTorch from pip's default index: on
+Linux that is the CUDA build, of several gigabytes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ RESULTS = SUITE / "results"
 README = ROOT / "d2l_gpu" / "vgpu" / "README.md"
 BEGIN, END = "<!-- from tools/conformance.py -->", "<!-- end -->"
 
-# What the databases need beside PyTorch and this project.
+# What PyTorch's test databases need besides PyTorch and this project.
 NEEDED = ("expecttest", "numpy", "pytest", "scipy", "tqdm")
 
 GROUPS = {
@@ -51,7 +51,7 @@ COLUMNS = {
 
 
 def run_here(python: str | Path = sys.executable) -> Path:
-    """Run the suite with an interpreter; return the record that it wrote."""
+    """Run the suite with an interpreter; return the path of its record."""
     version = subprocess.run(
         [python, "-c", "import torch; print(torch.__version__.partition('+')[0])"],
         check=True,
@@ -65,7 +65,8 @@ def run_here(python: str | Path = sys.executable) -> Path:
 
 
 def run_on(version: str) -> Path:
-    """Run the suite on a version of PyTorch, in an environment made for it."""
+    """Run the suite on a version of PyTorch, in a temporary environment; return the
+    path of its record."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder, "Scripts" if sys.platform == "win32" else "bin", "python")
@@ -79,7 +80,11 @@ def run_on(version: str) -> Path:
 
 
 def table(records: list[dict]) -> str:
-    """Return the Markdown between the marks: the newest record, then all in short."""
+    """Return the results in Markdown: the last record in full, then a row for each.
+
+    Args:
+        records: sorted by version.
+    """
     newest = records[-1]
     lines = [
         f"PyTorch {newest['torch']}, Python {newest['python']}: "
@@ -133,13 +138,13 @@ def readme_with(text: str, table: str) -> str:
     """Return a README with the table between its marks.
 
     Raises:
-        ValueError: the marks are not there.
+        ValueError: a mark is missing.
     """
     return replace_between(text, BEGIN, END, table, README.name)
 
 
 def read_records() -> list[dict]:
-    """Return the records, the oldest version of PyTorch first."""
+    """Return all records, sorted by version of PyTorch, oldest first."""
     records = [json.loads(path.read_text()) for path in RESULTS.glob("*.json")]
     return sorted(records, key=lambda r: [int(x) for x in r["torch"].split(".")])
 

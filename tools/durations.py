@@ -1,11 +1,11 @@
-"""How long the notebooks of an edition run, each in a new kernel.
+"""Measure how long the notebooks of an edition take, each in a new kernel.
 
     python -m tools.durations [--framework pytorch] [lesson ...]
 
-These are seconds of one machine, for the page that `tools.classroom` writes for
-teachers; nothing is compared with them. Each lesson runs once, and so do its solutions.
-The figures go to ``benchmarks/results/durations.json``. Those of other machines stay,
-and so do those of lessons that are not run.
+The seconds are those of this machine. They are only for the page that
+`tools.classroom` writes for teachers; nothing is compared with them. Each lesson runs
+once, and so do its solutions. The results go to ``benchmarks/results/durations.json``,
+which keeps those of other machines and of lessons that weren't run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "durations.json
 
 
 def seconds_of(path: Path, framework: str) -> float:
-    """Return how long all cells of a notebook run, from the start of the kernel on."""
+    """Return the seconds that a notebook takes, including the start of the kernel."""
     notebook = nbformat.read(path, as_version=4)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -47,20 +47,20 @@ def seconds_of(path: Path, framework: str) -> float:
 
 
 def hardware(framework: str) -> tuple[str, int]:
-    """Return what the machine is, and how many GPUs it has that PyTorch sees."""
+    """Describe the machine, and count its GPUs; only PyTorch's GPUs are counted."""
     text = f"{cpu_name()}, {usable_cores()} cores"
     gpus = []
     if framework == "pytorch":
         from d2l_gpu import torch as d2l
 
-        gpus = d2l.devices().rows[1:]  # none is in use, so all are real
+        gpus = d2l.devices().rows[1:]  # no virtual GPUs are in use, so all are real
     if gpus:
         text += f"; {len(gpus)} × {gpus[0][2]}"
     return f"{text}; Python {platform.python_version()}", len(gpus)
 
 
 def with_run(runs: list[dict], run: dict) -> list[dict]:
-    """Return runs with another one, joined with the older one of the same machine."""
+    """Return the runs with a new one, merged with the old one of the same machine."""
     kind = ("framework", "gpus", "hardware")
     same = [old for old in runs if all(old[name] == run[name] for name in kind)]
     for old in same:

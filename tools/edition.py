@@ -1,5 +1,7 @@
-"""The notebooks that there are to be: each a lesson, or its solutions, in a language
-for a framework; and what cells they have."""
+"""The notebooks to build, and their cells.
+
+Each is a lesson, or the solutions to its exercises, in one language for one framework.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +42,7 @@ README = "readme.md"
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with ``lessons`` and ``notebooks``.
+    """A folder that contains ``lessons`` and ``notebooks``.
 
     Attributes:
         root: the folder.
@@ -55,17 +57,25 @@ class Project:
 
     @property
     def frameworks(self) -> tuple[Framework, ...]:
-        """The frameworks that it can have lessons for."""
+        """The frameworks that it may have lessons for."""
         return FRAMEWORKS
 
     @cached_property
     def header(self) -> Lesson | None:
-        """What is the same in every notebook, in English."""
+        """The template of the cells that all notebooks share, in English.
+
+        Raises:
+            LessonError: the file can't be parsed.
+        """
         return self._template(SOURCE)
 
     @cached_property
     def readme(self) -> Lesson | None:
-        """What the READMEs of other languages say, in English."""
+        """The template of the READMEs in other languages, in English.
+
+        Raises:
+            LessonError: the file can't be parsed.
+        """
         return self._template(README)
 
     def _template(self, name: str) -> Lesson | None:
@@ -74,21 +84,25 @@ class Project:
 
     @cached_property
     def languages(self) -> dict[str, Language]:
-        """The languages by their codes, English first."""
+        """The languages by code, English first.
+
+        Raises:
+            ValueError: the list of languages can't be parsed.
+        """
         return read_languages(self.lessons)
 
     @cached_property
     def _read(self) -> dict[Path, Lesson]:
-        """The lessons that have been read: the READMEs ask for all of them again."""
+        """A cache of parsed lessons: the READMEs read all of them again."""
         return {}
 
     @cached_property
     def translations(self) -> dict[str, Translation]:
-        """The translations by their languages; English has none.
+        """The translations by language code; English has none.
 
         Raises:
-            LessonError: everything that is wrong with the sources.
-            ValueError: the list of languages is none.
+            LessonError: all problems of the sources.
+            ValueError: the list of languages can't be parsed.
         """
         if len(self.languages) == 1:
             return {}
@@ -96,10 +110,10 @@ class Project:
         return {each.language.code: each for each in found}
 
     def translations_into(self, names: Sequence[str] = ()) -> list[Translation]:
-        """Return translations by their languages; without names all of them.
+        """Return the translations into some languages, given by code; by default all.
 
         Raises:
-            LessonError: a language that there is no translation into.
+            LessonError: there is no translation into one of them.
         """
         for name in names:
             if name not in self.translations:
@@ -111,10 +125,10 @@ class Project:
 
     @cached_property
     def sources(self) -> dict[str, dict[Framework, Path]]:
-        """The sources by the names of their lessons, and by framework.
+        """The sources by lesson name and framework.
 
         Raises:
-            LessonError: lessons for a framework that there is not.
+            LessonError: a folder of lessons belongs to no known framework.
         """
         by_tag = {each.tag: each for each in self.frameworks}
         found: dict[str, dict[Framework, Path]] = {}
@@ -137,16 +151,15 @@ class Project:
         }
 
     def read(self, names: Sequence[str] = ()) -> list[Lesson]:
-        """Return lessons in English, those of each framework one after the other.
+        """Return English lessons, in order; each one for all frameworks in turn.
 
         Args:
-            names: as `d2l_gpu.course.select_lessons` takes them, each for all
-                frameworks, or for one if it has its tag in front, as ``jax/03``; none
-                for all.
+            names: as for `d2l_gpu.course.select_lessons`, optionally restricted to one
+                framework by its tag, as in ``jax/03``; empty for all lessons.
 
         Raises:
-            LessonError: everything that is wrong with their sources.
-            ValueError: a lesson that does not exist.
+            LessonError: all problems of their sources.
+            ValueError: there is no such lesson.
         """
         paths = dict.fromkeys(self._paths(names))
         ordered = [
@@ -182,15 +195,15 @@ class Project:
                         yield path
 
     def beside(self, lesson: Lesson) -> dict[Framework, Lesson]:
-        """Return a lesson for all frameworks that have it, in order."""
+        """Return all frameworks' versions of a lesson, in order."""
         read = self.read([lesson.name])
         return dict(zip(self.sources[lesson.name], read, strict=True))
 
     def messages(self) -> list[Message]:
-        """Return all that is to be translated.
+        """Return all messages to translate.
 
         Raises:
-            LessonError: everything that is wrong with the sources.
+            LessonError: all problems of the sources.
         """
         common = [each for each in (self.header, self.readme) if each is not None]
         return messages([*common, *self.read()])
@@ -198,14 +211,14 @@ class Project:
 
 @dataclass(frozen=True)
 class Edition:
-    """One notebook to build: a lesson in a language, or the solutions to its exercises.
+    """One notebook to build: a lesson in one language, or its solutions.
 
     Attributes:
-        project: that it belongs to.
-        lesson: in English.
-        language: as ``en``.
-        framework: that it is for.
-        solutions: whether it is the notebook with the solutions.
+        project: the project.
+        lesson: the lesson in English.
+        language: the language's code, such as ``en``.
+        framework: the lesson's framework.
+        solutions: whether this is the notebook with the solutions.
     """
 
     project: Project
@@ -219,7 +232,7 @@ class Edition:
         return self.path_in(self.language)
 
     def path_in(self, language: str) -> Path:
-        """Return the path of the same notebook in a language."""
+        """Return the path of this notebook in another language."""
         folder = self.project.root / "notebooks" / language / self.framework.tag
         path = folder / f"{self.lesson.name}.ipynb"
         return solutions_of(path) if self.solutions else path
@@ -230,7 +243,7 @@ class Edition:
 
     @property
     def title(self) -> str:
-        """The title of the lesson in the language."""
+        """The lesson's title, in this edition's language."""
         first = self._translated.cells[0]
         return first.source.partition("\n")[0].lstrip("# ")
 
@@ -240,7 +253,7 @@ class Edition:
 
     @cached_property
     def _translated(self) -> Lesson:
-        """The lesson in the language, English where it is not translated."""
+        """The lesson in this edition's language; English where it isn't translated."""
         if self._translation is None:
             return self.lesson
         return self._translation.translated(self.lesson, self.project.header)
@@ -250,11 +263,11 @@ class Edition:
         return self.project.beside(self.lesson)
 
     def cells(self) -> list[Cell]:
-        """Return the cells of the notebook, with those that are the same everywhere.
+        """Return the notebook's cells, including those that all notebooks share.
 
         Raises:
-            LessonError: a key of the header that the lesson has as well.
-            ValueError: the translation cannot be read.
+            LessonError: the lesson uses a key of the header, or a source is wrong.
+            ValueError: the translation can't be parsed.
         """
         lesson, header = self._translated, self.project.header
         if self._translation is not None and header is not None:
@@ -290,7 +303,7 @@ class Edition:
         return cells
 
     def _share(self, cells: Sequence[Cell]) -> int:
-        """Return how many of a hundred paragraphs of these cells are translated."""
+        """Return the percentage of these cells' paragraphs that are translated."""
         if self._translation is None:
             return 100
         ids = {cell.id for cell in cells}
@@ -301,11 +314,11 @@ class Edition:
 
 
 def _marked(exercises: Sequence[Cell], marks: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of exercises, with a mark where each solution begins.
+    """Return the cells of the exercises, with a mark where each solution begins.
 
     Args:
-        exercises: what is asked for, and the solutions.
-        marks: the cell with the mark; none for no mark.
+        exercises: the exercises and their solutions.
+        marks: the cell with the mark; empty for none.
     """
     marked, in_solution = [], False
     for cell in exercises:
@@ -324,22 +337,22 @@ def editions(
     language: str | None = None,
     framework: str | None = None,
 ) -> list[Edition]:
-    """Return the notebooks that a project's lessons have content for.
+    """Return the notebooks to build for a project.
 
     Args:
-        project: with the lessons.
-        lessons: names as `Project.read` takes them; none for all.
-        language: as ``fr``; None for all that there are, English first.
-        framework: the tag of one; None for all that there are.
+        project: the project.
+        lessons: names as for `Project.read`; empty for all.
+        language: such as ``fr``; None for all, English first.
+        framework: a framework's tag; None for all.
 
     Raises:
-        LessonError: everything wrong with the sources, or nothing to build.
-        ValueError: a lesson or a framework that does not exist.
+        LessonError: all problems of the sources, or there is nothing to build.
+        ValueError: there is no such lesson or framework.
     """
     if language not in (None, ENGLISH):
-        project.translations_into([language])  # or it raises
+        project.translations_into([language])  # raises if unknown
     if framework is not None:
-        framework_with(framework, project.frameworks)  # or it raises
+        framework_with(framework, project.frameworks)  # raises if unknown
     read = project.read(lessons)
     by_tag = {each.tag: each for each in project.frameworks}
     found = []

@@ -1,13 +1,13 @@
-"""Environments of their own, for frameworks that cannot live beside the others.
+"""Make separate environments for frameworks that can't be installed with the others.
 
     python -m tools.environments            make those that are missing
-    python -m tools.environments mxnet      make this one anew
+    python -m tools.environments mxnet      make this one again
 
-A framework has one if there is ``environments/<tag>.txt``, the requirements that its
-readers install too; the comment ``# Python 3.11`` there says what interpreter it
-needs. Environments are made in ``.environments``, or in the folder that the variable
-``D2L_GPU_ENVIRONMENTS`` names. Each has a kernelspec, and the project as it stands in
-this clone.
+A framework needs one if ``environments/<tag>.txt`` exists. Readers install the same
+requirements. The comment ``# Python 3.11`` in that file sets the Python version.
+Environments go to ``.environments``, or to the folder that the environment variable
+``D2L_GPU_ENVIRONMENTS`` names. Each has a kernelspec, and an editable install of this
+clone.
 """
 
 import argparse
@@ -31,47 +31,47 @@ VARIABLE = "D2L_GPU_ENVIRONMENTS"
 
 
 def requirements(tag: str) -> Path:
-    """Return the path of the requirements that a framework's environment has."""
+    """Return the path of the requirements for a framework's environment."""
     return ROOT / "environments" / f"{tag}.txt"
 
 
 def has_its_own(framework: Framework) -> bool:
-    """Return whether a framework needs an environment of its own."""
+    """Return whether a framework needs a separate environment."""
     return requirements(framework.tag).is_file()
 
 
 def folder(tag: str) -> Path:
-    """Return where the environment of a framework is, or is to be."""
+    """Return the folder of a framework's environment, which may not exist yet."""
     return Path(os.environ.get(VARIABLE) or ROOT / ".environments").absolute() / tag
 
 
 def interpreter(tag: str) -> Path:
-    """Return the Python of a framework's environment, which may not be there yet."""
+    """Return the Python of a framework's environment, which may not exist yet."""
     scripts = "Scripts/python.exe" if sys.platform == "win32" else "bin/python"
     return folder(tag) / scripts
 
 
 def kernel_name(framework: Framework) -> str | None:
-    """Return the name of the kernel of a framework's environment; None: the usual."""
+    """Return the name of a framework's kernel; None for the default kernel."""
     return f"d2l-gpu-{framework.tag}" if has_its_own(framework) else None
 
 
 def jupyter_path(framework: Framework) -> Path:
-    """Return the folder in which Jupyter finds the kernel of an environment."""
+    """Return the folder where Jupyter finds the kernel of an environment."""
     return folder(framework.tag) / "share" / "jupyter"
 
 
 def kernel(framework: Framework) -> KernelSpecManager | None:
-    """Return what knows the kernel for a framework's notebooks; None for the usual."""
+    """Return the kernelspec manager for a framework's notebooks; None for Jupyter's."""
     if not has_its_own(framework):
         return None
     return _Renamed(kernel_name(framework), jupyter_path(framework) / "kernels")
 
 
 class _Renamed(KernelSpecManager):
-    """Every kernel name means the one kernel of an environment.
+    """Finds an environment's one kernel under any name.
 
-    Notebooks say ``python3``, since that is what it is called where they are read.
+    Notebooks ask for ``python3``, the kernel's name on readers' machines.
     """
 
     def __init__(self, name: str, kernels: Path):
@@ -83,7 +83,7 @@ class _Renamed(KernelSpecManager):
 
 
 def missing(framework: Framework) -> str | None:
-    """Say why notebooks for a framework cannot be executed here; None if they can."""
+    """Return why a framework's notebooks can't be executed here; None if they can."""
     if has_its_own(framework):
         if (jupyter_path(framework) / "kernels").is_dir():
             return None
@@ -95,11 +95,11 @@ def missing(framework: Framework) -> str | None:
 
 
 def make(framework: Framework) -> None:
-    """Make the environment of a framework, in place of one that is there.
+    """Make a framework's environment, replacing an existing one.
 
     Raises:
-        FileNotFoundError: its Python is not on this machine.
-        subprocess.CalledProcessError: something cannot be installed.
+        FileNotFoundError: this machine lacks the Python that it needs.
+        subprocess.CalledProcessError: the installation failed.
     """
     python = _python_for(framework)
     place = folder(framework.tag)
@@ -109,11 +109,11 @@ def make(framework: Framework) -> None:
     try:
         _run([python, "-m", "venv", place])
         _run([*pip, "--requirement", requirements(framework.tag)])
-        # In place of the copy that the requirements made.
+        # Replaces the non-editable copy that the requirements installed.
         _run([*pip, "--no-deps", "--editable", ROOT])
         _write_kernelspec(framework)
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)  # half of one would pass for whole
+        shutil.rmtree(place, ignore_errors=True)  # else it would seem complete
         raise
 
 
@@ -128,7 +128,11 @@ def _write_kernelspec(framework: Framework) -> None:
 
 
 def _python_for(framework: Framework) -> str:
-    """Return the interpreter that a framework's environment is made with."""
+    """Return the interpreter to make a framework's environment with.
+
+    Raises:
+        FileNotFoundError: there is none of the right version.
+    """
     text = requirements(framework.tag).read_text(encoding="utf-8")
     wanted = re.search(r"^# Python (\d+\.\d+)\b", text, re.MULTILINE)[1]
     if wanted == "{}.{}".format(*sys.version_info):
@@ -147,7 +151,7 @@ def _run(command: Sequence[str | Path]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make environments; return 0, or 1 if one cannot be had."""
+    """Make environments; return 0, or 1 if one can't be made."""
     own = [each for each in FRAMEWORKS if has_its_own(each)]
     parser = argparse.ArgumentParser(
         prog="python -m tools.environments", description=__doc__.splitlines()[0]

@@ -1,8 +1,9 @@
-"""The table of what is said how in each framework, made of the cells that say it.
+"""Build a table of equivalent code in each framework from the lessons' cells.
 
-In a lesson, ``${equivalents}`` stands for a table of the code cells that have the same
-key in all frameworks, a row for each framework below the heading above its cell. Shown
-are the lines of a cell up to the first empty one; what follows shows what they do.
+In a lesson, ``${equivalents}`` is replaced by a table of the code cells whose key
+occurs in all frameworks. Each is introduced by the heading above it, with a row per
+framework. The table shows a cell's lines up to the first empty one; the lines below
+demonstrate the code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +18,15 @@ PLACE = "${equivalents}"
 def with_table(
     cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]
 ) -> list[Cell]:
-    """Return the cells of a notebook with the table where it is to stand.
+    """Return the cells of a notebook, with the table in place of ``${equivalents}``.
 
     Args:
-        cells: of one edition; its headings name the rows.
+        cells: the cells of one edition; its headings name the rows.
         lessons: the same lesson for each framework that has it, in order.
     """
     if not any(PLACE in cell.source for cell in cells):
         return list(cells)
-    body, _ = split_exercises(cells)  # solutions are for all frameworks, too
+    body, _ = split_exercises(cells)  # exercises have the same keys everywhere, too
     table = _table(body, lessons)
     return [
         replace(cell, source=cell.source.replace(PLACE, table))
@@ -40,7 +41,7 @@ def _table(cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]) -> str:
         each: {cell.key: cell for cell in lesson.cells if cell.kind == "code"}
         for each, lesson in lessons.items()
     }
-    # Not a column for each framework: four columns of code are wider than a page.
+    # One row per framework: four columns of code would be wider than a page.
     rows = [["", "", ""], ["---"] * 3]
     heading, shown = "", set()
     for cell in cells:
@@ -62,11 +63,11 @@ def _in_all(key: str, code: Mapping[Framework, Mapping[str, Cell]]) -> bool:
 
 
 def _idiom(source: str) -> str:
-    """Return the first lines of a cell, as a field of a Markdown table."""
+    """Return a cell's lines up to the first empty one, for a Markdown table."""
     lines = source.strip().partition("\n\n")[0].splitlines()
     return "<br>".join(_line(line) for line in lines).replace("|", r"\|")
 
 
 def _line(line: str) -> str:
-    code = line.lstrip()  # browsers show no spaces at the beginning of code
+    code = line.lstrip()  # browsers drop leading spaces in code
     return "&emsp;" * ((len(line) - len(code)) // 2) + f"`{code}`"

@@ -1,10 +1,10 @@
-"""Embedding a lesson's figures in the prose cells of its notebooks.
+"""Embed a lesson's figures in the prose cells of its notebooks.
 
-A figure is drawn as SVG in ``lessons/figures`` and embedded as a PNG in a data
-URI, because nothing else shows everywhere. JupyterLab (4.6) refuses SVG
-attachments (jupyterlab#10464), Colab shows no attachments at all
-(colabtools#3836) and no SVG in a data URI (colabtools#2092); relative links are
-dead on both. Colab itself writes pasted pictures as PNG data URIs.
+Figures are SVG or PNG files in ``lessons/figures``, embedded as PNG data URIs, because
+nothing else works everywhere. JupyterLab (4.6) refuses SVG attachments
+(jupyterlab#10464). Colab shows no attachments at all (colabtools#3836) and no SVG data
+URIs (colabtools#2092). Relative links are dead on both. Colab itself stores pasted
+pictures as PNG data URIs.
 """
 
 import base64
@@ -20,11 +20,11 @@ _EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
 
 
 def embedded_figures(notebook: NotebookNode | None) -> dict[str, str]:
-    """Return the pictures that a notebook holds already, by their stamps."""
+    """Return the pictures that a notebook already contains, by stamp."""
     found = {}
     for cell in notebook.cells if notebook is not None else ():
         stamps = cell.metadata.get("figures", [])
-        # Not strict: somebody may have edited the cell, and then it is stale.
+        # Not strict: if somebody edited the cell by hand, it is stale anyway.
         found.update(zip(stamps, _EMBEDDED.findall(cell.source), strict=False))
     return found
 
@@ -32,25 +32,24 @@ def embedded_figures(notebook: NotebookNode | None) -> dict[str, str]:
 def embed_figures(
     source: str, lessons: Path, kept: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """Replace the figures that a prose cell names by the pictures themselves.
+    """Replace a prose cell's links to figures by the pictures themselves.
 
-    A picture that the committed notebook holds already is kept as it is when the
-    drawing has not changed: renderers differ between versions, and a new picture
-    each time would swell the history. So checking needs no renderer.
+    If a drawing hasn't changed, the picture in the committed notebook is reused:
+    versions of the renderer differ, and new pictures would swell Git's history. So
+    checking a notebook needs no renderer.
 
     Args:
-        source: Markdown that names figures as ``![…](../figures/<name>.svg)``.
-        lessons: the folder of the sources, in which ``figures`` is.
-        kept: what `embedded_figures` returns of the committed notebook.
+        source: Markdown that links to figures as ``![…](../figures/<name>.svg)``.
+        lessons: the folder of the sources, which contains ``figures``.
+        kept: the committed notebook's `embedded_figures`.
 
     Returns:
-        The Markdown with data URIs, and for each of them, in order, a stamp: the
-        name of the drawing and its SHA-256. The cell keeps them as its metadata
-        ``figures``.
+        The Markdown with data URIs, and a stamp for each, in order: the drawing's name
+        and SHA-256. The cell stores the stamps in its metadata ``figures``.
 
     Raises:
-        FileNotFoundError: a figure that is not there.
-        ValueError: an SVG that cannot be rendered.
+        FileNotFoundError: a figure does not exist.
+        ValueError: an SVG can't be rendered.
     """
     stamps = []
 
@@ -68,15 +67,15 @@ def embed_figures(
 
 
 def _as_png(drawing: bytes, name: str) -> bytes:
-    """Return a figure's file as PNG, as large as the drawing says it is."""
+    """Return a figure as PNG, in the size that the drawing states."""
     if name.endswith(".png"):
         return drawing
-    # Only needed where a drawing is new or has changed.
+    # Only needed if a drawing is new or has changed.
     import resvg_py
     from matplotlib import get_data_path
 
-    # The fonts of one package rather than of one computer: the same letters
-    # for every maintainer.
+    # Use matplotlib's fonts instead of the system's, so that pictures look the same for
+    # every maintainer.
     return bytes(
         resvg_py.svg_to_bytes(
             svg_string=drawing.decode("utf-8"),

@@ -1,11 +1,11 @@
-"""The words that a translation uses for the terms of the field.
+"""Check that translations use the right words for technical terms.
 
-``lessons/locale/<language>.tsv`` has a line for each term, of fields between tabs: the
-English term, its translations, one of which has to be in every message that has the
-term, and, if there are any, words that it must not be translated by; all of several
-between `` | ``. The beginnings of words are enough. A space in a term is a hyphen,
-too. The last field says by which native
-source the translation was checked. Lines that begin with ``#`` are comments.
+``lessons/locale/<language>.tsv`` has a line for each term, with tab-separated fields:
+the English term; its translations, one of which must occur in every message with the
+term; words that must not be used for it; and the native source that the translation
+was checked against. The last two may be missing. Alternatives are separated by
+`` | ``, and beginnings of words are enough. A space in a term also matches a hyphen.
+Lines that begin with ``#`` are comments.
 """
 
 import re
@@ -21,9 +21,9 @@ class Term:
 
     Attributes:
         english: the term.
-        translations: of which one has to be there, or the beginnings of words.
-        wrong: what must not be there.
-        source: where the translation is used by those who speak the language.
+        translations: words, or their beginnings, of which one must be used.
+        wrong: words, or their beginnings, that must not be used.
+        source: a text where native speakers use the translation.
     """
 
     english: str
@@ -33,7 +33,7 @@ class Term:
 
     @cached_property
     def pattern(self) -> re.Pattern:
-        """The term in English, also in the plural."""
+        """Matches the English term, singular or plural."""
         words = re.escape(self.english).replace(r"\ ", r"[\s-]+")
         plural = "(?:es|s)?" if self.english[-1].isalpha() else ""
         if self.english.endswith("y"):
@@ -49,10 +49,10 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> "Glossary":
-        """Read a glossary; without its file it is empty.
+        """Read a glossary; empty if there is no file.
 
         Raises:
-            ValueError: a line that is none of a glossary, or a term that has two.
+            ValueError: a line has the wrong fields, or a term has two lines.
         """
         if not path.is_file():
             return cls()
@@ -73,15 +73,15 @@ class Glossary:
             terms[english] = Term(
                 english, _several(fields[0]), _several(fields[1]), fields[2]
             )
-        # Longer terms first: what a virtual GPU is called says nothing of a GPU.
+        # Longer terms first, so that "virtual GPU" doesn't count as "GPU".
         return cls(tuple(sorted(terms.values(), key=lambda term: -len(term.english))))
 
     def problems(self, english: str, other: str) -> Iterator[str]:
-        """Yield terms that are translated otherwise.
+        """Yield the terms that aren't translated as they should be.
 
         Args:
-            english: prose of the source, without code.
-            other: that of the translation.
+            english: the source's prose, without code.
+            other: the translation's prose, without code.
         """
         folded = remaining = other.casefold()
         there = []
@@ -96,10 +96,10 @@ class Glossary:
                 yield f"{term.english!r} is to be translated by {wanted}"
             for each in sorted(term.translations, key=len, reverse=True):
                 remaining = remaining.replace(each.casefold(), " ")
-        # What is wrong for one term may be right for another one of the message.
+        # A word that is wrong for one term may be right for another in the message.
         for term in there:
             for wrong in term.wrong:
-                # Chinese has no spaces between words.
+                # Chinese has no spaces, so a match can begin anywhere.
                 begins = r"(?<!\w)" if wrong[0] < "\u3400" else ""
                 if re.search(begins + re.escape(wrong.casefold()), remaining):
                     yield f"{term.english!r} is not {wrong!r} here"

@@ -1,10 +1,9 @@
-"""What is the same in every notebook: where to open it, the setup, how to do exercises.
+"""The cells that all notebooks share: links, setup, how to do the exercises.
 
-The source is ``lessons/header.md``, a lesson of its own in form, in which names in
-``${…}`` stand for what differs between notebooks and between releases. Both the links
-and the package that hosted platforms install are those of the *release* that the
-notebook belongs to, so that they always fit each other; the version changes only in
-the commit that makes a release.
+The source is ``lessons/header.md``, formatted like a lesson, with placeholders
+``${…}`` for what differs between notebooks and between releases. The links, and the
+package that hosted platforms install, both belong to the notebook's *release*, so that
+they always match; the version changes only in the commit that makes a release.
 """
 
 import functools
@@ -24,23 +23,23 @@ from tools.translation import MISSING, STALE
 
 SOURCE = "header.md"
 
-# Keys of cells that not every notebook has: links to hosted platforms, to the same
-# lesson for other frameworks, and what stands there where no other has it.
+# Keys of cells that only some notebooks have: links to hosted platforms, links to the
+# lesson in other frameworks, and what to show if no other framework has it.
 _OPEN, _OTHERS, _ALONE = "header-open", "header-frameworks", "header-alone"
 
-# What all translations begin with, and all notebooks where there are any.
+# Only in translations; in all notebooks, if there are translations.
 _TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
 
-# The setup, and before the tag of a framework, one of its own.
+# The setup; with "-<tag>" appended, the setup for one framework.
 _INSTALL = "header-install"
 
-# Of those that stand elsewhere: before exercises, and in place of a lesson's title.
+# Cells placed elsewhere: before the exercises, and as the title of solutions.
 INTRODUCTION, TITLE = "exercises", "solutions-title"
 
-# What every solution begins with.
+# Prepended to the first cell of every solution.
 MARK = "solution-mark"
 
-# What to put before `owner/name/blob/tag/path` of a file on GitHub.
+# Each platform's name, and its URL prefix for `owner/name/blob/tag/path` on GitHub.
 PLATFORMS = {
     "colab": ("Colab", "https://colab.research.google.com/github/"),
     "kaggle": ("Kaggle", "https://kaggle.com/kernels/welcome?src=https://github.com/"),
@@ -55,16 +54,17 @@ _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Header:
-    """What the cells of `SOURCE` are in one notebook.
+    """The cells of `SOURCE`, filled in for one notebook.
 
     Attributes:
-        template: the cells, with names to be replaced; None: there are none.
-        path: of the notebook, relative to the repository: language, framework, name.
-        framework: that the notebook is for.
+        template: the cells with placeholders; None for no header.
+        path: the notebook's path from the repository's root, with language, framework
+            and name.
+        framework: the notebook's framework.
         others: the other frameworks that have this lesson.
-        title: of the lesson.
-        languages: those that the lesson is in, and what they call themselves.
-        share: how many of a hundred cells of prose are translated.
+        title: the lesson's title.
+        languages: the native names of the lesson's languages, by code.
+        share: the percentage of paragraphs that are translated.
     """
 
     template: Lesson | None
@@ -79,7 +79,7 @@ class Header:
         """Return the cells below the title.
 
         Raises:
-            LessonError: what is wrong with the source.
+            LessonError: the problems of the source.
         """
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
         every = self._all()
@@ -99,10 +99,10 @@ class Header:
         ]
 
     def cell(self, key: str) -> list[Cell]:
-        """Return the cell with a key, which stands elsewhere; none without a header.
+        """Return the cell with this key in a list; empty if there is none.
 
         Raises:
-            LessonError: what is wrong with the source.
+            LessonError: the problems of the source.
         """
         return [cell for cell in self._all() if cell.key == key]
 
@@ -157,7 +157,7 @@ class Header:
 
 
 def solutions_of(path: PurePath) -> PurePath:
-    """Return the path of the solutions to the exercises of a notebook."""
+    """Return the path of the notebook with a lesson's solutions."""
     return path.parent / SOLUTIONS / path.name
 
 
@@ -183,14 +183,14 @@ def _in_release(path: PurePath) -> str:
 
 
 def platform_links(path: PurePath) -> dict[str, str]:
-    """Return for each of `PLATFORMS` the address that opens a notebook there."""
+    """Return the URLs that open a notebook on `PLATFORMS`, by platform."""
     file = _in_release(path)
     return {name: prefix + file for name, (_, prefix) in PLATFORMS.items()}
 
 
 @functools.cache
 def repository() -> str:
-    """Return ``owner/name`` on GitHub, as the metadata of the project have it."""
+    """Return ``owner/name`` on GitHub, from the project's metadata."""
     project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
     return re.fullmatch(
         r"https://github\.com/([\w.-]+/[\w.-]+)", project["urls"]["Source"]

@@ -1,7 +1,7 @@
-"""What depends on a language: its name, how it writes numbers, its punctuation.
+"""What depends on a language: its name, number format and punctuation.
 
-All of it stands in ``lessons/locale/languages.toml``, a table for each language, so
-that a new one needs no code::
+``lessons/locale/languages.toml`` has a table for each language, so that adding one
+needs no code::
 
     [es]
     name = "Español"
@@ -13,9 +13,9 @@ that a new one needs no code::
     wrong = '\\s[;:!?](?=\\s|$)'
     because = "a space before a punctuation mark"
 
-``thousands``, the names of ``powers`` and ``wrong`` are regular expressions. A rule of
-punctuation is searched for in the prose of a message without its code, formulas and
-links, in place of which there is a word joiner, U+2060.
+``thousands``, the names of ``powers`` and ``wrong`` are regular expressions. ``wrong``
+is searched for in a message's prose, where a word joiner, U+2060, replaces code,
+formulas and placeholders.
 """
 
 import re
@@ -40,7 +40,7 @@ class Rule:
     """A rule of punctuation.
 
     Attributes:
-        wrong: what must not be in the prose of a message.
+        wrong: matches what must not be in a message's prose.
         because: what is wrong with it.
     """
 
@@ -48,7 +48,11 @@ class Rule:
     because: str
 
     def problems(self, prose: Sequence[str]) -> Iterator[str]:
-        """Yield each place, of a text for each block, where the rule is broken."""
+        """Yield each violation of the rule.
+
+        Args:
+            prose: a text for each block of the message.
+        """
         for text in prose:
             for match in self.wrong.finditer(text):
                 around = text[max(0, match.start() - 15) : match.end() + 15]
@@ -57,15 +61,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Language:
-    """A language that the lessons are in.
+    """A language of the lessons.
 
     Attributes:
-        code: as ``fr``.
-        name: what it calls itself.
-        thousands: matches what stands between groups of three digits.
-        decimal: the mark before decimals.
-        powers: the powers of ten that words behind a number stand for.
-        rules: of its punctuation.
+        code: such as ``fr``.
+        name: its own name for itself.
+        thousands: matches the thousands separator.
+        decimal: the decimal separator.
+        powers: powers of ten, by the words for them that follow a number.
+        rules: its rules of punctuation.
     """
 
     code: str
@@ -76,7 +80,7 @@ class Language:
     rules: tuple[Rule, ...] = ()
 
     def numbers(self, prose: str) -> Counter:
-        """Return the numbers in a text, without what stands between thousands."""
+        """Return the numbers in a text, in English format without separators."""
         prose = re.sub(rf"(?<=\d)(?:{self.thousands})(?=\d{{3}}(?!\d))", "", prose)
         prose = re.sub(rf"(?<=\d){re.escape(self.decimal)}(?=\d)", ".", prose)
         for word, power in self.powers.items():
@@ -90,13 +94,13 @@ def _in_digits(power: int, found: re.Match) -> str:
 
 
 def read_languages(lessons: Path) -> dict[str, Language]:
-    """Return the languages of a project by their codes, English first.
+    """Return a project's languages by code, English first.
 
     Args:
         lessons: the folder of the sources.
 
     Raises:
-        ValueError: their list is not one.
+        ValueError: the file can't be parsed, or a table is wrong.
     """
     found = {ENGLISH: Language(ENGLISH, "English")}
     path = lessons / LOCALE / FILE
@@ -115,7 +119,7 @@ def _language(code: str, table: dict) -> Language:
     """Return the language that a table of the file describes.
 
     Raises:
-        TypeError, KeyError, re.error: it describes none.
+        TypeError, KeyError, re.error: the table is wrong.
     """
     if not isinstance(table, dict) or "name" not in table or set(table) - _KNOWN:
         raise TypeError(

@@ -1,8 +1,8 @@
-"""Reading a lesson: from its MyST Markdown source to cells, each one checked.
+"""Parse a lesson's MyST Markdown source into cells, and check them.
 
-A source is a notebook for one framework, ``lessons/<framework>/03_copying.md``, which
-JupyterLab opens and runs by itself. Whatever can be said about it without running it
-is said here, with the file and the line.
+A source, such as ``lessons/pytorch/03_copying.md``, is a notebook for one framework
+that JupyterLab opens and runs as it is. All problems that can be found without running
+it are reported here, with file and line.
 """
 
 import ast
@@ -22,34 +22,34 @@ from nbval.plugin import find_comment_markers
 from tools.tolerance import USUAL, is_tolerance, tolerance
 
 LESSONS = "lessons"
-"""The folder of the sources, with one for each framework in it."""
+"""The folder of the sources, with a subfolder for each framework."""
 
-# Why the output of a cell cannot be compared. The build adds the only tag that
-# nbval knows for this.
+# Tags that say why a cell's output can't be compared. The build adds nbval's own tag,
+# which gives no reason.
 REASONS = ("machine", "timing", "figure", "random")
 
-# Of a cell that readers need not read: JupyterLab and Colab show it folded.
+# A cell that readers needn't read: JupyterLab and Colab show it folded.
 HIDDEN = "hide-input"
 
-# Of a cell with a function for the reader to write, which is not in the solutions; of
-# one that is in the solutions only; of code that the solutions need as well.
+# A function for the reader to write (not in the solutions); a cell that is only in the
+# solutions; code that the solutions need, too.
 STUB, SOLUTION, SETUP = "stub", "solution", "setup"
 
-# How the first cell of a lesson in English says what it is for.
+# The aims and the minutes in the first cell of an English lesson.
 _AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b", re.DOTALL)
 
 _OF_CODE = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
 _OF_PROSE = (SOLUTION,)
 
-# The heading with which an exercise begins, and how the key of a cell begins that
-# belongs to the exercises although it stands before the first one.
+# The heading of an exercise, and the key prefix of cells that belong to the exercises
+# but come before the first one.
 _EXERCISE = re.compile(r"### \w\d\.\d+ ")
 _EXERCISE_KEY = "exercise-"
 
-MAX_COLUMNS = 79  # of a code line: what fits beside the prompt on a laptop
+MAX_COLUMNS = 79  # of code: what fits beside the prompt on a laptop
 
 _KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_MAX_KEY = 64  # keys become cell ids, and nbformat allows no longer ones
+_MAX_KEY = 64  # nbformat's limit for cell ids, which keys become
 
 # Markup of the book Dive into Deep Learning, which no notebook renders.
 _BOOK_MARKUP = re.compile(
@@ -68,7 +68,7 @@ _WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#")
 
 
 class LessonError(Exception):
-    """A lesson that cannot be built: every reason found, one to a line."""
+    """The lesson can't be built; the message has one line per problem."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Cell:
     Attributes:
         kind: ``"code"`` or ``"markdown"``.
         source: what the author wrote, without the cell's metadata.
-        id: of the cell in the notebook: its key, or what `_generated` makes of its
-            text. Translated cells keep it.
-        tags: what the build has to know of it, as why its output cannot be compared.
-        line: line of the source file on which the cell begins, from 1.
-        key: the name that its author gave it, or nothing.
+        id: the cell's id in the notebook: its key, or one generated from its text.
+            Translated cells keep it.
+        tags: instructions for the build, such as why its output can't be compared.
+        line: the line of the source file where the cell begins, from 1.
+        key: the name that the author gave the cell; empty if none.
     """
 
     kind: str
@@ -94,18 +94,18 @@ class Cell:
 
     @property
     def reasons(self) -> list[str]:
-        """Why the cell's output cannot be compared; empty if it is."""
+        """Why the cell's output can't be compared; empty if it can."""
         return [tag for tag in self.tags if tag in REASONS]
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson for one framework, as its source has it.
+    """A lesson for one framework, as in its source.
 
     Attributes:
-        path: of the source, in the folder of its framework. What the build puts into
-            all lessons is beside these folders.
-        cells: in order.
+        path: the source, in its framework's folder. Templates for all lessons are
+            beside these folders.
+        cells: the cells, in order.
     """
 
     path: Path
@@ -117,18 +117,18 @@ class Lesson:
 
     @property
     def framework(self) -> str:
-        """The tag of the framework that the lesson is for."""
+        """The tag of the lesson's framework."""
         return self.path.parent.name
 
     @property
     def label(self) -> str:
-        """The path of the source in the folder of lessons, as pytorch/03_copying.md."""
+        """The source's path below ``lessons``, such as pytorch/03_copying.md."""
         below = [] if self.framework == LESSONS else [self.framework]
         return "/".join([*below, self.path.name])
 
     @property
     def has_solutions(self) -> bool:
-        """Whether there are solutions to exercises."""
+        """Whether the source has solutions to exercises."""
         return any(SOLUTION in cell.tags for cell in self.cells)
 
 
@@ -143,7 +143,7 @@ def aims_and_minutes(opening: str) -> tuple[str, str] | None:
 
 
 def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Return the cells before the exercises, and from the first one on."""
+    """Split cells into those before the exercises and the rest."""
     first = next(
         (
             i
@@ -157,23 +157,23 @@ def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
 
 
 def read_lesson(path: Path) -> Lesson:
-    """Read the lesson at ``path`` and check everything that needs no execution.
+    """Read the lesson at ``path``, and check what can be checked without running it.
 
     Raises:
-        LessonError: all that is wrong with the source, with file and line.
+        LessonError: all problems of the source, with file and line.
     """
     return parse_lesson(path.read_text(encoding="utf-8"), path)
 
 
 def parse_lesson(text: str, path: Path) -> Lesson:
-    """Return the lesson that ``text`` is, as `read_lesson` does.
+    """Parse and check a lesson, as `read_lesson` does.
 
     Args:
-        text: what is in the file, or was made of it without moving lines.
-        path: of the file.
+        text: the file's content, possibly changed, but with lines in their places.
+        path: the file.
 
     Raises:
-        LessonError: all that is wrong with the source, with file and line.
+        LessonError: all problems of the source, with file and line.
     """
     lesson = Lesson(path)
     problems = []
@@ -189,7 +189,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
 
 
 def check(lesson: Lesson) -> None:
-    """Raise LessonError if there is something wrong with what is in the cells."""
+    """Raise LessonError if there are problems in the cells."""
     if problems := list(_problems(lesson)):
         raise LessonError("\n".join(problems))
 
@@ -206,10 +206,10 @@ def _problems(lesson: Lesson) -> Iterator[str]:
 
 
 def template(path: Path) -> Lesson:
-    """Return what is to become a lesson when names in it are replaced, unchecked.
+    """Read a lesson with placeholders, which is only checked once they are replaced.
 
     Raises:
-        LessonError: it cannot be read.
+        LessonError: the file can't be parsed.
     """
     lesson = Lesson(path)
     nodes = _nodes(path.read_text(encoding="utf-8"), lesson)
@@ -217,7 +217,7 @@ def template(path: Path) -> Lesson:
 
 
 def _nodes(text: str, lesson: Lesson) -> list[tuple[NotebookNode, int]]:
-    """Return the cells of a source as jupytext reads them, and their lines."""
+    """Return a source's cells, parsed by jupytext, with their line numbers."""
     try:
         notebook = myst_to_notebook(text, add_source_map=True)
     except MystMetadataParsingError as error:
@@ -229,7 +229,7 @@ def _nodes(text: str, lesson: Lesson) -> list[tuple[NotebookNode, int]]:
     found = []
     for node, line in zip(notebook.cells, notebook.metadata.source_map, strict=True):
         if not _is_code(node) and node.source.strip():
-            # jupytext tells the line of what ends the cell before.
+            # jupytext reports the line that ends the previous cell.
             line = lines.index(node.source.splitlines()[0], line)
         found.append((node, line))
     return found
@@ -241,11 +241,10 @@ def _cell(node: NotebookNode, line: int) -> Cell:
 
 
 def _with_ids(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells, each with an id of its own.
+    """Return the cells, each with a unique id.
 
-    A cell without a key is called by its first words and a hash of its text, so that
-    it keeps its id whatever happens elsewhere in the file. Only cells that are equal
-    are numbered.
+    The id of a cell without a key is its first words and a hash of its text, so that
+    changes elsewhere don't affect it. Identical cells are numbered.
     """
     seen = Counter()
     found = []
@@ -320,7 +319,7 @@ def _code_problems(source: str) -> Iterator[str]:
 
 def _prose_problems(source: str) -> Iterator[str]:
     prose = _CODE_SPAN.sub("", _FENCED.sub("", source))
-    # The book writes :label:`sec_x`, so its markup is sought with the code spans.
+    # The book writes :label:`sec_x`, so look for its markup in code spans, too.
     for markup in _BOOK_MARKUP.findall(_FENCED.sub("", source)):
         yield f"book markup {markup!r}"
     for target in _IMAGE.findall(prose):
@@ -329,7 +328,7 @@ def _prose_problems(source: str) -> Iterator[str]:
                 f"the image {target} is not ../figures/<name>.svg or .png, which "
                 "the build embeds; an image elsewhere is missing offline"
             )
-    prose = _IMAGE.sub("", prose)  # an image may be what a link is on
+    prose = _IMAGE.sub("", prose)  # a link's text may be an image
     for target in _LINK.findall(prose):
         if not target.startswith(_WORKS_ANYWHERE):
             yield f"the relative link {target} leads nowhere on hosted platforms"
@@ -346,7 +345,7 @@ def _prose_problems(source: str) -> Iterator[str]:
 def is_figure(target: str) -> bool:
     """Return whether an image's target is a figure that the build embeds.
 
-    It is named as seen from the source, so that JupyterLab shows it there.
+    Its path is relative to the source, so that JupyterLab shows it there.
     """
     return re.fullmatch(r"\.\./figures/[a-z0-9_-]+\.(?:svg|png)", target) is not None
 
@@ -362,7 +361,7 @@ def _duplicate_problems(cells: list[Cell]) -> Iterator[str]:
 
 
 def _unasserted_problems(cells: list[Cell]) -> Iterator[str]:
-    """Yield the ignored cells about which no assertion says what can be said."""
+    """Yield the cells whose output is ignored although no assertion checks it."""
     code = [cell for cell in cells if cell.kind == "code"]
     for position, cell in enumerate(code):
         here_and_next = code[position : position + 2]
@@ -375,15 +374,15 @@ def _unasserted_problems(cells: list[Cell]) -> Iterator[str]:
 
 
 def asserts(source: str) -> bool:
-    """Return whether the code of a cell asserts something that could be false.
+    """Return whether a cell's code asserts something that could be false.
 
-    ``assert`` statements count, and calls named ``assert_…`` as NumPy and PyTorch
-    have them; ``assert True`` does not.
+    Counts ``assert`` statements, except of constants, and calls named ``assert_…``, as
+    in NumPy and PyTorch.
     """
     try:
         tree = ast.parse(TransformerManager().transform_cell(source))
     except SyntaxError:
-        return False  # the execution will say it better
+        return False  # running the cell will give a better message
     return any(
         (isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant))
         or (isinstance(node, ast.Call) and _name(node.func).startswith("assert_"))

@@ -1,17 +1,17 @@
-"""Parts of Markdown files that tools write, between marks that readers do not see."""
+"""Replace parts of Markdown files, between marks that are hidden from readers."""
 
 
 def replace_between(text: str, begin: str, end: str, part: str, name: str) -> str:
     """Return a text with ``part`` between its marks.
 
     Args:
-        text: of the file.
-        begin, end: the marks, each a line of the text.
-        part: what shall stand between them.
-        name: of the file, for the error.
+        text: the file's content.
+        begin, end: the marks, each on a line of its own.
+        part: the new text between them.
+        name: the file's name, for the error message.
 
     Raises:
-        ValueError: the marks are not there.
+        ValueError: a mark is missing.
     """
     before, first, rest = text.partition(begin)
     _, last, after = rest.partition(end)

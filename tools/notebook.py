@@ -1,4 +1,4 @@
-"""From a lesson's cells to the bytes of a notebook, always the same ones."""
+"""Turn a lesson's cells into a notebook file, byte for byte reproducibly."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tools.lesson import HIDDEN, REASONS, Cell
 from tools.tolerance import is_tolerance
 
 CELL_TIMEOUT = 600
-"""Seconds that a cell may take; a lesson is to take minutes as a whole."""
+"""Seconds that a cell may take; a whole lesson should take only minutes."""
 
 _METADATA = {
     "kernelspec": {
@@ -20,7 +20,7 @@ _METADATA = {
         "language": "python",
         "name": "python3",
     },
-    # Without versions, which would change with every maintainer.
+    # Without versions, which would differ between maintainers.
     "language_info": {
         "file_extension": ".py",
         "mimetype": "text/x-python",
@@ -33,19 +33,19 @@ _METADATA = {
 def assemble(
     cells: list[Cell], lessons: Path, committed: NotebookNode | None
 ) -> NotebookNode:
-    """Return the notebook of these cells, not executed.
+    """Return a notebook of these cells, not executed.
 
-    Tags that say how an output is compared, or why it is not, stay. The first are for
-    `tools.pytest_setup`, and beside the second stands the one that nbval knows.
+    Cells keep the tags that set a tolerance, which `tools.pytest_setup` reads, and
+    those that say why an output isn't compared. The latter get nbval's own tag, too.
 
     Args:
-        cells: those of one framework, prose in the language of the notebook.
-        lessons: the folder of the sources, in which ``figures`` is.
-        committed: the same notebook as it was built before, or None.
+        cells: the cells for one framework, in the notebook's language.
+        lessons: the folder of the sources, which contains ``figures``.
+        committed: the notebook from the last build, or None.
 
     Raises:
-        FileNotFoundError: a figure that is not there.
-        ValueError: a figure that cannot be rendered.
+        FileNotFoundError: a figure does not exist.
+        ValueError: a figure can't be rendered.
     """
     kept = embedded_figures(committed)
     built = []
@@ -67,32 +67,36 @@ def assemble(
 
 
 def cells_by_id(notebook: NotebookNode | None) -> dict[str, NotebookNode]:
-    """Return the cells of a notebook by their ids; none for no notebook."""
+    """Return a notebook's cells by id; empty if there is no notebook."""
     return {cell.id: cell for cell in notebook.cells} if notebook is not None else {}
 
 
 def notebooks_in(folder: Path) -> list[Path]:
-    """Return the paths of the notebooks of all editions below ``notebooks``."""
+    """Return the paths of all editions' notebooks, sorted.
+
+    Args:
+        folder: the folder ``notebooks``.
+    """
     return sorted(
         [*folder.glob("*/*/*.ipynb"), *folder.glob(f"*/*/{SOLUTIONS}/*.ipynb")]
     )
 
 
 def read_notebook(path: Path) -> NotebookNode | None:
-    """Return the notebook at ``path``, or None where there is none."""
+    """Return the notebook at ``path``; None if there is no such file."""
     if not path.is_file():
         return None
     return nbformat.read(path, as_version=4)
 
 
 def canonical(notebook: NotebookNode) -> str:
-    """Return the text of a notebook file: valid, keys sorted, newline at the end."""
+    """Validate a notebook and return it as JSON, keys sorted, with a final newline."""
     nbformat.validate(notebook)
     return nbformat.writes(notebook) + "\n"
 
 
 def take_outputs(notebook: NotebookNode, committed: NotebookNode | None) -> None:
-    """Give the cells of a notebook the outputs that it was committed with."""
+    """Copy outputs and execution counts from the committed notebook, by cell id."""
     before = cells_by_id(committed)
     for cell in notebook.cells:
         old = before.get(cell.id)
@@ -102,7 +106,12 @@ def take_outputs(notebook: NotebookNode, committed: NotebookNode | None) -> None
 
 
 def differences(committed: NotebookNode, rebuilt: NotebookNode) -> list[str]:
-    """Say, a line per cell, what in a committed notebook is not as its source."""
+    """Return the differences between a committed notebook and its source.
+
+    Args:
+        committed: the committed notebook.
+        rebuilt: the one built from the source, with the committed outputs.
+    """
     before, now = cells_by_id(committed), cells_by_id(rebuilt)
     found = [f"cell {key} is new in the source" for key in now if key not in before]
     found += [f"cell {key} is gone from the source" for key in before if key not in now]

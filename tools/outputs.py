@@ -1,4 +1,4 @@
-"""What a cell may put out, and how it is written down."""
+"""Check and normalise the outputs of cells."""
 
 import base64
 import io
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from nbformat import NotebookNode
 from PIL import Image
 
-# Absolute paths of at least two parts, POSIX or Windows, that stand alone: not
-# the end of a URL, of a unit like images/s or of an HTML tag. What is the same on
-# every machine may stand there: what the kernel itself serves, how a script names its
-# interpreter, and the folders of SageMaker's containers.
+# Absolute paths of at least two parts, POSIX or Windows, that aren't the end of a URL,
+# a unit like images/s or an HTML tag. Paths that are the same on every machine are
+# allowed: the kernel's own file systems, a script's #! line, and the folders of
+# SageMaker's containers.
 _ABSOLUTE_PATH = re.compile(
     r"(?<![\w.:/<~\\-])/(?!(?:dev|proc|sys|opt/ml)/|usr/bin/env\s)[\w.-]+/[\w./-]+"
     r"|\bfile://\S+"
@@ -21,10 +21,10 @@ _PIXELS = ("image/png", "image/jpeg")
 
 
 def normalised(outputs: list[NotebookNode], count: int | None) -> list[NotebookNode]:
-    """Return the outputs of one cell in the form in which notebooks are committed.
+    """Return a cell's outputs in the form that we commit.
 
-    Consecutive pieces of a stream are joined (how a stream falls into pieces is a
-    matter of timing), and results carry the execution count of their cell.
+    Consecutive pieces of a stream are joined, because how a stream is split depends on
+    timing. Results carry the execution count of their cell.
     """
     joined: list[NotebookNode] = []
     for output in outputs:
@@ -46,7 +46,7 @@ def normalised(outputs: list[NotebookNode], count: int | None) -> list[NotebookN
 
 
 def output_problems(cell: NotebookNode) -> Iterator[str]:
-    """Yield what must not be in the outputs of a committed code cell."""
+    """Yield the problems of a committed code cell's outputs, one line each."""
     ignored = "nbval-ignore-output" in cell.metadata.get("tags", [])
     for output in cell.outputs:
         if output.output_type == "error":
@@ -65,7 +65,7 @@ def output_problems(cell: NotebookNode) -> Iterator[str]:
 
 
 def _texts(output: NotebookNode) -> Iterator[tuple[str, str]]:
-    """Yield each text of an output with its MIME type; pictures are no text."""
+    """Yield the texts of an output with their MIME types, leaving out pictures."""
     if output.output_type == "stream":
         yield "text/plain", output.text
     for mime, content in output.get("data", {}).items():
@@ -74,10 +74,10 @@ def _texts(output: NotebookNode) -> Iterator[tuple[str, str]]:
 
 
 def has_comparable_output(cell: NotebookNode) -> bool:
-    """Return whether nbval has anything but a picture to compare in this cell.
+    """Return whether this cell has any output but pictures for nbval to compare.
 
-    nbval skips pictures, and the text beside one (``<Figure size …>``) says
-    nothing about it.
+    nbval skips pictures, and the text beside one (``<Figure size …>``) says nothing
+    about it.
     """
     return any(
         output.output_type == "stream" or not set(_PIXELS) & set(output.get("data", {}))
@@ -88,10 +88,10 @@ def has_comparable_output(cell: NotebookNode) -> bool:
 def keep_equal_pictures(
     outputs: list[NotebookNode], committed: list[NotebookNode]
 ) -> None:
-    """Put committed pictures in place of new ones that show the same pixels.
+    """Replace new pictures by committed ones that have the same pixels.
 
-    The bytes of a PNG depend on the version of the library that wrote it, and
-    every new one stays in the history for good.
+    A PNG's bytes depend on the version of the library that wrote it, and each new file
+    would stay in Git's history for ever.
     """
     for new, old in zip(outputs, committed, strict=False):
         before = old.get("data", {}).get("image/png")
@@ -101,6 +101,6 @@ def keep_equal_pictures(
 
 
 def _pixels(encoded: str) -> tuple[tuple[int, int], bytes] | None:
-    """Return size and RGBA values of a base64 PNG."""
+    """Return the size and RGBA values of a base64-encoded PNG."""
     with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
         return picture.size, picture.convert("RGBA").tobytes()

@@ -1,8 +1,8 @@
-"""The picture of the README: a training step in time, its roofline, and how it scales.
+"""Draw the README's picture: a training step's timeline, roofline and scaling.
 
     python -m tools.overview
 
-Everything in it is simulated, so it is the same on every machine. It is written to
+Everything is simulated, so the picture is the same on every machine. It goes to
 ``lessons/figures/overview.png``.
 """
 
@@ -43,7 +43,7 @@ def draw_timeline(axes, timeline) -> None:
             ]
             if spans:
                 look = {"facecolor": fill, "edgecolor": outline}
-                if kind == "copy":  # matplotlib has no patterns of SVG
+                if kind == "copy":  # matplotlib has no SVG patterns
                     look = {"facecolor": "white", "edgecolor": outline, "hatch": "////"}
                 axes.broken_barh(spans, (row - 0.35, 0.7), linewidth=0.4, **look)
     axes.set_yticks(range(len(names)), labels=names)

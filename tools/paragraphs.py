@@ -1,8 +1,8 @@
-"""The paragraphs of a text in Markdown: what is translated one at a time.
+"""Split Markdown into paragraphs, the units of translation.
 
-A paragraph is a heading, a paragraph proper, the text of a list's item, or a table as
-a whole. Code blocks and displayed formulas are none. What stands around a paragraph,
-such as the mark of its item, stays where it is.
+A paragraph is a heading, a paragraph proper, the text of a list item, or a whole
+table. Code blocks and displayed formulas don't count. The markup around a paragraph,
+such as a list marker, is not part of it.
 """
 
 import re
@@ -18,12 +18,12 @@ _LIST_MARK = re.compile(r"[^\s>]")
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph and its place.
+    """A paragraph and its position.
 
     Attributes:
-        text: without what stands before its lines.
-        begin, end: its lines in the whole, from 0; the second is the one behind it.
-        before: what stands before its first line, as the mark of a list's item.
+        text: the paragraph, without markup before its lines.
+        begin, end: its lines in the source, counted from 0, `end` exclusive.
+        before: the markup before its first line, such as a list marker.
     """
 
     text: str
@@ -34,12 +34,12 @@ class Paragraph:
 
 @cache
 def parser() -> MarkdownIt:
-    """Return a parser of the Markdown that notebooks show."""
+    """Return a parser for the Markdown dialect of notebooks."""
     return MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
 
 
 def paragraphs(source: str) -> Iterator[Paragraph]:
-    """Yield the paragraphs of a text in Markdown, in order."""
+    """Yield the paragraphs of a Markdown text, in order."""
     lines = source.split("\n")
     tokens = parser().parse(source)
     for position, token in enumerate(tokens):
@@ -58,21 +58,21 @@ def paragraphs(source: str) -> Iterator[Paragraph]:
 
 def _as_it_is(lines: list[str], begin: int, end: int) -> Paragraph:
     while end > begin + 1 and not lines[end - 1].strip():
-        end -= 1  # blank lines behind a table belong to it for the parser
+        end -= 1  # the parser counts blank lines after a table as part of it
     return Paragraph("\n".join(lines[begin:end]), begin, end)
 
 
 def replaced(source: str, translate: Callable[[str], str]) -> str:
-    """Return a text in Markdown with each of its paragraphs replaced.
+    """Return a Markdown text with each of its paragraphs replaced.
 
     Args:
         source: the text.
-        translate: takes a paragraph, and returns what to put in its place.
+        translate: takes a paragraph's text and returns the replacement.
     """
     lines = source.split("\n")
     for each in reversed(list(paragraphs(source))):
         first, *more = translate(each.text).split("\n")
-        # The lines of an item are indented as far as its text; quotes keep their mark.
+        # Indent an item's later lines as far as its text; keep the > of quotes.
         margin = _LIST_MARK.sub(" ", each.before)
         lines[each.begin : each.end] = [
             each.before + first,

@@ -1,9 +1,9 @@
-"""How pytest runs the notebooks, and how its processes share the cores and the files.
+"""Configure how pytest runs the notebooks, and how its processes share cores and files.
 
-nbval runs notebooks twice in one kernel here, as readers do who choose Run All again,
-and compares every cell both times, numbers within a tolerance where a cell asks for it.
-A framework with an environment of its own has its kernel there. A notebook that needs
-more than is installed is skipped; with --forbid-skips, whatever is skipped fails.
+nbval runs most notebooks twice in one kernel, like readers who choose Run All again. It
+compares every cell both times, with numbers within a tolerance if the cell has one. A
+framework with a separate environment uses the kernel there. Notebooks with missing
+dependencies are skipped; with --forbid-skips, a skipped test fails.
 """
 
 import contextlib
@@ -22,16 +22,17 @@ from tools import environments
 from tools.companion import missing
 from tools.tolerance import settled, tolerance
 
-# pytest-xdist starts several pytests; what they start inherits their share of the
-# cores. PyTorch reads this when it is loaded, and would give all cores to each.
+# pytest-xdist starts several pytest processes. Give each, and the processes it starts,
+# its share of the cores: by default PyTorch would use all of them in each. PyTorch
+# reads this variable on import.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     threads = max(1, (os.cpu_count() or 1) // workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 
-# Files of minutes, the longest first. pytest-xdist gives files to its processes in this
-# order; else the last one could have one of these alone, and the others nothing to do.
+# The slowest files, slowest first. pytest-xdist hands out files in this order, so that
+# no process starts a slow one when the others have nothing left to do.
 LONGEST = (
     "07_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
@@ -58,7 +59,7 @@ LONGEST = (
 
 
 class NotebookTwice(IPyNbFile):
-    """A notebook of which nbval runs and compares all cells, and mostly then again."""
+    """A notebook whose cells nbval runs and compares, in most cases twice."""
 
     def setup(self) -> None:
         framework = framework_of(self.path)
@@ -73,8 +74,8 @@ class NotebookTwice(IPyNbFile):
                 source, allow_stdin=allow_stdin, stop_on_error=False
             )
 
-        # nbval 0.11 leaves no history, so that a tensor that a cell displays is freed
-        # soon. Notebooks keep it in Out, where it takes memory in the second run.
+        # nbval 0.11 runs cells without history, so a tensor that a cell displays is
+        # soon freed. In Jupyter, Out keeps it, so it takes memory in the second run.
         kernel.execute_cell_input = execute
 
     def collect(self) -> Iterator[IPyNbCell]:
@@ -88,13 +89,13 @@ class NotebookTwice(IPyNbFile):
                     self,
                     name=f"{cell.name}{again}",
                     cell_num=cell.cell_num,
-                    cell=deepcopy(cell.cell),  # nbval joins streams in place
+                    cell=deepcopy(cell.cell),  # nbval merges streams in place
                     options=cell.options,
                 )
 
 
 class ToleratedCell(IPyNbCell):
-    """A cell whose numbers are compared within the tolerance that its tag names."""
+    """A cell whose numbers are compared within the tolerance set by its tag."""
 
     def compare_outputs(self, test, ref, skip_compare=None) -> bool:
         percent = tolerance(self.cell.metadata.get("tags", []))
@@ -108,16 +109,16 @@ class ToleratedCell(IPyNbCell):
 
 
 def runs_once(path: Path) -> bool:
-    """Return whether a notebook is too long to be run a second time.
+    """Return whether a notebook is too slow to run twice.
 
-    These are solutions, where each check starts a Python of its own, and the training
-    on several GPUs. (Processes are launched twice by PyTorch's lesson 09.)
+    That is true of solutions, where each check starts a Python process, and of the
+    training on several GPUs. (PyTorch's lesson 09 covers launching processes twice.)
     """
     return path.name == LONGEST[0] or path.parent.name == SOLUTIONS
 
 
 def framework_of(path: Path) -> Framework:
-    """Return the framework that a notebook is for, by its folder, or PyTorch."""
+    """Return a notebook's framework, judging by its folder; PyTorch by default."""
     by_tag = {each.tag: each for each in FRAMEWORKS}
     folder = path.parents[path.parent.name == SOLUTIONS]
     return by_tag.get(folder.name, by_tag["pytorch"])
@@ -125,7 +126,7 @@ def framework_of(path: Path) -> Framework:
 
 @contextlib.contextmanager
 def kernel_for(framework: Framework, config: pytest.Config) -> Iterator[None]:
-    """Let nbval take the kernel of a framework's environment, if it has one."""
+    """Make nbval use the kernel of a framework's environment, if it has one."""
     name = environments.kernel_name(framework)
     if name is None:
         yield
@@ -138,7 +139,7 @@ def kernel_for(framework: Framework, config: pytest.Config) -> Iterator[None]:
 
 
 def why_not_here(sources: Sequence[str], platform: str) -> str | None:
-    """Return why a notebook with these cells cannot run on a system, or None."""
+    """Return why these cells can't run on a platform; None if they can."""
     if platform == "win32" and any("d2l.launch(" in source for source in sources):
         return "launch needs torchrun, which PyTorch's builds for Windows lack"
     return None

@@ -1,7 +1,7 @@
-"""The READMEs, and the tables on the pages of ``docs/``.
+"""Update the READMEs, and the tables on the pages in ``docs/``.
 
-Of the English pages the build writes the tables, between marks. The READMEs in other
-languages are made as a whole, from ``lessons/readme.md`` and its translations.
+In the English pages, the build only writes the tables, between marks. READMEs in other
+languages are generated as a whole, from ``lessons/readme.md`` and its translations.
 """
 
 import re
@@ -21,17 +21,17 @@ BEGIN_LESSONS, END_LESSONS = "<!-- lessons -->", "<!-- end of lessons -->"
 BEGIN_LANGUAGES, END_LANGUAGES = "<!-- languages -->", "<!-- end of languages -->"
 BEGIN_SHARES, END_SHARES = "<!-- translated -->", "<!-- end of translated -->"
 
-# On top of a README that is made as a whole.
+# The first line of a generated README.
 _MADE = "<!-- from lessons/readme.md and lessons/locale/${language}.po: edit these -->"
 
 _COLAB = "colab"
 
 
 def new_readmes(project: Project) -> dict[Path, str]:
-    """Return what READMEs are to be where they are not that.
+    """Return the new contents of the READMEs and pages that are out of date, by path.
 
     Raises:
-        LessonError: what is wrong with the sources.
+        LessonError: the problems of the sources.
         ValueError: no English page has a place for one of the tables.
     """
     found = {}
@@ -54,7 +54,7 @@ def readme_of(project: Project, language: str) -> Path:
 
 
 def _pages(project: Project) -> dict[Path, str]:
-    """Return the English pages with their tables up to date.
+    """Return the contents of the English pages with updated tables, by path.
 
     Raises:
         ValueError: no page has the marks of a table.
@@ -77,7 +77,7 @@ def _pages(project: Project) -> dict[Path, str]:
     return pages
 
 
-# A link to a file of the repository, from its root.
+# A link to a file in the repository, relative to its root.
 _LINK = re.compile(r"\]\((?![a-z]+:|#)")
 
 
@@ -86,7 +86,11 @@ def _all_languages(project: Project) -> str:
 
 
 def _translated(project: Project, language: str) -> str:
-    """Return the README in another language than English."""
+    """Return the README in a language other than English.
+
+    Raises:
+        LessonError: the text has an unknown placeholder.
+    """
     template = project.readme
     translation = project.translations[language]
     template = translation.translated(template, project.header)
@@ -115,7 +119,7 @@ def _languages(project: Project, here: str) -> str:
 
 
 def _shares(project: Project) -> str:
-    """Return the table of the share of each language that is translated."""
+    """Return the table of how much is translated into each language."""
     wanted = _texts(project)
     rows = [("Language", "`--language`", "Translated"), ("---", "---", "---")]
     for language, translation in project.translations.items():
@@ -130,7 +134,7 @@ def _texts(project: Project) -> list[str]:
 
 
 def _lessons(project: Project, language: str) -> str:
-    """Return the table of the lessons in a language, by their titles."""
+    """Return the table of lesson titles in a language, with links to the notebooks."""
     by_lesson: dict[str, dict[Framework, Edition]] = {}
     for edition in editions(project, language=language):
         if not edition.solutions:
@@ -156,7 +160,7 @@ def _lessons(project: Project, language: str) -> str:
 
 
 def _aims(project: Project) -> str:
-    """Return the table of what each lesson teaches, as its first cell says."""
+    """Return the table of what each lesson teaches, read from its first cell."""
     rows = [("", "Lesson", "You will be able to", "Minutes", "With")]
     rows.append(("---",) * len(rows[0]))
     tags = [each.tag for each in project.frameworks]
@@ -172,9 +176,9 @@ def _aims(project: Project) -> str:
 
 
 def _tables(project: Project) -> str:
-    """Return a table for each framework of where each notebook opens.
+    """Return a table for each framework with links that open its notebooks.
 
-    That of the first framework is shown, those of the others unfold.
+    The first framework's table is shown; the others are folded.
     """
     every = editions(project, language=ENGLISH)
     solved = {edition.path for edition in every if edition.solutions}

@@ -1,10 +1,10 @@
-"""Say whether a tag can be released, and print what the changelog says of it.
+"""Check that a tag can be released, and print its section of the changelog.
 
     python -m tools.release v0.2.0
 
-A tag is `v` and the version of the package, and the changelog's newest section is
-about it and has a date. Nothing beyond Python is needed, not even the package's own
-requirements.
+The tag must be `v` plus the package's version, and the changelog's newest section must
+be about that version and have a date. This needs only Python, not even the package's
+dependencies.
 """
 
 import argparse
@@ -29,12 +29,12 @@ _LINK = re.compile(r"^\[(?P<name>[^\]]+)\]: https://\S+$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Section:
-    """What a changelog says of one version.
+    """A changelog's section on one version.
 
     Attributes:
         name: the version, or Unreleased.
-        date: as the heading has it, or None.
-        text: what stands below the heading.
+        date: the date in the heading; None if there is none.
+        text: the text below the heading.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Section:
 
 
 def read_sections(changelog: str) -> list[Section]:
-    """Return the sections of a changelog, the newest first, as they stand in it."""
+    """Return the sections of a changelog, in the order of the file (newest first)."""
     body = _LINK.sub("", changelog)
     headings = list(_HEADING.finditer(body))
     ends = [*(heading.start() for heading in headings), len(body)][1:]
@@ -54,11 +54,11 @@ def read_sections(changelog: str) -> list[Section]:
 
 
 def changelog_problems(changelog: str, version: str) -> Iterator[str]:
-    """Yield what is wrong with a changelog, a sentence each.
+    """Yield the problems of a changelog, one sentence each.
 
     Args:
-        changelog: its text.
-        version: that of the package.
+        changelog: the file's content.
+        version: the package's version.
     """
     sections = read_sections(changelog)
     if len(sections) != len(re.findall(r"^## ", changelog, re.MULTILINE)):
@@ -92,15 +92,15 @@ def changelog_problems(changelog: str, version: str) -> Iterator[str]:
 
 
 def release_notes(tag: str, changelog: str, version: str) -> str:
-    """Return what the changelog says of the version that a tag releases.
+    """Return the changelog's text on the version that a tag releases.
 
     Args:
-        tag: as ``v0.2.0``.
-        changelog: its text.
-        version: that of the package.
+        tag: such as ``v0.2.0``.
+        changelog: the file's content.
+        version: the package's version.
 
     Raises:
-        ValueError: tag, version and changelog do not agree.
+        ValueError: tag and version disagree, or the changelog isn't ready for it.
     """
     if tag != f"v{version}":
         raise ValueError(
@@ -127,7 +127,7 @@ def _is_date(text: str | None) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the notes of a release; return 0, or 1 with a sentence on what is wrong."""
+    """Print the release notes; return 0, or 1 after printing what is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.release", description=__doc__.splitlines()[0]
     )

@@ -1,9 +1,9 @@
-"""Outputs whose numbers differ from machine to machine, compared number by number.
+"""Compare outputs whose numbers differ between machines, number by number.
 
-A cell tagged ``approx`` may put out numbers up to 10 % from those committed, one tagged
-``approx-50`` up to 50 %, or whatever is named. Everything else compares exactly: the
-words, how many numbers there are, and the units behind them. Only the white space
-beside a number, and the length of a rule below a table's heading, may follow its width.
+In a cell tagged ``approx``, numbers may differ from the committed ones by up to 10 %;
+with ``approx-50``, by up to 50 %, and so on. Everything else must be identical: the
+words, how many numbers there are, and their units. Only the white space around a
+number, and the length of a rule below a table's heading, may change with its width.
 """
 
 import re
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from nbformat import NotebookNode
 
-USUAL = 10  # per cent, of a cell tagged `approx`
-MOST = 50  # per cent; beyond that, a number says too little
+USUAL = 10  # per cent, for a cell tagged `approx`
+MOST = 50  # per cent; a looser comparison would mean too little
 
 _TAG = re.compile(r"approx(?:-([1-9]\d?))?")
 
-# A number is no part of a word (float32, V100), of a version (2.13.0) or of the name of
-# a device (cuda:1), all of which compare exactly. A minus is a sign unless it stands
-# between two numbers.
+# Numbers in words (float32, V100), versions (2.13.0) and device names (cuda:1) don't
+# count; those are compared exactly. A minus is a sign unless it follows a word, a
+# number or a closing bracket.
 _NUMBER = re.compile(
     r"""
     (?<![\w.]) (?<![cg]pu:)
@@ -33,13 +33,13 @@ _RULE = re.compile(r"([-=─━])\1{2,}")
 
 
 def tolerance(tags: Iterable[str]) -> int | None:
-    """Return how many per cent numbers may differ by; None if not at all.
+    """Return the tolerance that a cell's tags set, in per cent; None if they set none.
 
     Args:
-        tags: of a cell.
+        tags: the cell's tags.
 
     Raises:
-        ValueError: a tag that allows more than `MOST` per cent.
+        ValueError: a tag allows more than `MOST` per cent.
     """
     for tag in tags:
         if match := _TAG.fullmatch(tag):
@@ -51,17 +51,17 @@ def tolerance(tags: Iterable[str]) -> int | None:
 
 
 def is_tolerance(tag: str) -> bool:
-    """Return whether a tag is one of these, whatever it allows."""
+    """Return whether a tag sets a tolerance, valid or not."""
     return _TAG.fullmatch(tag) is not None
 
 
 def deviations(new: str, old: str, percent: float) -> Iterator[str]:
-    """Yield what in a text is too far from another one, a sentence each.
+    """Yield the deviations of a text that exceed the tolerance, one sentence each.
 
     Args:
-        new: what a cell put out.
-        old: what it put out when it was committed.
-        percent: by how much a number may differ from the committed one.
+        new: the new output.
+        old: the committed output.
+        percent: the tolerance, relative to the committed number.
     """
     if _masked(new) != _masked(old):
         yield "more than the numbers differs"
@@ -94,18 +94,18 @@ def settled(
     percent: float,
     sanitize: Callable[[str], str],
 ) -> tuple[list[NotebookNode], list[str]]:
-    """Return outputs with committed texts in place of those that are near enough.
+    """Return outputs in which texts within the tolerance are replaced by the committed.
 
-    Whoever compares the two afterwards finds the rest.
+    Comparing the result with the committed outputs finds the other differences.
 
     Args:
-        new: what a cell put out, its streams joined.
-        old: what it put out when it was committed, likewise.
-        percent: by how much a number may differ from the committed one.
-        sanitize: makes equal what may differ between machines in any cell.
+        new: the cell's new outputs, with streams joined.
+        old: its committed outputs, likewise.
+        percent: the tolerance, relative to the committed number.
+        sanitize: replaces whatever may differ between machines in any cell.
 
     Returns:
-        The outputs, and what is wrong with those that are not near enough.
+        The outputs, and the deviations that exceed the tolerance.
     """
     found, wrong = [], []
     for one, other in zip(new, old, strict=False):

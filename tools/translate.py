@@ -1,13 +1,13 @@
-"""Bring the PO files in line with the English lessons, or say what is stale.
+"""Bring the PO files up to date with the English lessons, or list stale messages.
 
     python -m tools.translate            add new messages, mark changed ones as fuzzy
-    python -m tools.translate --check    write nothing, say which messages are stale
-    python -m tools.translate --check --strict    the same, and fail if any is
+    python -m tools.translate --check    list stale messages, write nothing
+    python -m tools.translate --check --strict    the same, and fail if there are any
 
-A message is a paragraph; see `tools.translation`. To translate, edit
-``lessons/locale/<language>.po``, by hand or with a program for PO files, and remove the
-flag ``fuzzy``. Then build the notebooks. English may change before its translations do,
-so only a release needs all of them: it checks with ``--strict``.
+A message is a paragraph; see `tools.translation`. To translate one, edit
+``lessons/locale/<language>.po``, by hand or in a PO editor, and remove the flag
+``fuzzy``. Then build the notebooks. The English text may change before its translations
+do; only a release needs all of them, so it checks with ``--strict``.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tools.translation import MISSING, STALE, Translation, key_of
 
 
 def problems(translation: Translation) -> Iterator[str]:
-    """Yield what is missing or stale in a translation, a line each."""
+    """Yield the missing, stale and unused messages of a translation, one line each."""
     what = {
         MISSING: "is not translated",
         STALE: "is stale: the English has changed, or the translation is fuzzy",
@@ -31,14 +31,14 @@ def problems(translation: Translation) -> Iterator[str]:
     for message in translation.wanted:
         for place in "", *message.places:
             if place and (place, message.text) not in translation.entries:
-                continue  # the same as everywhere
+                continue  # the lesson has no entry of its own
             if problem := translation.problem(message.text, place):
                 yield f"{code}: {message} {what[problem]}"
     yield from unwanted(translation)
 
 
 def unwanted(translation: Translation) -> Iterator[str]:
-    """Yield what is translated and in no lesson any more, a line each."""
+    """Yield the messages that no lesson contains any more, one line each."""
     code = translation.language.code
     there = {key_of(entry) for entry in translation.file if not entry.obsolete}
     used = {
@@ -52,7 +52,11 @@ def unwanted(translation: Translation) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Merge or check; return 0, or 1 if something is wrong."""
+    """Update or check the PO files.
+
+    Returns:
+        0; 1 on an error, or if ``--check --strict`` finds problems.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m tools.translate", description=__doc__.splitlines()[0]
     )
@@ -91,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "what is missing or fuzzy there",
             file=sys.stderr,
         )
-        if "GITHUB_ACTIONS" in os.environ:  # a line of its own on the page of the run
+        if "GITHUB_ACTIONS" in os.environ:  # an annotation on the run's page
             print(f"::warning::{len(found)} translated messages are missing or stale")
     return int(bool(found) and options.strict)
 

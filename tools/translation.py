@@ -1,9 +1,9 @@
-"""Translations of the lessons: a message for each paragraph, in PO files.
+"""Translate the lessons with PO files that have one message per paragraph.
 
-``lessons/locale/<language>.po`` has each distinct paragraph once, in whatever lessons
-it occurs. Where one of them needs a translation of its own, a second entry has that
-lesson for its context, as ``msgctxt "jax/03_copying"``. A message that is missing or
-fuzzy is not shown: its paragraph stays English, and its cell says so.
+``lessons/locale/<language>.po`` has each distinct paragraph once, however many lessons
+it occurs in. If a lesson needs a different translation, a second entry has the lesson
+as its context, as in ``msgctxt "jax/03_copying"``. If a message is missing or fuzzy,
+its paragraph stays in English, with a notice in the cell.
 """
 
 import re
@@ -21,11 +21,11 @@ from tools.languages import ENGLISH, LOCALE, Language
 from tools.lesson import Cell, Lesson
 from tools.paragraphs import paragraphs, replaced
 
-# Cells of the header that are appended to one that is not translated.
+# Keys of the header's notices for cells that aren't fully translated.
 MISSING, STALE = "notice-missing", "notice-stale"
 
-# A sentence that has changed is at least so like the one before (1: the same); gettext
-# asks for the same.
+# How similar a changed paragraph must be to an old one to inherit its translation
+# (1: identical). gettext uses the same threshold.
 _ALIKE = 0.6
 
 _PLACEHOLDER = re.compile(r"\$\{\w+\}")
@@ -34,12 +34,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Message:
-    """A paragraph, to be translated.
+    """A paragraph to translate.
 
     Attributes:
-        text: in English.
-        places: the lessons that have it, as ``pytorch/03_copying``.
-        line: on which it begins in the source of the first of them.
+        text: the English text.
+        places: the lessons that contain it, such as ``pytorch/03_copying``.
+        line: the line where it begins in the first of them.
     """
 
     text: str
@@ -53,12 +53,12 @@ class Message:
 
 
 def place_of(lesson: Lesson) -> str:
-    """Return the name of a lesson in the PO files."""
+    """Return a lesson's name in the PO files."""
     return lesson.label.removesuffix(".md")
 
 
 def messages(lessons: Sequence[Lesson]) -> list[Message]:
-    """Return all that is to be translated, in the order of the lessons."""
+    """Return all messages to translate, in the order of the lessons."""
     found: dict[str, Message] = {}
     for lesson in lessons:
         place = place_of(lesson)
@@ -72,7 +72,7 @@ def messages(lessons: Sequence[Lesson]) -> list[Message]:
 
 
 def texts_of(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs of some cells that are to be translated, and their lines."""
+    """Yield the paragraphs to translate in some cells, as pairs of line and text."""
     for cell in cells:
         if cell.kind == "markdown":
             for each in paragraphs(cell.source):
@@ -85,18 +85,18 @@ def _is_message(text: str) -> bool:
 
 
 def key_of(entry: polib.POEntry) -> tuple[str, str]:
-    """Return the context of an entry, empty if it has none, and its English."""
+    """Return an entry's context, empty if it has none, and its English text."""
     return entry.msgctxt or "", entry.msgid
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The messages of one language.
+    """The translation into one language.
 
     Attributes:
-        language: that they are in.
-        path: of the PO file; it need not be there yet.
-        wanted: all that is to be translated.
+        language: the language.
+        path: the PO file, which need not exist yet.
+        wanted: all messages to translate.
     """
 
     language: Language
@@ -105,10 +105,10 @@ class Translation:
 
     @cached_property
     def file(self) -> list[polib.POEntry]:
-        """The entries as they are in the file.
+        """The entries in the file; empty if there is no file.
 
         Raises:
-            ValueError: the file is no PO file, or an entry stands there twice.
+            ValueError: the file can't be parsed, or has an entry twice.
         """
         if not self.path.is_file():
             return []
@@ -128,35 +128,35 @@ class Translation:
 
     @cached_property
     def entries(self) -> dict[tuple[str, str], polib.POEntry]:
-        """The entries of what is wanted, by their contexts and English.
+        """The entries for the wanted messages, by context and English text.
 
-        They are as the file has them once it is brought in line with the lessons.
+        These are the merged entries, which may differ from those in the file.
         """
         return {key_of(entry): entry for entry in self.merged() if not entry.obsolete}
 
     def entry(self, text: str, place: str = "") -> polib.POEntry | None:
-        """Return the entry that translates a paragraph of a lesson."""
+        """Return the entry for a paragraph of a lesson; None if there is none."""
         return self.entries.get((place, text)) or self.entries.get(("", text))
 
     def problem(self, text: str, place: str = "") -> str:
-        """Return `MISSING` or `STALE` if a paragraph cannot be shown, else nothing."""
+        """Return `MISSING` or `STALE` if a paragraph stays in English, else empty."""
         entry = self.entry(text, place)
         if entry is None or not entry.msgstr.strip():
             return MISSING
         return STALE if entry.fuzzy else ""
 
     def share(self, texts: Sequence[str], place: str = "") -> int:
-        """Return how many of a hundred paragraphs are translated, rounded down."""
+        """Return the percentage of paragraphs that are translated, rounded down."""
         done = sum(not self.problem(text, place) for text in texts)
         return 100 * done // len(texts) if texts else 100
 
     def translated(self, lesson: Lesson, header: Lesson | None) -> Lesson:
-        """Return a lesson in this language, English where it is not translated.
+        """Return a lesson in this language; English where it isn't translated.
 
         Args:
-            lesson: in English.
-            header: has the notices for cells with something that stays English; None:
-                no notices.
+            lesson: the lesson in English.
+            header: the header, with the notices for cells that aren't fully translated;
+                None for no notices.
         """
         place = place_of(lesson)
         notices = {
@@ -187,11 +187,11 @@ class Translation:
         return replace(cell, source="\n\n".join(parts))
 
     def merged(self) -> polib.POFile:
-        """Return the PO file with exactly the messages that are wanted, in order.
+        """Return the PO file with exactly the wanted messages, in order.
 
-        One whose English has changed becomes fuzzy, and keeps the text that it was
-        translated from. Those that nobody wants any more stay at the end, as obsolete
-        ones, and are used again when the same text is wanted again.
+        Entries whose English text has changed become fuzzy, and keep the text that they
+        were translated from. Unused ones become obsolete and move to the end; they come
+        back if their text does.
         """
         merged = polib.POFile(wrapwidth=0)
         merged.metadata = {
@@ -200,7 +200,7 @@ class Translation:
             "Content-Type": "text/plain; charset=UTF-8",
             "Content-Transfer-Encoding": "8bit",
         }
-        # Those in use come last, and replace obsolete ones.
+        # Active entries last, so that they override obsolete ones.
         there = sorted(self.file, key=lambda entry: not entry.obsolete)
         old = {key_of(entry): entry for entry in there}
         kept = {
@@ -225,7 +225,7 @@ class Translation:
         return merged
 
     def write(self) -> bool:
-        """Bring the file in line with the lessons; return whether it changed."""
+        """Bring the file up to date with the lessons; return whether it changed."""
         text = str(self.merged()).rstrip("\n") + "\n"
         if self.path.is_file() and self.path.read_text(encoding="utf-8") == text:
             return False
@@ -236,7 +236,7 @@ class Translation:
 def _contexts(
     message: Message, old: dict[tuple[str, str], polib.POEntry]
 ) -> list[tuple[str, str]]:
-    """Return the keys of entries for a message that one of its lessons has alone."""
+    """Return the keys of a message's entries that are specific to one lesson."""
     keys = [(place, message.text) for place in message.places]
     return [key for key in keys if key in old]
 
@@ -260,17 +260,17 @@ def _entry(
 def _take_nearest(
     entry: polib.POEntry, changed: dict[tuple[str, str], polib.POEntry]
 ) -> tuple[str, str] | None:
-    """Give an entry the translation of what its English was before it changed.
+    """Give an entry the translation of the most similar text that is gone.
 
-    That is looked for in the same lessons: to compare everything with everything would
-    take minutes once a whole course has been written anew.
+    Only compares texts of the same lessons: comparing all pairs would take minutes
+    after a rewrite of the whole course.
 
     Args:
-        entry: that has no translation.
-        changed: translations whose English is gone; the one that is taken is removed.
+        entry: an entry without a translation.
+        changed: translations whose English text is gone; the chosen one is removed.
 
     Returns:
-        The key of the one that is taken; None if there is none.
+        The key of the chosen translation; None if none is similar enough.
     """
     best, score = None, _ALIKE
     for key, old in changed.items():
@@ -284,7 +284,7 @@ def _take_nearest(
     if best is not None:
         old = changed.pop(best)
         entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
-        # What it was translated from, however often the English has changed since.
+        # The text it was translated from, however often the English has changed since.
         before = (old.fuzzy and old.previous_msgid) or old.msgid
         if before != entry.msgid:
             entry.flags, entry.previous_msgid = ["fuzzy"], before
@@ -294,12 +294,12 @@ def _take_nearest(
 def of_project(
     lessons: Path, languages: Sequence[Language], wanted: Sequence[Message]
 ) -> Iterator[Translation]:
-    """Yield the translations of a project, each with its file.
+    """Yield a project's translations, one for each language but English.
 
     Args:
         lessons: the folder of the sources.
-        languages: those of the project.
-        wanted: all that is to be translated.
+        languages: the project's languages.
+        wanted: all messages to translate.
     """
     for language in languages:
         if language.code != ENGLISH:

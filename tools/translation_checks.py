@@ -1,11 +1,11 @@
-"""What must hold of every translated message and can be told without understanding it.
+"""Check translated messages for mistakes that need no understanding of the language.
 
     python -m tools.translation_checks [language ...]
 
-A translation has the placeholders, links, numbers, code and formulas of its source, the
-same blocks of Markdown in the same order, the words of the language's glossary, its
-punctuation, and no English that was left over. What is left over on purpose, names and
-messages of frameworks, is listed in ``lessons/locale/names.txt``.
+A translation must have the same placeholders, links, numbers, code and formulas as its
+source, and the same Markdown blocks in the same order. It must follow the language's
+glossary and punctuation, and leave no English over. Names and frameworks' messages
+that stay English on purpose are listed in ``lessons/locale/names.txt``.
 """
 
 import argparse
@@ -31,21 +31,21 @@ _FRACTION = re.compile(r"(?<![\w.])(?<![A-Z] )0\.\d+(?![.\d])")  # not as in JAX
 _WORD = re.compile(r"[A-Za-z][A-Za-z’'-]*")
 _TEXT_IN_FORMULA = re.compile(r"\\(?:text|mathrm|textrm)\{[^}]*\}")
 _MARKS = re.compile(r"\*\*|__|\*\w|\w\*")
-MOST_ENGLISH = 4  # words in a row that may be as in the source
-_MOST_IN_WORDS = 20  # numbers that English may have written as words
+MOST_ENGLISH = 4  # successive words that may be the same as in the source
+_MOST_IN_WORDS = 20  # numbers up to this may be words in English
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a text in Markdown is made of.
+    """The parts of a Markdown text.
 
     Attributes:
-        blocks: kinds of its blocks, in order, with the levels of headings.
-        code: inline code and code blocks.
-        formulas: without the words in them.
-        links: addresses of links and images.
-        prose: the words between all that, a text for each block.
-        headings: those of the texts that are headings.
+        blocks: the types of its blocks, in order, with HTML tags.
+        code: inline code, code blocks, HTML and placeholders.
+        formulas: formulas, without the words in them.
+        links: URLs of links and images.
+        prose: the remaining text of each block.
+        headings: the texts of `prose` that are headings.
     """
 
     blocks: tuple[str, ...]
@@ -57,12 +57,12 @@ class Parts:
 
 
 def parts(text: str) -> Parts:
-    """Take a text in Markdown apart."""
+    """Split a Markdown text into its parts."""
     blocks, prose, headings = [], [], []
     code, formulas, links = Counter(), Counter(), Counter()
     in_heading = False
     code.update(_PLACEHOLDER.findall(text))
-    # A name in ${…} would be the beginning of a formula: others stand for its marks.
+    # The parser would take the $ of ${…} for a formula, so use other delimiters.
     text = _PLACEHOLDER.sub(lambda match: f"\ue000{match[0][2:-1]}\ue001", text)
     for token in parser().parse(text):
         if token.type == "inline":
@@ -88,10 +88,10 @@ def parts(text: str) -> Parts:
 
 
 def _has_nested_emphasis(text: str) -> bool:
-    """Return whether marks have been paired as nobody means them.
+    """Return whether ** marks are paired in a way that nobody can have meant.
 
-    Marks beside full-width punctuation may not open or close anything; they are then
-    paired with the next ones.
+    Beside full-width punctuation, a mark may fail to open or close emphasis. It is then
+    paired with the next one.
     """
     for token in parser().parse(text):
         opened = 0
@@ -107,7 +107,7 @@ def _take_inline(
 ) -> None:
     if token.type == "code_inline":
         code[token.content] += 1
-        words.append("\u2060")  # stands for what is no prose
+        words.append("\u2060")  # a stand-in for code
     elif token.type.startswith("math_inline"):
         formulas[_formula(token.content)] += 1
         words.append("\u2060")
@@ -116,7 +116,7 @@ def _take_inline(
     elif token.type == "image":
         links[token.attrs["src"]] += 1
         words.append("\n")
-        for child in token.children:  # its alternative text
+        for child in token.children:  # its alt text
             _take_inline(child, words, code, formulas, links)
         words.append("\n")
     elif token.type == "html_inline":
@@ -133,13 +133,13 @@ def _formula(content: str) -> str:
 
 @dataclass(frozen=True)
 class Checker:
-    """What translations into one language are checked by.
+    """Checks translations into one language.
 
     Attributes:
-        english: how the source writes numbers.
-        language: of the translations.
-        glossary: of that language.
-        names: what stays English, one to a line.
+        english: English, for the number format of the source.
+        language: the language of the translations.
+        glossary: that language's glossary.
+        names: texts that stay English, one per line.
     """
 
     english: Language
@@ -148,10 +148,10 @@ class Checker:
     names: str = ""
 
     def problems(self, source: str, text: str) -> Iterator[str]:
-        """Yield what is wrong with a translation, as far as it can be told.
+        """Yield the problems found in a translation, one line each.
 
         Args:
-            source: in English.
+            source: the English text.
             text: the translation.
         """
         english, other = parts(source), parts(text)
@@ -180,7 +180,7 @@ class Checker:
             yield "white space at the beginning or the end"
 
     def _without_names(self, prose: Sequence[str]) -> str:
-        """Return prose without what stays English, as titles of papers do."""
+        """Return prose without the multi-word names, such as titles of papers."""
         text = " ".join(prose)
         for name in self.names.splitlines():
             if " " in name:
@@ -194,7 +194,7 @@ class Checker:
         one, two = self.english.numbers(english), self.language.numbers(other)
         for gone in (one - two).elements():
             yield f"the number {gone} is missing"
-        names = _IN_NAMES.findall(other)  # as V100, which English may call it
+        names = _IN_NAMES.findall(other)  # as in V100, where English may say "it"
         for new in (two - one - Counter(names)).elements():
             if "." in new or int(new) > _MOST_IN_WORDS:
                 yield f"the number {new} is not in the source"
@@ -217,7 +217,7 @@ def _differing(what: str, english: Counter, other: Counter) -> Iterator[str]:
 
 
 def _left_over(english: Parts, other: Parts, names: str) -> Iterator[str]:
-    """Yield runs of words that are as in the source, and are no names."""
+    """Yield the first run of words that is copied from the source, except names."""
     source = " ".join(_WORD.findall(" ".join(english.prose))).lower()
     for prose in other.prose:
         for clause in re.split(r"[^A-Za-z’'\s-]+", prose):
@@ -231,7 +231,7 @@ def _left_over(english: Parts, other: Parts, names: str) -> Iterator[str]:
 
 
 def _may_stay(text: str, names: str) -> bool:
-    """Return whether a text is made of names, or is part of what stays English."""
+    """Return whether a text consists of names, or is part of a text that may stay."""
     words = _WORD.findall(text)
     joined = " ".join(words).lower()
     listed = [" ".join(_WORD.findall(line)).lower() for line in names.splitlines()]
@@ -242,14 +242,15 @@ def _may_stay(text: str, names: str) -> bool:
 
 
 def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
-    """Yield all problems of the translations of a project, a line each.
+    """Yield all problems of a project's translations, one line each.
 
     Args:
-        project: with the translations.
-        languages: which of them; none for all.
+        project: the project.
+        languages: codes of the languages to check; empty for all.
 
     Raises:
-        LessonError, ValueError: a file that cannot be read.
+        LessonError: the problems of the sources, or there is no such translation.
+        ValueError: a PO file, a glossary or the list of languages can't be parsed.
     """
     names = _names(project.lessons / LOCALE / "names.txt")
     for translation in project.translations_into(languages):
@@ -263,7 +264,7 @@ def check(project: Project, languages: Sequence[str] = ()) -> Iterator[str]:
         by_text = {message.text: message for message in translation.wanted}
         for (context, text), entry in translation.entries.items():
             if entry.fuzzy or not entry.msgstr.strip():
-                continue  # `tools.translate --check` tells
+                continue  # `tools.translate --check` reports it
             where = by_text[text] if not context else f"{context}: {by_text[text]}"
             for problem in checker.problems(text, entry.msgstr):
                 yield f"{code}: {where}: {problem}"
@@ -274,7 +275,7 @@ def _names(path: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is wrong with translations; return 0 if nothing is, else 1."""
+    """Print the problems of translations; return 0 if there are none, else 1."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.translation_checks",
         description=__doc__.splitlines()[0],

@@ -1,8 +1,8 @@
-"""Show a lesson in a browser while it is written: what ``tools.build --watch`` does.
+"""Show a lesson in a browser while you edit it; used by ``tools.build --watch``.
 
-The page has all cells of the source, solutions too, as JupyterLab shows them. When the
-source is saved, a changed sentence is only rendered anew; from a changed code cell on,
-cells run again in the kernel that is there. Nothing is written to ``notebooks/``.
+The page shows all cells of the source, including the solutions, as JupyterLab does.
+When you save, changed prose is rendered again; the first changed code cell and all
+later ones run again, in the same kernel. Nothing is written to ``notebooks/``.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from tools.notebook import CELL_TIMEOUT, assemble
 _LOOK_EVERY = 0.1  # seconds
 _DRAW_EVERY = 2.0  # seconds, while cells run
 
-# What the page asks of the server: whether there is a newer one.
+# The page polls the server for a newer version of itself.
 _RELOAD = """\
 <script>
 (() => {
@@ -54,7 +54,7 @@ _PROBLEM = '<pre style="background:#fee;color:#900;padding:1em">%s</pre>'
 
 @dataclass
 class Page:
-    """What the browser shows, and its number, which grows with every change."""
+    """The HTML that the browser shows, and its version number."""
 
     html: str = ""
     version: int = 0
@@ -66,13 +66,13 @@ class Page:
 
 @dataclass
 class Preview:
-    """A lesson that is written, its kernel, and what the kernel has run.
+    """A lesson that is being edited, and its kernel.
 
     Attributes:
-        edition: of the lesson, in English.
-        client: that runs its cells.
-        page: that shows it.
-        notebook: as it was shown last.
+        edition: the lesson's English edition.
+        client: runs the cells.
+        page: the page that shows the lesson.
+        notebook: the notebook as last shown.
         ran: the code cells that the kernel has run, in order.
     """
 
@@ -83,10 +83,15 @@ class Preview:
     ran: list[NotebookNode] = field(default_factory=list)
 
     def update(self, is_newer: Callable[[], bool] = lambda: False) -> str:
-        """Bring the page in line with the source; return what was done, in a line.
+        """Bring the page up to date with the source; return a line for the log.
 
         Args:
-            is_newer: whether the source has been saved again, asked between cells.
+            is_newer: tells whether the source has been saved again; called between
+                cells.
+
+        Raises:
+            CellTimeoutError: a cell ran too long.
+            DeadKernelError: the kernel died.
         """
         start = time.perf_counter()
         try:
@@ -134,7 +139,7 @@ class Preview:
                 self._render(f"cell {cell.id}: {error}")
                 raise
             self.ran.append(cell)
-            # Drawing the page takes a part of a second, so not after every cell.
+            # Rendering takes a fraction of a second, so don't do it after every cell.
             if time.perf_counter() - shown > _DRAW_EVERY:
                 self._render()
                 shown = time.perf_counter()
@@ -160,7 +165,7 @@ class Preview:
 
 @contextlib.contextmanager
 def preview(edition: Edition) -> Iterator[Preview]:
-    """Start the kernel for a lesson, and end it behind the block."""
+    """Start a kernel for a lesson, and shut it down after the block."""
     with tempfile.TemporaryDirectory() as folder:
         client = client_for(
             NotebookNode(cells=[], metadata={}),
@@ -174,10 +179,10 @@ def preview(edition: Edition) -> Iterator[Preview]:
 
 @contextlib.contextmanager
 def serving(page: Page, port: int = 0) -> Iterator[str]:
-    """Serve a page to this computer alone; yield its address.
+    """Serve a page on localhost only; yield its address.
 
     Raises:
-        OSError: the port cannot be listened on.
+        OSError: the port can't be opened.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -193,7 +198,7 @@ def serving(page: Page, port: int = 0) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            pass  # a line for each question would hide what is said of the lesson
+            pass  # a line per request would drown the messages about the lesson
 
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -209,7 +214,7 @@ def watch(edition: Edition, port: int = 0) -> None:
     """Show a lesson and follow its source, until Ctrl-C or SIGTERM.
 
     Raises:
-        OSError: the port cannot be listened on.
+        OSError: the port can't be opened.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     path = edition.lesson.path
@@ -240,11 +245,11 @@ def _follow(shown: Preview, path: Path) -> None:
 
 
 def _stamp(path: Path) -> object:
-    """Return what changes when a source, or a figure beside it, is saved."""
+    """Return a value that changes whenever the source or a figure is saved."""
     figures = sorted((path.parents[1] / "figures").glob("*"))
     found = []
     for each in (path, *figures):
-        with contextlib.suppress(FileNotFoundError):  # while an editor replaces it
+        with contextlib.suppress(FileNotFoundError):  # an editor is replacing it
             status = each.stat()
             found.append((each.name, status.st_mtime_ns, status.st_size))
     return found
@@ -255,7 +260,7 @@ def _is_saved_again(path: Path, stamp: object) -> bool:
 
 
 def _wait_for_change(path: Path, stamp: object) -> None:
-    """Return when a source has been saved, and its editor is done with that."""
+    """Wait until the source has been saved and the editor has finished writing."""
     new = stamp
     while new == stamp or new != _stamp(path):
         new = _stamp(path)

@@ -1,11 +1,11 @@
-"""Say what is wrong with the workflows in .github.
+"""Check the workflows in .github.
 
     python -m tools.workflows
 
-There are three judges: the schemas of GitHub's files, zizmor, which knows what others
-have been attacked through, and rules of this project. What a workflow runs stands in
-scripts of .ci, so that it can be run anywhere, and what it runs with is what
-pyproject.toml promises. Nothing here needs a network.
+They are checked against the schemas of GitHub's files, with zizmor, which finds known
+security problems, and against this project's rules: workflows run only scripts in .ci,
+which work anywhere, and test the versions that pyproject.toml promises. No network is
+needed.
 """
 
 import re
@@ -27,15 +27,18 @@ _SCRIPT = re.compile(r"bash (\.ci/[\w-]+)( [^\n]*)?")
 
 
 def problems(root: Path) -> Iterator[str]:
-    """Yield what is wrong with a repository's workflows, some lines each.
+    """Yield the problems of a repository's workflows, one or more lines each.
 
     Args:
-        root: its folder, with ``.github``, ``.ci`` and ``pyproject.toml``.
+        root: the repository, with ``.github``, ``.ci`` and ``pyproject.toml``.
+
+    Raises:
+        FileNotFoundError: check-jsonschema or zizmor is not installed.
     """
     paths = sorted(root.glob(".github/workflows/*.yml"))
     yield from _schema_problems("github-workflows", *paths)
     yield from _schema_problems("dependabot", root / ".github" / "dependabot.yml")
-    # Less than medium are matters of taste, of which each version of it has more.
+    # Below medium, findings are matters of taste, and each version adds some.
     severe = ("--offline", "--quiet", "--min-severity", "medium")
     yield from _said_by(_script("zizmor"), *severe, root / ".github")
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
@@ -49,16 +52,16 @@ def problems(root: Path) -> Iterator[str]:
 
 
 def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
-    """Yield what is wrong with the jobs of one workflow and their steps.
+    """Yield the problems of a workflow's jobs and steps, one line each.
 
     Args:
-        workflow: what the file says.
-        scripts: those there are, as ``.ci/run``.
+        workflow: the parsed file.
+        scripts: the paths of the existing scripts, such as ``.ci/run``.
     """
     shell = workflow.get("defaults", {}).get("run", {}).get("shell")
     for key, job in workflow["jobs"].items():
         if "steps" not in job:
-            continue  # another workflow's
+            continue  # it calls another workflow
         if "timeout-minutes" not in job:
             yield f"{key}: it has no timeout-minutes"
         for step in job["steps"]:
@@ -73,11 +76,11 @@ def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
 
 
 def matrix_problems(job: Mapping, project: Mapping) -> Iterator[str]:
-    """Yield where the matrix of the tests is not what the project promises.
+    """Yield where the test matrix differs from what the project promises.
 
     Args:
-        job: that of the tests, whose matrix has ``os``, ``python`` and ``torch``.
-        project: the table of pyproject.toml.
+        job: the test job, whose matrix has ``os``, ``python`` and ``torch``.
+        project: the table ``project`` of pyproject.toml.
     """
     matrix = job["strategy"]["matrix"]
     if set(matrix["os"]) != SYSTEMS:
@@ -112,7 +115,7 @@ def _schema_problems(schema: str, *paths: Path) -> Iterator[str]:
 
 
 def _said_by(*command: str | Path) -> Iterator[str]:
-    """Yield what a checker says, if it finds anything."""
+    """Run a checker, and yield its output if it finds problems."""
     done = subprocess.run(
         command,
         capture_output=True,
@@ -126,7 +129,11 @@ def _said_by(*command: str | Path) -> Iterator[str]:
 
 
 def _script(name: str) -> str:
-    """Return the path of a program that is installed beside this Python."""
+    """Return the path of a program, preferably the one installed with this Python.
+
+    Raises:
+        FileNotFoundError: it is not installed.
+    """
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if found is None:
         raise FileNotFoundError(
@@ -136,7 +143,7 @@ def _script(name: str) -> str:
 
 
 def main() -> int:
-    """Print what is wrong; return 0, or 1 if anything is."""
+    """Print all problems; return 0 if there are none, else 1."""
     found = list(problems(ROOT))
     for problem in found:
         print(problem)

@@ -1,9 +1,9 @@
-"""Planted faults: mistakes that a good programmer could make, and tests that notice.
+"""Planted faults: check that the tests catch mistakes a good programmer could make.
 
-    python -m tools.faults                 plant each, one after the other
-    python -m tools.faults NAME …          plant these
-    python -m tools.faults --list          say which there are, and what they do
+    python -m tools.faults                 plant each fault in turn
+    python -m tools.faults NAME …          plant these faults
+    python -m tools.faults --list          list the faults and what they do
 
-The faults stand in the TOML files of this folder. Each is planted into a copy of the
-project, never into the working tree, and the tests that concern its file are run there.
+The faults are listed in the TOML files of this folder. Each is planted in a copy of the
+project, never in the working tree, and the tests that should catch it run there.
 """

@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant faults.
+    """Plant faults and run the tests.
 
     Returns:
-        0; 1 if a fault survives of which it is not understood why, one is caught that
-        is listed as surviving, or tests fail without a fault; 2 if a name or an entry
-        is wrong, or the project cannot be copied; 130 if interrupted by Ctrl-C.
+        0 if all is as expected; 1 if a fault survives that isn't listed as surviving,
+        one is caught that is, or tests fail without a fault; 2 if a name or an entry
+        is wrong, or the project can't be copied; 130 on Ctrl-C.
     """
     first, _, rest = package.__doc__.partition("\n")
     parser = argparse.ArgumentParser(

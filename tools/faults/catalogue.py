@@ -1,4 +1,4 @@
-"""The faults, as they are written down."""
+"""Read the faults from the TOML files."""
 
 import re
 import tomllib
@@ -14,13 +14,13 @@ class Fault:
     """A mistake in one place of one file.
 
     Attributes:
-        name: in lower case, with hyphens.
-        what: goes wrong for the user, in one sentence.
-        file: in which it is, below the project's folder.
-        old: what stands there, exactly once.
-        new: what the mistake makes of it.
-        tests: files of tests that ought to notice.
-        survives: why no test notices, where that is understood; empty otherwise.
+        name: lower case, with hyphens.
+        what: what goes wrong for the user, in one sentence.
+        file: the file's path in the project.
+        old: the correct code, which must occur exactly once.
+        new: the mistaken code.
+        tests: the test files that should catch it.
+        survives: why no test catches it, if that is known; else empty.
     """
 
     name: str
@@ -32,10 +32,10 @@ class Fault:
     survives: str = ""
 
     def planted_in(self, project: Path) -> str:
-        """Return the text of the fault's file in a project, with the fault in it.
+        """Return the content of the fault's file in a project, with the fault in it.
 
         Raises:
-            ValueError: what it replaces is not there, or more than once.
+            ValueError: there is no such file, or `old` doesn't occur exactly once.
         """
         try:
             text = (project / self.file).read_text(encoding="utf-8")
@@ -54,16 +54,20 @@ class Fault:
         return text.replace(self.old, self.new)
 
     def plant(self, project: Path) -> None:
-        """Plant the fault in a copy of the project; raises as ``planted_in``."""
+        """Plant the fault in a copy of the project.
+
+        Raises:
+            ValueError: as for `planted_in`.
+        """
         text = self.planted_in(project)
         (project / self.file).write_text(text, encoding="utf-8", newline="\n")
 
 
 def read_faults(folder: Path = FOLDER) -> list[Fault]:
-    """Return all faults, in the order of the files and as they stand there.
+    """Return all faults, in the order of the files and of their entries.
 
     Raises:
-        ValueError: an entry is not what it has to be, or two have one name.
+        ValueError: a file or an entry is malformed, or two faults share a name.
     """
     faults: dict[str, Fault] = {}
     for path in sorted(folder.glob("*.toml")):
@@ -86,10 +90,10 @@ def read_faults(folder: Path = FOLDER) -> list[Fault]:
 
 
 def chosen(faults: Sequence[Fault], names: Sequence[str]) -> list[Fault]:
-    """Return the faults of these names, or all if there are no names.
+    """Return the faults with these names; all if no names are given.
 
     Raises:
-        ValueError: a name is that of no fault.
+        ValueError: there is no fault of that name.
     """
     known = {fault.name for fault in faults}
     for name in names:

@@ -1,11 +1,11 @@
-"""Runs a command that ends, with all that it has started, when the caller does.
+"""Run a command, and kill it and all processes that it started when the caller ends.
 
     python child.py COMMAND …
 
-The caller holds the other end of standard input, which closes with it, however it ends.
-A process between the two, since a thread inside pytest would make tests that fork warn.
-It does not use `d2l_gpu.common.children`: the package that it would import is the copy
-that may have a fault there.
+The caller holds the other end of standard input, which closes however the caller ends.
+This is a process of its own, because a thread inside pytest would cause warnings in
+tests that fork. It doesn't use `d2l_gpu.common.children`: it would import that from the
+copy of the package, where a fault may be planted.
 """
 
 import os
@@ -29,7 +29,7 @@ def main() -> None:
 
     threading.Thread(target=end_with_caller, daemon=True).start()
     code = process.wait()
-    _kill(process)  # what it has left behind
+    _kill(process)  # processes that it left behind
     os._exit(code if code >= 0 else 128 - code)
 
 
@@ -40,7 +40,7 @@ def _kill(process: subprocess.Popen) -> None:
         else:
             process.kill()
     except OSError:
-        pass  # gone
+        pass  # already gone
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Copies of the project, and tests that run in one of them."""
+"""Copy the project, and run tests in a copy."""
 
 import os
 import re
@@ -20,14 +20,14 @@ _RAN = re.compile(r"^\d+ (?:passed|failed|errors?)\b", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of running tests.
+    """The outcome of running a test file.
 
     Attributes:
-        passed: whether all that ran passed; also where none ran.
-        ran: whether one ran, and was not skipped.
-        how: the first test that failed, or what else there is to say.
-        hung: whether they were ended for want of an end.
-        seconds: that they took.
+        passed: whether no test failed; true if none ran.
+        ran: whether any test ran instead of being skipped.
+        how: the first test that failed, or another summary.
+        hung: whether the tests ran out of time and were killed.
+        seconds: the time that they took.
         output: what pytest printed.
     """
 
@@ -40,10 +40,10 @@ class Outcome:
 
 
 def copy_project(root: Path, target: Path) -> None:
-    """Copy the files of a project, as they are, without those that git ignores.
+    """Copy a project's working tree, except for files that git ignores.
 
     Raises:
-        RuntimeError: git cannot say which files these are.
+        RuntimeError: git can't list the files.
     """
     asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     try:
@@ -57,14 +57,14 @@ def copy_project(root: Path, target: Path) -> None:
         ) from error
     for name in filter(None, listed.stdout.decode().split("\0")):
         source = root / name
-        if source.is_file():  # not one that was deleted, and not committed yet
+        if source.is_file():  # skip files deleted in the working tree
             copy = target / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy)
 
 
 class Runs:
-    """Tests that run, each in processes of their own, all of which can be ended."""
+    """Runs tests in child processes, and can kill all of them."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -72,19 +72,22 @@ class Runs:
         self._ended = False
 
     def tests(self, project: Path, path: str, limit: float) -> Outcome:
-        """Run a file of tests in a copy of the project, up to the first that fails.
+        """Run a test file in a copy of the project, up to the first failure.
 
         Args:
-            project: the copy, whose package is the one that is imported.
-            path: of the file, below the project's folder.
-            limit: seconds after which they are ended.
+            project: the copy; the tests import its package.
+            path: the test file's path in the project.
+            limit: the time limit in seconds.
+
+        Raises:
+            RuntimeError: `end` has been called.
         """
         options = ("-x", "-q", "--color=no", "-rfE", "-p", "no:cacheprovider")
         command = [sys.executable, "-m", "pytest", *options, path]
         start = time.monotonic()
         code, output = self._run(command, project, project, limit)
         seconds = time.monotonic() - start
-        # The last summary: tests that run pytest may show another before.
+        # Use the last summary, since tests that run pytest may print others before.
         failed = _FAILED.search(output.rpartition("short test summary info")[2])
         last = output.strip().splitlines()[-1:] or ["pytest said nothing"]
         if code is None:
@@ -94,17 +97,17 @@ class Runs:
         else:
             how = last[0]
         ran = _RAN.search(output) is not None
-        # 5: no test was collected, as where a whole file is skipped.
+        # 5: no tests were collected, for example because the whole file is skipped.
         return Outcome(code in (0, 5), ran, how, code is None, seconds, output)
 
     def imported(self, project: Path) -> Path:
-        """Return where a process that runs in a copy imports the package from."""
+        """Return the file that a process imports the package from in a copy."""
         code = f"import {PACKAGE}; print({PACKAGE}.__file__)"
         _, output = self._run([sys.executable, "-c", code], project, project.parent, 60)
         return Path(output.strip().splitlines()[-1])
 
     def end(self) -> None:
-        """End all tests that run, and let no other begin."""
+        """Kill all running tests, and start no others."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -113,12 +116,12 @@ class Runs:
     def _run(
         self, command: Sequence[str], project: Path, folder: Path, limit: float
     ) -> tuple[int | None, str]:
-        """Return the exit status, None where time was up, and what was printed."""
+        """Return the exit status, None after a timeout, and the output."""
         temporary = project.parent / f"{project.name}-tmp"
         temporary.mkdir(exist_ok=True)
         others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         environment = os.environ | {
-            # Before whatever is installed, also for processes that tests start.
+            # Takes precedence over installed packages, also in processes of the tests.
             "PYTHONPATH": os.pathsep.join([str(project), *filter(None, others)]),
             "TMPDIR": str(temporary),
         }
@@ -141,7 +144,7 @@ class Runs:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                process.stdin.close()  # the child ends, and what it has started
+                process.stdin.close()  # kills the child and the processes it started
                 process.wait()
                 with self._lock:
                     self._running.discard(process)

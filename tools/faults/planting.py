@@ -1,4 +1,4 @@
-"""Plants faults, one in each copy of the project, and says which tests notice."""
+"""Plant faults, each in its own copy of the project, and see which tests notice."""
 
 import contextlib
 import tempfile
@@ -10,22 +10,23 @@ from pathlib import Path
 from tools.faults.catalogue import Fault
 from tools.faults.copies import Outcome, Runs, copy_project
 
-SECONDS = 60.0  # that tests have in any case; they have some times what they need, too
+SECONDS = 60.0  # time limit: this plus TIMES the time that the tests need otherwise
 TIMES = 5.0
 SECONDS_WITHOUT_FAULT = 1800.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a fault.
+    """The verdict on a fault.
 
     Attributes:
         fault: the fault.
         word: ``caught``, ``survived``, or ``not tried``.
-        how: what noticed, or why there was nothing to notice.
+        how: the test that caught it, or why none did.
         hung: whether it was caught by a hang.
-        wrong: whether that is not as it should be.
-        seconds: that the tests took.
+        wrong: whether this differs from what the fault's entry says, or its tests fail
+            without it.
+        seconds: the time that the tests took.
     """
 
     fault: Fault
@@ -44,23 +45,23 @@ def plant_all(
     say: Callable[[str], None] = print,
     least: float = SECONDS,
 ) -> list[Verdict]:
-    """Plant faults into copies of a project, and run the tests that ought to notice.
+    """Plant faults in copies of a project, and run the tests that should catch them.
 
-    Each file of tests is run by itself, without a fault first: so what is run with a
-    fault is what has passed without. Nothing is left behind, also where this is
-    interrupted.
+    Each test file first runs without a fault; only those that pass then run with one.
+    Nothing is left behind, even after an interrupt.
 
     Args:
         root: the project, which is not changed.
         faults: the faults.
-        jobs: how many files of tests run at once.
-        say: is told each line of what goes on.
-        least: seconds that a file of tests has in any case.
+        jobs: how many test files run at once.
+        say: receives progress messages.
+        least: seconds that each test file may take, on top of `TIMES` what it takes
+            without a fault.
     Returns:
-        What came of each fault, in their order.
+        The verdicts, in the order of the faults.
     Raises:
-        ValueError: a fault does not fit the code, and nothing was run.
-        RuntimeError: the copies cannot be made, or are not what is imported.
+        ValueError: a fault doesn't fit the code; nothing was run.
+        RuntimeError: the copies can't be made, or the tests don't import from them.
     """
     for fault in faults:
         fault.planted_in(root)
@@ -96,14 +97,14 @@ def plant_all(
 
 
 def line(verdict: Verdict) -> str:
-    """Return a verdict as a line."""
+    """Return a verdict as a line of text."""
     word = verdict.word.upper() if verdict.wrong else verdict.word
     seconds = f" ({verdict.seconds:.0f} s)" if verdict.seconds else ""
     return f"{word:9} {verdict.fault.name}: {verdict.how}{seconds}"
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Return in a sentence how many faults were caught, and which were not."""
+    """Return a sentence with the number of faults caught, and the names of others."""
     of = {word: [v for v in verdicts if v.word == word] for word in _WORDS}
     hung = sum(verdict.hung for verdict in of["caught"])
     tried = len(of["caught"]) + len(of["survived"])
@@ -125,7 +126,7 @@ _WORDS = ("caught", "survived", "not tried")
 
 @contextlib.contextmanager
 def _copy(root: Path, folder: Path) -> Iterator[Path]:
-    """A new copy for each run of tests, with no bytecode of an earlier one in it."""
+    """Make a copy for one run of tests; a fresh one has no stale bytecode."""
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as own:
         project = Path(own, "project")
         copy_project(root, project)

@@ -1,13 +1,13 @@
-"""Test accuracy of ResNet-18 after training on one device and on two, by paired seeds.
+"""Compare the test accuracy of ResNet-18 trained on one device and on two.
 
     python benchmarks/accuracy.py [--seeds 5] [--quick]
 
-The training of lesson 07: real GPUs train on Fashion-MNIST, 256 images per GPU, ten
-epochs; virtual ones on scikit-learn's digits at 16×16, 32 images per GPU, three epochs.
-The learning rate grows with the batch. Both runs of a seed begin with the same
-parameters and see the data in the order of the same seed. A third run has two devices
-and no warm-up, to see what that does. The result is the difference of the means of the
-first two.
+The training is that of lesson 07. Real GPUs train on Fashion-MNIST with 256 images per
+GPU for ten epochs, virtual GPUs on scikit-learn's digits at 16×16 with 32 images per
+GPU for three. The learning rate is proportional to the batch size. Runs with the same
+seed start from the same parameters and shuffle the data with that seed. A third run, on
+two devices without warm-up, shows what the warm-up does. The result is the difference
+between the mean accuracies of the first two.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def few(load: Callable, *args: int, **kwargs: int) -> list[list]:
-    """Return the first batches of what a function loads."""
+    """Return the first four batches of each data set that a function loads."""
     return [list(islice(batches, 4)) for batches in load(*args, **kwargs)]
 
 

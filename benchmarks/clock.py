@@ -1,16 +1,17 @@
-"""The simulated clock against 28 published runs on a V100, and against single kernels.
+"""Compare the simulated clock with 28 published runs on a V100, and single kernels.
 
     python benchmarks/clock.py
 
-The run is the best-known lesson on several GPUs, its part on one: ResNet-18 on
-Fashion-MNIST, batches of 256, fp32, SGD. The book Dive into Deep Learning was built
-with it again and again on a Tesla V100-SXM2-16GB; each build printed its seconds per
-epoch. The value of this benchmark is the relative error of the simulated seconds to the
-median of these. Nothing of the clock was fitted to them: its constants are in
-``d2l_gpu/vgpu/sim/catalogue.py``, each with its source.
+The runs train ResNet-18 on one GPU, on Fashion-MNIST with batches of 256, fp32 and SGD.
+They are from the multi-GPU chapter of the book Dive into Deep Learning, which was built
+many times on a Tesla V100-SXM2-16GB; each build printed its seconds per epoch. The
+result is the relative error of the simulated seconds, compared with their median. The
+clock wasn't fitted to them: its constants are in ``d2l_gpu/vgpu/sim/catalogue.py``,
+each with its source.
 
-The kernels are those of Baidu's DeepBench, measured one by one on the same GPU. They
-tell how far the clock can be off where a whole network evens it out.
+The kernels are those of Baidu's DeepBench, measured one by one on the same model of
+GPU. They show how far off the clock can be where a whole network would average out the
+errors.
 """
 
 import csv
@@ -25,9 +26,9 @@ from d2l_gpu import torch as d2l
 from d2l_gpu.vgpu.sim import catalogue
 from d2l_gpu.vgpu.sim.clock import Part, seconds_of
 
-# https://github.com/d2l-ai/d2l-pytorch-colab, the outputs of
+# From https://github.com/d2l-ai/d2l-pytorch-colab, the outputs of
 # chapter_computational-performance/multiple-gpus-concise.ipynb: commit, date, and
-# seconds per epoch on one GPU, of all builds whose notebooks also print that GPU.
+# seconds per epoch on one GPU, for all builds whose notebooks also print that GPU.
 PUBLISHED = """
 700411c 2021-01-06 13.8
 c896839 2021-01-19 13.9
@@ -67,7 +68,7 @@ def published_seconds() -> list[float]:
 
 
 def simulated_epoch() -> float:
-    """Return the simulated seconds of an epoch: whole batches, and a smaller one."""
+    """Return the simulated seconds per epoch, including the last, smaller batch."""
     net = d2l.resnet18(10)
     batches, rest = divmod(EXAMPLES, BATCH_SIZE)
     seconds = 0.0
@@ -80,7 +81,7 @@ def simulated_epoch() -> float:
 
 
 def kernel_errors() -> dict[str, list[float]]:
-    """Return the relative errors of the simulated times of single kernels."""
+    """Return the relative errors of simulated kernel times, by kernel and data type."""
     errors = defaultdict(list)
     model, launch = catalogue.MODELS["V100"], catalogue.LAUNCH.value
     with KERNELS.open() as file:

@@ -1,11 +1,12 @@
-"""The simulated clock against a real GPU: the same programs, simulated and measured.
+"""Compare the simulated clock with a real GPU, on the same programs.
 
     python benchmarks/clock_vs_gpu.py [--quick] [--device cuda:0] [--model V100]
 
-Matrix products, convolutions, chains of small operators, copies in both directions and
-training steps of ResNet-18, at several sizes and types of number. The value is the
-median relative error of the simulated times; the worst case is named. The model is
-found by the name of the GPU. Without a GPU the benchmark says so and measures nothing.
+The programs are matrix products, convolutions, chains of small operators, copies in
+both directions and training steps of ResNet-18, in several sizes and data types. The
+result is the median relative error of the simulated times; the worst case is printed,
+too. The model to simulate is chosen by the GPU's name. Without a GPU, nothing is
+measured.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu.torch.timing.timer import place_name
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 
-REPEATED = 10  # calls in one measurement, so that waiting for their end weighs little
+REPEATED = 10  # calls per measurement, to make the synchronization negligible
 
 Program = Callable[[torch.device], None]
 
@@ -41,7 +42,7 @@ def products(sizes, types) -> Iterator[tuple[str, Program]]:
 
 
 def convolutions(batch: int, shapes, types) -> Iterator[tuple[str, Program]]:
-    """Forward and backward of one layer of ResNet-18 each."""
+    """Yield forward and backward passes of single layers of ResNet-18."""
 
     def make(device, channels, size, dtype):
         conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
@@ -129,7 +130,10 @@ def steps(batches, types) -> Iterator[tuple[str, Program]]:
 
 
 class Repeated:
-    """A program that makes its tensors at its first run on a device, then uses them."""
+    """A program that creates its tensors on its first run on a device, and reuses them.
+
+    Call it with a device to run it `REPEATED` times.
+    """
 
     def __init__(self, make: Callable, run: Callable):
         self.make, self.run, self.made = make, run, {}
@@ -142,7 +146,7 @@ class Repeated:
 
 
 def cases(quick: bool) -> Iterator[tuple[str, Program, str]]:
-    """Yield name, program, and where its values are while it is simulated."""
+    """Yield each case's name, program, and the simulator's `host` argument."""
     full = [torch.float32, torch.bfloat16, torch.float16]
     types = full[:1] if quick else full
     sizes = (32, 64) if quick else (32, 128, 512, 1024, 2048, 4096, 8192)
@@ -159,7 +163,7 @@ def cases(quick: bool) -> Iterator[tuple[str, Program, str]]:
 
 
 def model_of(name: str) -> str | None:
-    """Return the entry of the catalogue whose name is in that of a GPU."""
+    """Return the longest key of the catalogue contained in a GPU's name, or None."""
     found = [key for key in MODELS if key.lower() in name.lower()]
     return max(found, key=len, default=None)
 

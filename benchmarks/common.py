@@ -1,4 +1,4 @@
-"""What every benchmark of this project shares: hardware, fair turns, the last line."""
+"""Shared by all benchmarks: describe the hardware, take turns, print the result."""
 
 import json
 import platform
@@ -9,7 +9,7 @@ from d2l_gpu.common.processor import cpu_name, usable_cores
 
 
 def hardware() -> str:
-    """Describe the machine: processor, cores that may be used, system, versions."""
+    """Describe the machine: processor, usable cores, system and Python version."""
     parts = [
         f"{cpu_name()}, {usable_cores()} cores",
         f"{platform.system()} {platform.machine()}",
@@ -21,18 +21,18 @@ def hardware() -> str:
 def in_turns(
     measures: Sequence[Callable[[], float]], rounds: int, *, cold: bool = False
 ) -> list[tuple[float, ...]]:
-    """Return the figures of each measure, taken in turns.
+    """Run measurements in turns, and return the figures of each.
 
-    In turns, so that whatever slows the machine down for a while slows all of them.
-    One round before the first is thrown away: it finds the disk's cache cold.
+    Taking turns means that whatever slows the machine for a while slows all of them. A
+    first round is discarded, because it runs with cold caches.
 
     Args:
-        measures: each measures once and returns a figure.
-        rounds: how many figures of each are returned, at least 1.
-        cold: keep the first round, too: for a try, whose figures do not matter.
+        measures: functions that take one measurement and return the figure.
+        rounds: how many figures to return for each; at least 1.
+        cold: skip the discarded round, for a trial run whose figures don't matter.
 
     Raises:
-        ValueError: fewer than one round.
+        ValueError: `rounds` is less than 1.
     """
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}; at least 1 is needed")
@@ -46,18 +46,22 @@ def in_turns(
 def alternated(
     measures: Sequence[Callable[[], float]], rounds: int, *, cold: bool = False
 ) -> list[float]:
-    """Return the median of each measure, taken ``in_turns``."""
+    """Return the median of each measurement, taken `in_turns`.
+
+    Raises:
+        ValueError: `rounds` is less than 1.
+    """
     return [median(figures) for figures in in_turns(measures, rounds, cold=cold)]
 
 
 def print_result(name: str, value: float, unit: str, baseline: str) -> None:
-    """Print the last line of a benchmark, JSON that a program can read.
+    """Print a benchmark's last line, its result as JSON.
 
     Args:
-        name: of the benchmark.
-        value: the figure that matters, mostly the ratio to the baseline.
-        unit: of the value.
-        baseline: what it is compared with, measured in the same run.
+        name: the benchmark's name.
+        value: the result, usually the ratio to the baseline.
+        unit: the unit of the value.
+        baseline: what it is compared with, usually measured in the same run.
     """
     result = {
         "name": name,

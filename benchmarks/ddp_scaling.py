@@ -1,15 +1,15 @@
-"""Training with DistributedDataParallel on two ranks against one process.
+"""Compare DistributedDataParallel on two ranks with a single process.
 
     python benchmarks/ddp_scaling.py [--rounds 3] [--steps 10] [--images 128] [--quick]
 
-Weak scaling: every rank has one thread and a batch of 128 images of its own, the one
-process has one thread and 128 images, so 2 is what two free cores could give at best.
-ResNet-18 on images of 1×16×16, SGD with momentum; gloo averages the gradients. Measured
-on the host's tensors and on virtual GPUs, each against one process of its own kind; the
-result is that of virtual GPUs, which the lessons use.
+This is weak scaling: each rank has one thread and its own batch of 128 images, and so
+has the single process. So the ideal speedup, with two free cores, is 2. The model is
+ResNet-18 on images of 1×16×16, trained by SGD with momentum; gloo averages the
+gradients. We measure CPU tensors and virtual GPUs, each against a single process of the
+same kind. The result is that of virtual GPUs, which the lessons use.
 
-Only one configuration runs at a time, each in fresh processes, by turns. Timed are the
-steps after warm-up, from a moment when all ranks are ready to one when all are done.
+Configurations run one at a time, in turns, each in fresh processes. We time the steps
+after the warm-up, between two barriers.
 """
 
 import argparse
@@ -35,11 +35,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.steps, options.images = 1, 1, 2
-    # The ranks' share of the cores would be more than one thread on larger machines.
+    # On larger machines, the ranks' share of the cores would be more than one thread.
     os.environ["OMP_NUM_THREADS"] = "1"
-    # glibc gives large blocks back to the system at every step, and the system fills
-    # them with zeros anew, for which ranks wait for each other. Keep them, as other
-    # allocators do; without it all configurations are slower, the ranks a little more.
+    # By default, glibc returns large blocks to the system at every step. The system
+    # then has to zero them again, and ranks wait for each other while it does. Keep
+    # the blocks, as other allocators do. Otherwise all configurations are slower, the
+    # ranks a little more so.
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**30))
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**30))
     print(hardware())
@@ -57,7 +58,7 @@ def main() -> None:
     figures = in_turns(measures, options.rounds, cold=options.quick)
     for i, kind in enumerate(kinds):
         one, several = figures[2 * i : 2 * i + 2]
-        # Of each round, whose two figures were taken one right after the other
+        # Ratios within a round, whose two figures were taken right after each other.
         ratios = [b / a for a, b in zip(one, several, strict=True)]
         ratio = median(ratios)
         print(
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def images_per_second(kind: str, ranks: int, images: int, steps: int) -> float:
-    """Return the throughput of all ranks together, trained in fresh processes."""
+    """Train in fresh processes; return the total throughput of all ranks."""
     from d2l_gpu import torch as d2l
 
     [result] = d2l.launch(__file__, ranks, ["--train", kind, images, steps])
@@ -78,7 +79,7 @@ def images_per_second(kind: str, ranks: int, images: int, steps: int) -> float:
 
 
 def train(kind: str, images: int, steps: int) -> None:
-    """Train on this rank; rank 0 reports the throughput of all."""
+    """Train on this rank; rank 0 reports the total throughput of all ranks."""
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -90,7 +91,7 @@ def train(kind: str, images: int, steps: int) -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = d2l.cpu()
     if kind == "virtual":
-        with redirect_stdout(None):  # it says each time what it uses
+        with redirect_stdout(None):  # it prints which GPUs it uses
             d2l.use_virtual_gpus(ranks, host="cpu")
         device = d2l.gpu(rank)
     torch.manual_seed(rank)

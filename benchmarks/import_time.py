@@ -1,9 +1,9 @@
-"""`import d2l_gpu.torch` against `import torch`, in fresh processes by turns.
+"""Compare `import d2l_gpu.torch` with `import torch`, in fresh processes, in turns.
 
     python benchmarks/import_time.py [--rounds 11] [--quick]
 
-The promise is a ratio of at most 1.10: the helpers import what they need when
-they need it.
+The target is a ratio of at most 1.10: the helpers import other packages only when they
+need them.
 """
 
 import argparse
@@ -22,7 +22,7 @@ print(perf_counter() - start)
 
 
 def seconds_to_import(module: str) -> float:
-    """Return how long a fresh interpreter takes to import ``module``, in seconds."""
+    """Return the seconds that a fresh interpreter takes to import ``module``."""
     result = subprocess.run(
         [sys.executable, "-c", _TIMED.format(module=module)],
         capture_output=True,

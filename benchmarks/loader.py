@@ -1,13 +1,13 @@
-"""How fast batches come: by indexing one tensor, and through one PIL image per example.
+"""Compare the throughput of batches indexed from one tensor with one PIL image each.
 
     python benchmarks/loader.py [--quick]
 
 The data are random bytes in the shape of Fashion-MNIST, shuffled, in batches of 256, on
-the CPU. The baseline is the book's way, written out here with PIL, without torchvision:
-each example becomes an image, the image a float tensor, and a DataLoader collects them,
-in the main process or in workers, which are started for each epoch as a training loop
-does. Of these baselines the fastest counts: the promise is at least 10 times as many
-images per second.
+the CPU. The baseline is the book's method, written here with PIL instead of
+torchvision: each example becomes an image, then a float tensor, and a DataLoader
+collates them, in the main process or in workers, which start anew for each epoch, as in
+a training loop. The fastest baseline counts; the target is at least 10 times its images
+per second.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader, Dataset
 from d2l_gpu import torch as d2l
 
 BATCH_SIZE = 256
-WORKERS = (0, 2, 4)  # the book has 4
+WORKERS = (0, 2, 4)  # the book uses 4
 
 
 class Pictures(Dataset):
-    """Examples one by one: a PIL image, made a tensor as by torchvision's ToTensor."""
+    """Examples one by one, by way of a PIL image, as torchvision's ToTensor does."""
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor):
         self.images, self.labels = images, labels
@@ -44,14 +44,14 @@ class Pictures(Dataset):
 
 
 def loader(images: torch.Tensor, labels: torch.Tensor, workers: int) -> DataLoader:
-    """Return the batches as the book makes them, with so many workers."""
+    """Return a DataLoader like the book's, with this many workers."""
     return DataLoader(
         Pictures(images, labels), BATCH_SIZE, shuffle=True, num_workers=workers
     )
 
 
 def epochs(data, times: int) -> Callable[[], float]:
-    """Return a function that measures so many epochs, in images per second."""
+    """Return a function that measures this many epochs, in images per second."""
 
     def measure() -> float:
         start, count = perf_counter(), 0
@@ -65,9 +65,9 @@ def epochs(data, times: int) -> Callable[[], float]:
 
 
 def check(data, images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Raise unless every image is there, to the last bit, with its label."""
+    """Raise AssertionError unless each image is there, bit for bit, with its label."""
     X, y = (torch.cat(parts) for parts in zip(*data, strict=True))
-    # Labels of the examples here are their numbers.
+    # The label of each example is its index.
     assert torch.equal(y.sort().values, labels)
     assert torch.equal(X, images[y].float() / 255)
 
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few images, one round")
     quick = parser.parse_args().quick
-    # More workers than cores are measured here for what they are.
+    # We measure more workers than cores on purpose.
     warnings.filterwarnings("ignore", message=".*worker processes in total")
     n, rounds = (1000, 1) if quick else (60_000, 5)
     torch.manual_seed(0)
@@ -91,7 +91,7 @@ def main() -> None:
         f"{hardware()}; PyTorch {torch.__version__}, {torch.get_num_threads()} threads"
     )
     print(f"{n:,} images of 28×28, batches of {BATCH_SIZE}, {rounds} rounds\n")
-    # Turns of about the same length: a short one shows little of what disturbs.
+    # Make all turns about equally long, so that disturbances affect them alike.
     measures = [epochs(ours, 1 if quick else 50)]
     measures += [epochs(data, 1) for data in baselines.values()]
     figures = in_turns(measures, rounds, cold=quick)

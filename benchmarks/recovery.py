@@ -1,21 +1,22 @@
-"""Trainings whose processes are killed, against one to which nothing happens.
+"""Kill training processes, and compare the results with an undisturbed run.
 
     python benchmarks/recovery.py [--kills 20] [--plain 6] [--any 20] [--quick]
 
-A small network with everything that has a state (``tests/scripts/recovering.py``)
-trains on two ranks with gloo, and saves a checkpoint at every third of 15 steps.
+A small network with every kind of state (``tests/scripts/recovering.py``) trains for 15
+steps on two ranks with gloo, and saves a checkpoint every third step.
 
-- Ranks 0 and 1 are killed in turns with SIGKILL, at steps drawn with a seed: before a
-  step, after its backward pass, while a checkpoint is written, or right after. A kill
-  counts as recovered if the run came back by ``d2l.launch(…, restarts=…)`` and ended
-  with the same bits as the undisturbed one: weights, optimizer, random numbers of both
-  ranks, and the loss of every step. This is the result. Seconds until back are those
-  from the kill to the first gradients after it.
-- The same with ``torchrun --max-restarts`` as it is, for comparison; each run has a
-  minute to recover.
-- At random moments any process of a job is killed: the one that called launch, torchrun
-  or a rank. Counted are processes and files half written that are left behind. The run
-  then goes on in another launch, and must end with the same bits.
+- Ranks 0 and 1 are killed in turns with SIGKILL, at randomly drawn (seeded) steps:
+  before a step, after its backward pass, while a checkpoint is being written, or right
+  after. A kill counts as recovered if the run is restarted by
+  ``d2l.launch(…, restarts=…)`` and ends bit for bit like the undisturbed one: weights,
+  optimizer state, both ranks' random numbers, and the loss of every step. The share of
+  kills recovered is the result. "Seconds until back" is the time from the kill to the
+  next gradients.
+- The same with plain ``torchrun --max-restarts``, for comparison. Each run has a minute
+  to recover.
+- Any process of a job is killed at a random moment: the caller of launch, torchrun or a
+  rank. We count the processes and half-written files left behind. The run then resumes
+  in a new launch, and must end with the same bits.
 """
 
 import argparse
@@ -38,8 +39,8 @@ SCRIPT = Path(__file__).resolve().parents[1] / "tests" / "scripts" / "recovering
 STEPS, SAVE_EVERY, RANKS = 15, 3, 2
 KILLS_OF_A_RUN = 4
 SECONDS_TO_RECOVER = 60
-QUICK_SECONDS = 10  # which says nothing of torchrun, but that the benchmark works
-PAUSE = 0.2  # seconds in each step, for kills at random moments to find one
+QUICK_SECONDS = 10  # only shows that the benchmark works, says nothing about torchrun
+PAUSE = 0.2  # seconds per step, so that random kills hit a running one
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def main() -> None:
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="d2l-recovery-") as name:
         folder = Path(name)
-        os.environ["TMPDIR"] = name  # where a killed launch leaves its folder
+        os.environ["TMPDIR"] = name  # a killed launch leaves its folder there
         expected = launch(folder / "whole", 0)
         share = kill_ranks(folder, expected, options.kills, rng)
         patience = QUICK_SECONDS if options.quick else SECONDS_TO_RECOVER
@@ -70,7 +71,11 @@ def main() -> None:
 
 
 def launch(folder: Path, pause: float, *kills: str) -> list[dict]:
-    """Run the training; return what it reports."""
+    """Run the training, restarting once per kill; return what the ranks report.
+
+    Raises:
+        RuntimeError: the run didn't recover.
+    """
     from d2l_gpu import torch as d2l
 
     with redirect_stdout(None):
@@ -84,11 +89,11 @@ def launch(folder: Path, pause: float, *kills: str) -> list[dict]:
 def kill_ranks(
     folder: Path, expected: list[dict], number: int, rng: random.Random
 ) -> float:
-    """Return the share of kills after which a run came back and ended as expected."""
+    """Return the share of kills after which a run recovered and ended as expected."""
     recovered, seconds, ranks = 0, [], 0
     while ranks < number:
         count = min(KILLS_OF_A_RUN, number - ranks)
-        # A later kill comes at a later step, or it would not be reached.
+        # Kills must come at increasing steps, or they would never be reached.
         steps = sorted(rng.sample(range(1, STEPS), count))
         kills = [kill(i % RANKS, step, rng) for i, step in enumerate(steps, ranks)]
         path = folder / f"ranks-{ranks}"
@@ -110,7 +115,7 @@ def kill_ranks(
 
 
 def kill(rank: int, step: int, rng: random.Random) -> str:
-    """Draw a phase of a step; return what the script understands."""
+    """Draw the phase in which to kill a rank; return an argument for the script."""
     phases = ["start", "backward"]
     if step % SAVE_EVERY == 0:
         phases += ["write", "saved"]
@@ -118,7 +123,8 @@ def kill(rank: int, step: int, rng: random.Random) -> str:
 
 
 def until_back(path: Path, attempt: int) -> float | None:
-    """Seconds from the kill in an attempt to the first gradients of the next."""
+    """Return the seconds from the kill in an attempt to the first gradients of the
+    next; None if there were none."""
     killed, back = path / f"killed-{attempt}", path / f"back-{attempt + 1}"
     if not back.exists():
         return None
@@ -132,11 +138,10 @@ def kill_under_torchrun(
     rng: random.Random,
     patience: float,
 ) -> float:
-    """Return the share of kills after which torchrun alone has a run end as expected.
+    """Return the share of kills after which plain torchrun ends a run as expected.
 
-    It has so many seconds for it.
-
-    The script reports to stdout then, also what it reports again: the end counts.
+    Each run gets `patience` seconds. Under torchrun, the script reports to stdout, and
+    repeats itself after a restart, so only the final report is looked for.
     """
     recovered = 0
     for i in range(number):
@@ -155,7 +160,7 @@ def kill_under_torchrun(
         try:
             out, _ = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
-            process.terminate()  # torchrun ends the ranks
+            process.terminate()  # torchrun then ends the ranks
             out, _ = process.communicate()
         recovered += json.dumps(expected[-1]) in out.splitlines()
     print(f"{recovered} of {number} kills recovered by torchrun --max-restarts 1 as is")
@@ -168,7 +173,7 @@ def kill_under_torchrun(
 def kill_anything(
     folder: Path, expected: list[dict], number: int, rng: random.Random
 ) -> None:
-    """Kill processes of jobs at random moments; print what is left behind."""
+    """Kill processes of jobs at random moments; print what they leave behind."""
     left = halves = 0
     killed = dict.fromkeys(("launch", "torchrun", "rank"), 0)
     runs, equal = 0, 0
@@ -187,7 +192,8 @@ def kill_anything(
         left += len(left_of(path))
         halves += sum(not whole(file) for file in path.glob("step-*.pt"))
         if process.returncode == 0 or i == number - 1:
-            # The launch recovered, or the job was over; if not, the last one ends it.
+            # The launch recovered, or the job was over. If the last job failed, finish
+            # it in a new launch.
             if process.returncode != 0:
                 out, _ = start(path).communicate()
             runs += 1
@@ -202,7 +208,7 @@ def kill_anything(
 
 
 def start(path: Path) -> subprocess.Popen:
-    """Start a process that launches the training, and prints what it reported last."""
+    """Start a process that launches the training and prints the last report."""
     code = (
         "import json, sys; from contextlib import redirect_stdout\n"
         "from d2l_gpu import torch as d2l\n"
@@ -219,7 +225,7 @@ def start(path: Path) -> subprocess.Popen:
 
 
 def wait_for_ranks(path: Path, process: subprocess.Popen) -> None:
-    """Return when training has begun: the ranks make the folder before."""
+    """Wait until training has begun (the ranks create the folder first) or failed."""
     while process.poll() is None:
         ranks = [pid for pid, what in processes_of(path) if what == "rank"]
         if len(ranks) == RANKS and path.exists():
@@ -228,10 +234,10 @@ def wait_for_ranks(path: Path, process: subprocess.Popen) -> None:
 
 
 def processes_of(path: Path) -> list[tuple[int, str]]:
-    """The running processes of a job, each with what it is."""
+    """Return the running processes of a job, as pairs of process id and role."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError):  # the process has ended
             words = (entry / "cmdline").read_bytes().decode().split("\0")
             if str(path) in words:
                 kind = "rank" if "d2l_gpu.common.worker" in words else "launch"
@@ -242,7 +248,7 @@ def processes_of(path: Path) -> list[tuple[int, str]]:
 
 
 def left_of(path: Path) -> list[tuple[int, str]]:
-    """The processes of a job that are there ten seconds after it ended."""
+    """Return the processes of a job that still run ten seconds after it ended."""
     deadline = time.monotonic() + 10
     while (left := processes_of(path)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -250,7 +256,7 @@ def left_of(path: Path) -> list[tuple[int, str]]:
 
 
 def whole(file: Path) -> bool:
-    """Whether a checkpoint is what was written."""
+    """Return whether a checkpoint is complete, judging by its checksum."""
     content = file.read_bytes()
     return hashlib.sha256(content[:-32]).digest() == content[-32:]
 

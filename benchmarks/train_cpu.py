@@ -1,13 +1,13 @@
-"""How fast a network trains on this CPU, rung by rung, against the classical loop.
+"""Measure how fast a network trains on this CPU, optimization by optimization.
 
     python benchmarks/train_cpu.py [--quick]
 
-ResNet-18 on random images of Fashion-MNIST's size, in batches of 128, with SGD; random,
-since only speed is measured. The classical loop computes in float32 with channels
-first, and a DataLoader with a worker per core makes each image a PIL image and then a
-tensor. Each rung changes one thing: batches by indexing one tensor, channels last,
-bfloat16. The last is what `d2l.train(…, fast=True)` does, which tries the forms and
-takes the fastest; its trial is not part of the images per second, and stands below.
+The network is ResNet-18, trained with SGD in batches of 128, on random images of
+Fashion-MNIST's size, since only speed matters. The baseline is the classical loop:
+float32, channels first, and a DataLoader with a worker per core that turns each example
+into a PIL image and then a tensor. Each rung of the ladder changes one thing: batches
+indexed from one tensor, channels last, bfloat16. The last is `d2l.train(…, fast=True)`,
+which tries these forms and takes the fastest. Its trial is timed separately.
 """
 
 import argparse
@@ -29,14 +29,14 @@ from d2l_gpu import torch as d2l
 from d2l_gpu.torch.training.forms import PLAIN, Form, try_forms
 
 LR = 0.01
-# What decides how fast low precision is: matrix units, and vectors.
+# CPU features that decide how fast low precision is: matrix and vector units.
 FEATURES = re.compile(
     r"\b(avx2|avx512f|avx512_bf16|amx_bf16|amx_tile|asimd|bf16|sve)\b"
 )
 
 
 def cpu_features() -> str:
-    """Return which of the features that matter this CPU has, as the system says."""
+    """Return which of the relevant features this CPU has, according to the system."""
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.is_file() else ""
     found = sorted(set(FEATURES.findall(text)))
@@ -46,12 +46,12 @@ def cpu_features() -> str:
 def new_net() -> torch.nn.Module:
     torch.manual_seed(0)
     net = d2l.resnet18(10)
-    net(torch.zeros(2, 1, 28, 28))  # lazy layers get their shapes
+    net(torch.zeros(2, 1, 28, 28))  # initializes the lazy layers
     return net
 
 
 def epochs(data: Iterable, form: Form) -> Callable[[], float]:
-    """Return a function that trains for an epoch, in images per second."""
+    """Return a function that trains for an epoch and returns images per second."""
     net = new_net()
     step = form.apply(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=LR)
@@ -69,7 +69,7 @@ def epochs(data: Iterable, form: Form) -> Callable[[], float]:
 
 
 def ours(data: d2l.Batches, test: d2l.Batches) -> Callable[[], float]:
-    """Return a function that has `d2l.train` train for an epoch: images per second."""
+    """Return a function like that of `epochs`, which trains with `d2l.train`."""
 
     def load_data(batch_size: int) -> tuple[d2l.Batches, d2l.Batches]:
         return data, test
@@ -96,7 +96,7 @@ def main() -> None:
     torch.manual_seed(0)
     images = torch.randint(256, (n, 1, 28, 28), dtype=torch.uint8)
     labels = torch.randint(10, (n,))
-    # Kept from epoch to epoch: to start them would weigh too much in these short ones.
+    # Workers persist: starting them would dominate such short epochs.
     classical = DataLoader(
         Pictures(images, labels),
         batch_size,

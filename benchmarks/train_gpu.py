@@ -1,14 +1,14 @@
-"""How fast ResNet-18 trains on one real GPU, rung by rung, and how well.
+"""Measure how fast, and how well, ResNet-18 trains on one real GPU, step by step.
 
     python benchmarks/train_gpu.py [--quick] [--device cuda:0] [--seeds 5]
 
-Fashion-MNIST, if its files have been downloaded before; otherwise random images of its
-size, for speed alone, and no accuracy is printed. All images stay on the device, and a
-batch is one look into them. Each rung changes one thing: TF32, bfloat16, channels last,
-a fused optimizer, and CUDA graphs by torch.compile. With all of them, a training of ten
-epochs is repeated for several seeds: the first is cold, with compilation; the others
-are warm. The value is the median seconds of a warm epoch of training, without the test.
-Without a GPU the benchmark says so and measures nothing.
+The data set is Fashion-MNIST if its files have been downloaded before. Otherwise it is
+random images of the same size, and no accuracy is printed. All images stay on the
+device, and a batch is one indexing operation. Each rung of the ladder adds one thing:
+TF32, bfloat16, channels last, a fused optimizer, and CUDA graphs by torch.compile. With
+all of them, we train for ten epochs with each of several seeds. The first training is
+cold and includes compilation; the others are warm. The result is the median seconds of
+a warm epoch, without the test. Without a GPU, nothing is measured.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from d2l_gpu.data.sources import FASHION_MNIST, cached
 from d2l_gpu.torch.timing.timer import place_name, synchronize
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 
-BATCH_SIZE = 480  # divides 60,000, and is divided by 32
+BATCH_SIZE = 480  # divides 60,000; a multiple of 32
 QUICK_BATCH_SIZE = 8
 LR, MOMENTUM, WEIGHT_DECAY, WARMUP = 0.1, 0.9, 5e-4, 0.2
 
 
 @dataclass(frozen=True)
 class Rung:
-    """What a rung of the ladder has on top of plain float32."""
+    """A rung of the ladder: the changes from plain float32 training."""
 
     name: str
     tf32: bool = False
@@ -45,7 +45,7 @@ class Rung:
 
 
 def ladder(graphs: bool) -> list[Rung]:
-    """Return the rungs, each the one before with one change."""
+    """Return the rungs, each with one more change; CUDA graphs are optional."""
     rungs = [Rung("float32, channels first")]
     changes = {
         "… and TF32": {"tf32": True},
@@ -62,7 +62,7 @@ def ladder(graphs: bool) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Data:
-    """Images (uint8, shape (n, 1, 28, 28)) and labels, for training and for testing."""
+    """Images (uint8, shape (n, 1, 28, 28)) and labels, for training and testing."""
 
     train: tuple[torch.Tensor, torch.Tensor]
     test: tuple[torch.Tensor, torch.Tensor] | None
@@ -75,7 +75,11 @@ class Data:
 
 
 def load(quick: bool) -> Data:
-    """Return Fashion-MNIST if it is there, without downloading it; else random data."""
+    """Return Fashion-MNIST if it has been downloaded, else random data.
+
+    Args:
+        quick: return a few random images.
+    """
     folder = data_folder() / FASHION_MNIST.folder
     if not quick and all(
         cached(name, md5, folder) for name, md5 in FASHION_MNIST.files.items()
@@ -96,12 +100,12 @@ def load(quick: bool) -> Data:
 def new_net(seed: int) -> torch.nn.Module:
     torch.manual_seed(seed)
     net = d2l.resnet18(10)
-    net(torch.zeros(2, 1, 28, 28))  # lazy layers get their shapes
+    net(torch.zeros(2, 1, 28, 28))  # initializes the lazy layers
     return net
 
 
 class Training:
-    """A network on a device, and how a rung trains it."""
+    """Trains a network on a device, in the way of one rung."""
 
     def __init__(self, rung: Rung, data: Data, batch_size: int, device: torch.device):
         self.rung, self.data, self.device = rung, data, device
@@ -115,7 +119,7 @@ class Training:
             self.gradients = torch.compile(self._gradients, mode="reduce-overhead")
 
     def begin(self, seed: int, epochs: int) -> None:
-        """Put the network to its beginning, the same tensors with other values."""
+        """Reset the training, in place: new initial parameters in the same tensors."""
         self.net.load_state_dict(new_net(seed).state_dict())
         self.random = torch.Generator(self.device).manual_seed(seed)
         steps = epochs * (len(self.data.train[1]) // self.batch_size)
@@ -163,7 +167,7 @@ class Training:
 
     @torch.no_grad()
     def accuracy(self) -> float | None:
-        """Return the share of the test images that are recognized, None without any."""
+        """Return the test accuracy; None if there are no test data."""
         if self.data.test is None:
             return None
         self.net.eval()
@@ -173,7 +177,7 @@ class Training:
 
 
 def operations(images: int) -> float:
-    """Return the floating-point operations of training on so many images once."""
+    """Return the floating-point operations of one training pass over some images."""
     net = new_net(0).to("meta")
     with FlopCounterMode(display=False) as counter:
         net(torch.zeros(10, 1, 28, 28, device="meta")).sum().backward()
@@ -181,7 +185,7 @@ def operations(images: int) -> float:
 
 
 def peak(name: str) -> float | None:
-    """Return the bf16 peak of a GPU of the catalogue, operations per second."""
+    """Return a GPU's bf16 peak in operations per second; None if it isn't known."""
     for model in MODELS.values():
         if model.name in name and "bf16" in model.tensor_rates:
             return model.tensor_rates["bf16"]

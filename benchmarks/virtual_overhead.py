@@ -1,12 +1,12 @@
-"""What a virtual GPU costs over the plain CPU: small operators and training steps.
+"""Measure the overhead of virtual GPUs over the CPU, on operators and training steps.
 
     python benchmarks/virtual_overhead.py [--quick]
 
-The accounts of memory and copies are kept all the while, as in a lesson, and so is the
-simulated clock, whose work is part of what is measured. The promises
-are at most 8 µs added to a small operator in a tight loop, and a ResNet-18 training
-step of at most 1.05 times the CPU's. Figures are minima, with medians beside them:
-other work on the machine can only make a step slower.
+As in a lesson, virtual GPUs keep track of memory and copies and run the simulated
+clock, and all of that is part of what we measure. The targets are at most 8 µs added to
+a small operator in a tight loop, and a ResNet-18 training step of at most 1.05 times
+the CPU's. Figures are minima, because other work on the machine can only make a step
+slower; medians are printed beside them.
 """
 
 import argparse
@@ -39,10 +39,10 @@ MANY = 16  # devices
 
 @dataclass(frozen=True)
 class Effort:
-    """How often each thing is measured, and the batch of the large network."""
+    """How often to measure each thing, and the batch size of the large network."""
 
     warm: int
-    calls: int  # of an operator, per measurement in the warm loop
+    calls: int  # of an operator, per warm measurement
     cold: int
     resnet: int
     batch_size: int
@@ -56,13 +56,17 @@ QUICK = Effort(3, 50, 2, 1, 4, 3, 1)
 
 @dataclass(frozen=True)
 class Pair:
-    """The same thing measured on a virtual GPU and on the CPU, in seconds."""
+    """Seconds that the same work took on a virtual GPU and on the CPU."""
 
     virtual: Sequence[float]
     cpu: Sequence[float]
 
     def added(self, figure: Callable) -> float:
-        """Return the microseconds that the virtual GPU adds, by ``min`` or median."""
+        """Return the microseconds that the virtual GPU adds.
+
+        Args:
+            figure: `min` or `median`.
+        """
         return 1e6 * (figure(self.virtual) - figure(self.cpu))
 
     def ratio(self, figure: Callable) -> float:
@@ -70,7 +74,12 @@ class Pair:
 
 
 def measure_pair(measure: Callable[[str], Callable[[], float]], rounds: int) -> Pair:
-    """Measure by turns what ``measure`` prepares for a device."""
+    """Measure on a virtual GPU and on the CPU, in turns.
+
+    Args:
+        measure: takes a device and returns a function that measures once, in seconds.
+        rounds: how many figures to take of each.
+    """
     return Pair(*in_turns([measure("vgpu:0"), measure("cpu")], rounds))
 
 
@@ -78,13 +87,13 @@ def measure_pair(measure: Callable[[str], Callable[[], float]], rounds: int) -> 
 
 
 def small_operator(statement: str, device: str) -> Timer:
-    """Return a timer of one operator on matrices of a device."""
+    """Return a timer for one operator on matrices on a device."""
     X, Y = torch.ones(2, 32, 32, device=device).unbind()
     return Timer(statement, globals={"X": X, "Y": Y})
 
 
 def warm(statement: str, effort: Effort) -> Pair:
-    """Measure an operator called again and again."""
+    """Measure an operator called in a tight loop."""
 
     def prepare(device: str) -> Callable[[], float]:
         timer, calls = small_operator(statement, device), effort.calls
@@ -94,7 +103,7 @@ def warm(statement: str, effort: Effort) -> Pair:
             start = perf_counter()
             timer.timeit(calls)
             if clock is not None:
-                clock.work_off()  # it would be done later
+                clock.work_off()  # include the work that the clock has deferred
             return (perf_counter() - start) / calls
 
         return measure
@@ -103,7 +112,7 @@ def warm(statement: str, effort: Effort) -> Pair:
 
 
 def cold(statement: str, effort: Effort) -> Pair:
-    """Measure an operator called once after a kernel that has filled the caches."""
+    """Measure an operator called once, after a kernel that fills the caches."""
 
     def prepare(device: str) -> Callable[[], float]:
         timer = small_operator(statement, device)
@@ -123,15 +132,15 @@ def cold(statement: str, effort: Effort) -> Pair:
 
 
 class Training:
-    """Training of a copy of a network on one batch, on one or several devices.
+    """Trains copies of a network on one batch, on one or several devices.
 
-    Every device has a replica and a batch of its own, of the same size; gradients are
-    summed on the first device and copied back, by hand.
+    Each device has a replica and its own copy of the batch. Gradients are summed on the
+    first device and copied back, by hand.
 
     Args:
-        net: network on the CPU, from which the replicas are copied.
-        devices: names of devices; a name may be repeated.
-        X, y: images and labels of each device.
+        net: the network to copy, on the CPU.
+        devices: device names, which may be repeated.
+        X, y: the images and labels that every device gets.
     """
 
     def __init__(
@@ -167,17 +176,17 @@ class Training:
                 grad.copy_(first)
 
     def weights(self) -> list[torch.Tensor]:
-        """Return parameters and buffers of all replicas, on the CPU."""
+        """Return the parameters and buffers of all replicas, on the CPU."""
         return [x.cpu() for net in self.nets for x in net.state_dict().values()]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A training step on virtual GPUs and on the CPU, by turns.
+    """Training on virtual GPUs compared with the CPU.
 
     Attributes:
-        steps: the seconds per device.
-        equal: whether all weights are equal to the last bit in the end.
+        steps: the seconds per step and device.
+        equal: whether all final weights are bitwise equal.
     """
 
     steps: Pair
@@ -187,13 +196,13 @@ class Comparison:
 def train(
     net: nn.Module, size: Sequence[int], rounds: int, devices: Sequence[int] = (1,)
 ) -> list[Comparison]:
-    """Train copies of a network on virtual GPUs and on the CPU, by turns.
+    """Train copies of a network on virtual GPUs and on the CPU, in turns.
 
     Args:
-        net: network on the CPU.
-        size: shape of the images of each device.
-        rounds: how many figures of each are taken.
-        devices: numbers of devices, each compared with as many replicas on the CPU.
+        net: the network, on the CPU.
+        size: the shape of each device's images.
+        rounds: how many figures to take of each.
+        devices: numbers of devices; each is compared with as many replicas on the CPU.
     """
     X, y = torch.randn(*size), torch.randint(10, (size[0],))
     trainings = [
@@ -203,7 +212,7 @@ def train(
     ]
 
     def measure(training: Training) -> Callable[[], float]:
-        # Every figure is the mean of as many steps of a device.
+        # Each figure is the mean over the same total number of steps of a device.
         steps = max(devices) // len(training.nets)
         return lambda: sum(training.step() for _ in range(steps)) / steps
 
@@ -215,7 +224,7 @@ def train(
 
 
 def same_weights(one: Training, other: Training) -> bool:
-    """Whether all weights of two trainings are equal to the last bit."""
+    """Return whether all weights of two trainings are bitwise equal."""
     pairs = zip(one.weights(), other.weights(), strict=True)
     return all(torch.equal(*pair) for pair in pairs)
 
@@ -241,12 +250,12 @@ def small_cnn() -> nn.Module:
 
 
 def report(text: str) -> None:
-    """Say on stderr what is being measured: the whole takes minutes."""
+    """Print on stderr what is being measured, since everything takes minutes."""
     print(f"{text} …", file=sys.stderr, flush=True)
 
 
 def print_operators(effort: Effort) -> None:
-    """Measure the small operators; print what is added to each, in microseconds."""
+    """Measure the small operators; print the microseconds added to each."""
     print("\nµs added     " + "".join(f"{name:>8}" for name in OPERATORS))
     for name, measure in (("warm", warm), ("cold", cold)):
         report(f"small operators, {name}")
@@ -267,7 +276,7 @@ def print_step(name: str, comparison: Comparison) -> None:
 
 
 def print_steps(effort: Effort) -> Pair:
-    """Measure the training steps and print them; return those of ResNet-18."""
+    """Measure and print the training steps; return those of ResNet-18."""
     print(f"\n{'ms per step and device':<28}", end="")
     print(f"{'virtual':>9}{'CPU':>9}{'ratio':>9}{'median':>9}  weights", flush=True)
     report("training ResNet-18")

@@ -118,7 +118,7 @@ def _exercises(notebook: NotebookNode) -> list[str]:
 
 def _measured(runs: Sequence[dict], gpus: int, lesson: str) -> str:
     """Return the seconds that a lesson and its solutions took, in the latest run on a
-    machine with so many GPUs."""
+    machine with this number of GPUs."""
     of_machine = [run["seconds"] for run in runs if run["gpus"] == gpus]
     found = next((each for each in reversed(of_machine) if lesson in each), None)
     if found is None:

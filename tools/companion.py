@@ -1,4 +1,4 @@
-"""Install the book's package d2l beside the course, for the lesson that runs its code.
+"""Install the book's package d2l alongside the course, for the lesson that uses it.
 
     python -m tools.companion
 

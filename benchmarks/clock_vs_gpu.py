@@ -190,8 +190,8 @@ def main() -> None:
     print(f"{hardware()}; {gpu}; PyTorch {torch.__version__}; simulated as {model}\n")
     print(f"{'':<44}{'measured':>12}{'simulated':>12}{'error':>8}")
     errors = {}
-    for name, program, host in cases(options.quick):
-        sim = d2l.simulator(1, model, host=host, memory="1TB")
+    for name, program, backing in cases(options.quick):
+        sim = d2l.simulator(1, model, backing=backing, memory="1TB")
         rounds = 1 if options.quick else 9
         times = d2l.bench({name: program}, device, sim.gpu(0), rounds=rounds)
         measured, simulated = (times.seconds(name, i) / REPEATED for i in (0, 1))

@@ -92,7 +92,7 @@ def train(kind: str, images: int, steps: int) -> None:
     device = d2l.cpu()
     if kind == "virtual":
         with redirect_stdout(None):  # it prints which GPUs it uses
-            d2l.use_virtual_gpus(ranks, host="cpu")
+            d2l.use_virtual_gpus(ranks, backing="cpu")
         device = d2l.gpu(rank)
     torch.manual_seed(rank)
     X = torch.randn(images, 1, 16, 16).to(device)

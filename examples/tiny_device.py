@@ -25,27 +25,27 @@ owners = weakref.WeakKeyDictionary()
 
 
 class TinyTensor(torch.Tensor):
-    """To C++ it's on `tiny:i`, without memory; its values are in `host`, on the CPU."""
+    """To C++ it's on `tiny:i`, without memory; its values are in `backing`, on CPU."""
 
-    data = property(torch.Tensor.data.__get__)  # read-only: C++ can't change `host`
+    data = property(torch.Tensor.data.__get__)  # read-only: C++ can't change backing
 
     @staticmethod
-    def __new__(cls, host: torch.Tensor, index: int):
-        if host.is_complex():  # conj() only sets a flag, and that gets lost here
+    def __new__(cls, backing: torch.Tensor, index: int):
+        if backing.is_complex():  # conj() only sets a flag, and that gets lost here
             raise NotImplementedError("tiny has no complex numbers")
-        geometry = host.shape, host.stride(), host.storage_offset()
-        options = {"dtype": host.dtype, "device": torch.device("tiny", index)}
+        geometry = backing.shape, backing.stride(), backing.storage_offset()
+        options = {"dtype": backing.dtype, "device": torch.device("tiny", index)}
         self = torch.Tensor._make_wrapper_subclass(cls, *geometry, **options)
-        self.host = host
-        owners[host.untyped_storage()] = str(self.device)
+        self.backing = backing
+        owners[backing.untyped_storage()] = str(self.device)
         return self
 
     def __repr__(self, **options):
-        return f"{repr(self.host)[:-1]}, device='{self.device}')"
+        return f"{repr(self.backing)[:-1]}, device='{self.device}')"
 
     @staticmethod
     def __torch_dispatch__(func, types, args, kwargs):
-        """Run an operator on the host tensors. Autograd, above, has recorded it."""
+        """Run an operator on the backing tensors. Autograd, above, has recorded it."""
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         here = next((x.device for x in given if isinstance(x, TinyTensor)), None)
         for x in given:  # copies cross devices, and CPU scalars fit anywhere
@@ -54,9 +54,9 @@ class TinyTensor(torch.Tensor):
         to = kwargs.get("device") or here  # ones(device=…) and x.to(device) name one
         if to.type == "tiny" and "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("cpu")}
-        args, kwargs = tree_map_only(TinyTensor, lambda x: x.host, (args, kwargs))
+        args, kwargs = tree_map_only(TinyTensor, lambda x: x.backing, (args, kwargs))
         results = func(*args, **kwargs)  # PyTorch's own kernel, on the CPU
-        back = {id(getattr(x, "host", x)): x for x in given}  # from host to tiny
+        back = {id(getattr(x, "backing", x)): x for x in given}  # result to argument
 
         def wrap(result: torch.Tensor) -> torch.Tensor:
             if (x := back.get(id(result))) is not None:  # x.add_(1) returns x itself

@@ -190,10 +190,10 @@ def test_to_is_the_method():
 
 def test_the_model_of_virtual_gpus_is_said_where_it_was_asked_for():
     code = """
-d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
+d2l.use_virtual_gpus(2, backing="meta", model=["V100", "T4"], link="PCIe3")
 print(d2l.current_simulator().label, d2l.current_simulator().link.name)
 attempt(d2l.use_virtual_gpus, 2)
-d2l.use_virtual_gpus(2, host="meta", model=["V100", "T4"], link="PCIe3")
+d2l.use_virtual_gpus(2, backing="meta", model=["V100", "T4"], link="PCIe3")
 """
     first, label, other, again = fresh(code)
     assert first == again

@@ -32,7 +32,7 @@ with d2l.Progress(3, 'training') as bar:
         bar.update()
 with d2l.transfers() as log:
     torch.ones(2, 3).to(d2l.gpu(0))
-sim = d2l.simulator(1, host='meta')
+sim = d2l.simulator(1, backing='meta')
 sim.reset()
 X = torch.zeros(1024, 1024, device=sim.gpu(0))
 Y = X @ X

@@ -88,7 +88,7 @@ def test_simulators_in_cycles_of_references_make_room_for_new_ones():
     gc.disable()
     try:
         for _ in range(100):
-            sim = d2l.simulator(2, host="meta")
+            sim = d2l.simulator(2, backing="meta")
             cycle = [sim, torch.zeros(3, device=sim.gpu(0))]
             cycle.append(cycle)
     finally:

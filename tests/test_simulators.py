@@ -96,8 +96,8 @@ def test_copies_between_simulations_go_by_way_of_the_host():
         ({"model": ["V100"]}, ValueError, "One model for each device"),
         ({"link": "NVLink9"}, ValueError, "There is no link"),
         ({"memory": "0B"}, ValueError, "at least one byte"),
-        ({"host": "vgpu"}, ValueError, "real device"),
-        ({"replicas": True}, ValueError, "host='meta'"),
+        ({"backing": "vgpu"}, ValueError, "real device"),
+        ({"replicas": True}, ValueError, "backing='meta'"),
     ],
 )
 def test_bad_settings_get_one_sentence(arguments, error, sentence):
@@ -137,7 +137,7 @@ def test_the_devices_in_use_have_a_clock_too():
 
 
 def test_without_values_shapes_are_right_and_memory_is_the_models():
-    sim = d2l.simulator(1, host="meta")
+    sim = d2l.simulator(1, backing="meta")
     X = torch.zeros(60_000, 60_000, device=sim.gpu(0))
     assert (X @ X[:, :5]).shape == (60_000, 5)
     assert torch.vgpu.memory_allocated(sim.gpu(0)) == X.nbytes
@@ -165,16 +165,16 @@ def test_without_values_shapes_are_right_and_memory_is_the_models():
     ],
 )
 def test_what_needs_a_value_says_one_sentence(asks):
-    X = torch.zeros(3, device=d2l.simulator(1, host="meta").gpu(0))
-    with pytest.raises(RuntimeError, match="with host='meta' only shapes") as caught:
+    X = torch.zeros(3, device=d2l.simulator(1, backing="meta").gpu(0))
+    with pytest.raises(RuntimeError, match="with backing='meta' only shapes") as caught:
         asks(X)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_times_without_values_are_those_with():
     elapsed = []
-    for host in ("cpu", "meta"):
-        sim = d2l.simulator(2, host=host)
+    for backing in ("cpu", "meta"):
+        sim = d2l.simulator(2, backing=backing)
         net = d2l.resnet18(10).to(sim.gpu(0))
         X, y = torch.zeros(2, 1, 28, 28), torch.zeros(2, dtype=torch.long)
         optimizer = torch.optim.Adam(net.parameters())
@@ -219,7 +219,7 @@ def test_all_reduce_refuses_what_does_not_fit():
 
 
 def test_one_stands_for_all():
-    sim = d2l.simulator(1024, host="meta", replicas=True)
+    sim = d2l.simulator(1024, backing="meta", replicas=True)
     assert (sim.n, len(sim.gpus())) == (1024, 1)
     assert "one stands for all" in repr(sim)
     with pytest.raises(ValueError, match=r"gpu\(0\) stands for all 1024"):

@@ -8,8 +8,8 @@ from d2l_gpu import vgpu
 
 
 def test_copies_name_the_devices_of_their_simulation_as_the_rows_do():
-    before = vgpu.simulator(1, host="meta")  # takes the first index
-    sim = vgpu.simulator(2, host="meta")
+    before = vgpu.simulator(1, backing="meta")  # takes the first index
+    sim = vgpu.simulator(2, backing="meta")
     assert sim.gpu(0) != before.gpu(0)
     torch.empty(2**24, device="meta").to(sim.gpu(0))
     first = sim.timeline()

@@ -58,7 +58,7 @@ def test_every_device_is_waited_for_before_the_clock_is_read():
 
 
 def test_simulated_times_name_the_devices_that_were_timed_and_no_others():
-    sim = d2l.simulator(2, ["V100", "T4"], host="meta")
+    sim = d2l.simulator(2, ["V100", "T4"], backing="meta")
     labels = [d2l.Timer(x, simulated=True).label for x in (sim.gpu(0), sim.gpu(1))]
     assert labels == ["simulated (V100)", "simulated (T4)"]
     assert d2l.Timer(sim.gpus(), simulated=True).label == "simulated (V100, T4)"

@@ -89,7 +89,7 @@ def test_a_whole_network():
     net(X)
     with FlopCounterMode(display=False) as counter:
         net(X).sum().backward()
-    sim = d2l.simulator(1, host="meta")
+    sim = d2l.simulator(1, backing="meta")
     net, X = net.to(sim.gpu(0)), X.to(sim.gpu(0))
     sim.reset()
     net(X).sum().backward()
@@ -171,7 +171,7 @@ def test_batch_normalization_goes_over_its_input_twice():
 
 
 def test_precision_of_products_is_that_of_the_program():
-    sim = d2l.simulator(1, "A100", host="meta")
+    sim = d2l.simulator(1, "A100", backing="meta")
     X = torch.zeros(4096, 4096, device=sim.gpu(0))
 
     def seconds(X):

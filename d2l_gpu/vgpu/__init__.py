@@ -4,9 +4,10 @@
     vgpu.enable(2)
     X = torch.ones(2, 3, device='vgpu:1')
 
-They behave like GPUs (placement, errors across devices, memory of their own), and
-their values are computed by PyTorch's kernels on the host. What they take in time and
-memory is simulated. Nothing happens at import; ``enable`` registers the device type.
+They behave like GPUs (placement, errors across devices, memory of their own).
+PyTorch's own kernels compute their values, on the CPU or another *backing* device. The
+time and memory that they take are simulated. Importing this module does nothing yet;
+``enable`` registers the device type.
 
 What is stable is what this module exports, ``torch.vgpu``, the modules ``programs`` and
 ``sim.catalogue``, the pytest plugin and the command ``python -m d2l_gpu.vgpu``.
@@ -59,7 +60,7 @@ def enable(
     n: int = 2,
     *,
     memory: int | str | None = None,
-    host: str | None = None,
+    backing: str | None = None,
     as_cuda: bool = False,
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
@@ -71,10 +72,10 @@ def enable(
     Args:
         n: number of devices, 1 to 64.
         memory: capacity of each, in bytes or as ``'512MiB'``; default 4 GiB, less
-            where the host has less to give; with ``host='meta'`` the model's.
-        host: the device that computes their values: ``'cpu'``, the default, or a real
-            GPU such as ``'cuda:0'``; ``'meta'``: no values are computed, tensors have
-            shapes alone.
+            where the host has less left; with ``backing='meta'`` the model's.
+        backing: the device that computes their values: ``'cpu'``, the default, or a
+            real GPU such as ``'cuda:0'``. With ``'meta'`` nothing is computed: tensors
+            have shapes and no values.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
             programs written for CUDA run unmodified (``patches/as_cuda.py``). Once on,
             it stays on in this process, whatever later calls say.
@@ -89,7 +90,7 @@ def enable(
     """
     from .simulators import Settings
 
-    settings = Settings.checked(n, memory, host, model, link)
+    settings = Settings.checked(n, memory, backing, model, link)
 
     from . import backend
     from .devices import Devices
@@ -108,14 +109,14 @@ def enable(
     backend.register()
     if as_cuda:
         cuda_names.apply()
-    Devices.place(settings.machine(first=0), settings.host)
+    Devices.place(settings.machine(first=0), settings.backing)
 
 
 def simulator(
     n: int = 2,
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
-    host: str = "cpu",
+    backing: str = "cpu",
     *,
     memory: int | str | None = None,
     replicas: bool = False,
@@ -129,11 +130,11 @@ def simulator(
         n: number of devices, at most 32.
         model: what they are: a name in ``MODELS``, or a list with one for each.
         link: what connects them: a name in ``LINKS``.
-        host: where their values are computed: ``'cpu'``, a real GPU such as
-            ``'cuda:0'``, or ``'meta'``, nowhere: tensors have shapes alone, and large
-            networks take no time.
+        backing: the device that computes their values: ``'cpu'`` or a real GPU such as
+            ``'cuda:0'``. With ``'meta'`` nothing is computed, so even large networks
+            take no time: tensors have shapes and no values.
         memory: capacity of each, as in ``enable``.
-        replicas: with ``host='meta'``, let one device stand for all n, which do the
+        replicas: with ``backing='meta'``, let one device stand for all n, which do the
             same at the same time, as in data parallelism; then n has no limit.
     Raises:
         TypeError, ValueError: an argument makes no sense.
@@ -142,7 +143,7 @@ def simulator(
     """
     from .simulators import create
 
-    return create(n, model, link, host, memory, replicas)
+    return create(n, model, link, backing, memory, replicas)
 
 
 def current_simulator() -> "Simulator":

@@ -5,8 +5,8 @@ their exact size takes longer than a small operator does, so the dispatch compar
 free memory with a bound first, and asks only when the bound is larger.
 
 ``size_bound`` holds for every operator. The other functions hold for the operators
-whose records name them (``records.py``). Each takes the arguments of a call, with host
-tensors, and the bytes of these tensors.
+whose records name them (``records.py``). Each takes the arguments of a call, with
+backing tensors, and the bytes of these tensors.
 """
 
 import itertools

@@ -1,9 +1,9 @@
 """Collectives on virtual GPUs: ``torch.distributed`` with gloo underneath.
 
-Each process has virtual GPUs of its own, and between processes their values travel as
-those of the host's tensors do. So an operator of ``c10d`` is run on the host tensors,
-which is where its results arrive; the same tensors that came in go out, wrapped as
-they came. ``records.py`` says which collective each operator is.
+Each process has virtual GPUs of its own. Between processes their values travel as
+those of ordinary tensors do, so we run an operator of ``c10d`` on the backing tensors,
+and its results arrive there. The operator returns the virtual tensors that it was
+given. ``records.py`` says which collective each operator is.
 
 What crosses is not in the log of copies: how many bytes a collective sends depends on
 the algorithm that gloo chooses, and says nothing about a real GPU's. The simulated
@@ -28,14 +28,14 @@ from .tensor import VirtualTensor, contained, wrap
 
 
 def run(op, *args, **kwargs):
-    """Run one operator on the host tensors in the places of virtual ones."""
+    """Run one operator on the backing tensors of virtual ones."""
     given: dict[int, VirtualTensor] = {}
     devices: list[torch.device] = []
-    host_args = _to_hosts(args, given, devices)
-    host_kwargs = {k: _to_hosts(v, given, devices) for k, v in kwargs.items()}
+    backing_args = _to_backings(args, given, devices)
+    backing_kwargs = {k: _to_backings(v, given, devices) for k, v in kwargs.items()}
     if len(set(devices)) > 1:
         raise errors.collective_mismatch(op, devices)
-    result = op.call(*host_args, **host_kwargs)
+    result = op.call(*backing_args, **backing_kwargs)
     if given:
         _issued(op, args, next(iter(given.values()))._index)
     return _as_given(result, given)
@@ -62,21 +62,24 @@ def _issued(op, args, index: int) -> None:
     clock.note(command, index, queues.of.get(index, 0))
 
 
-def _to_hosts(value, given: dict[int, VirtualTensor], devices: list[torch.device]):
-    """Replace virtual tensors, in lists of lists too, and note which host tensor was
-    whose, and where all tensors are."""
+def _to_backings(value, given: dict[int, VirtualTensor], devices: list[torch.device]):
+    """Replace virtual tensors by their backing tensors, in nested lists too.
+
+    Note in ``given`` which virtual tensor each one belongs to, and in ``devices`` where
+    every tensor is.
+    """
     if isinstance(value, list | tuple):
-        return type(value)([_to_hosts(x, given, devices) for x in value])
+        return type(value)([_to_backings(x, given, devices) for x in value])
     if isinstance(value, torch.Tensor):
         devices.append(errors.name_of(value))
         if type(value) is VirtualTensor:
-            given[id(value._host)] = value
-            return value._host
+            given[id(value._backing)] = value
+            return value._backing
     return value
 
 
 def _as_given(value, given: dict[int, VirtualTensor]):
-    """Put the virtual tensors back in the places of their host tensors."""
+    """Replace backing tensors by the virtual ones that they belong to."""
     if isinstance(value, list | tuple):
         return type(value)([_as_given(x, given) for x in value])
     if isinstance(value, torch.Tensor):
@@ -85,9 +88,9 @@ def _as_given(value, given: dict[int, VirtualTensor]):
 
 
 def virtual_again(value):
-    """Wrap the host tensors, in lists too, whose memory is a virtual GPU's.
+    """Wrap backing tensors, in lists too, that C++ returned without their wrappers.
 
-    For values that C++ hands out without asking the dispatcher.
+    C++ returns some values without asking the dispatcher.
     """
     if isinstance(value, list | tuple):
         return type(value)([virtual_again(x) for x in value])

@@ -1,11 +1,11 @@
-"""Composite operators that are computed whole on the host.
+"""Composite operators that run as a whole on the backing tensors.
 
-PyTorch defines a composite operator in C++ by other operators, and these come to
-``tensor.py`` one by one. Some composites look at the device or at the class of their
-arguments first, and take another path for a virtual GPU than for the CPU: they round
-differently, or forget to write ``out=``. Here the host's PyTorch gets each of those in
-one piece, above autograd, with its own autograd inside. ``records.py`` says which they
-are; those with ``out=`` are found by their schemas.
+PyTorch defines a composite operator in C++ by other operators, and usually these reach
+``tensor.py`` one by one. But some composites first look at the device or at the class
+of their arguments, and choose another path for a virtual GPU than for the CPU: they
+round differently, or forget to write ``out=``. These we intercept above autograd and
+run as a whole on the backing tensors, with PyTorch's own autograd inside.
+``records.py`` says which they are; those with ``out=`` are found by their schemas.
 """
 
 import sys
@@ -57,11 +57,11 @@ def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
 # ------------------------------------------------------------------ with gradients
 
 
-def on_host(func, watched: bool = True):
-    """Make the kernel that computes an operator on the host, with its gradients.
+def on_backing(func, watched: bool = True):
+    """Make the kernel that computes an operator and its gradients on backing tensors.
 
     Args:
-        watched: whether the machine hears of each operator inside, or of none.
+        watched: whether the machine is told of each operator inside, or of none.
     """
     op = operator(func)
 
@@ -70,7 +70,7 @@ def on_host(func, watched: bool = True):
             index = unwrap(op, args, kwargs)[0].index
             leaves, spec = tree_flatten((args, kwargs))
             call = _Call(func, index, spec, watched)
-            results = _OnHost.apply(call, *leaves)
+            results = _OnBacking.apply(call, *leaves)
             return tree_unflatten(list(results), call.structure)
         except Exception as error:
             return contained(error, sys._getframe(1), op)
@@ -80,12 +80,12 @@ def on_host(func, watched: bool = True):
 
 @dataclass
 class _Call:
-    """A function of host tensors, to be called with those of virtual ones.
+    """A function of backing tensors, and how to call it with a flat list of them.
 
     Attributes:
-        spec: how arguments and keywords are made of a flat list.
-        watched: whether the machine hears of each operator inside, or of none.
-        structure: how its results are made of a flat list, known after the call.
+        spec: rebuilds arguments and keywords from a flat list.
+        watched: whether the machine is told of each operator inside, or of none.
+        structure: rebuilds the results from a flat list; known after the call.
     """
 
     function: Callable
@@ -103,23 +103,28 @@ class _Call:
         return _InnerOperators(self.index) if self.watched else nullcontext()
 
 
-class _OnHost(torch.autograd.Function):
-    """A call on the host, with PyTorch's own gradients of it.
+class _OnBacking(torch.autograd.Function):
+    """A call on backing tensors, differentiated by PyTorch's own autograd.
 
-    Gradients exist to any order. One of an order beyond the first makes the call once
-    more, so it is right only where the function draws no random numbers.
+    Gradients of any order work. Those beyond the first order repeat the call, so they
+    are right only if the function draws no random numbers.
     """
 
     @staticmethod
     def forward(ctx, call: _Call, *leaves):
         needed = ctx.needs_input_grad[1:]
-        hosts = [
-            x._host.detach().requires_grad_(needs) if is_virtual(x) else x
+        backings = [
+            x._backing.detach().requires_grad_(needs) if is_virtual(x) else x
             for x, needs in zip(leaves, needed, strict=True)
         ]
         with torch.set_grad_enabled(any(needed)), call.watch():
-            results = call(hosts)
-        ctx.call, ctx.leaves, ctx.hosts, ctx.results = call, leaves, hosts, results
+            results = call(backings)
+        ctx.call, ctx.leaves, ctx.backings, ctx.results = (
+            call,
+            leaves,
+            backings,
+            results,
+        )
         return tuple(
             wrap(x.detach(), call.index) if isinstance(x, torch.Tensor) else x
             for x in results
@@ -137,8 +142,8 @@ class _OnHost(torch.autograd.Function):
             with call.watch():
                 found = _vjp(
                     [ctx.results[i] for i in given],
-                    [ctx.hosts[i] for i in wanted],
-                    [g._host for g in grads],
+                    [ctx.backings[i] for i in wanted],
+                    [g._backing for g in grads],
                 )
             found = [None if g is None else wrap(g.detach(), call.index) for g in found]
         gradients = [None] * len(ctx.leaves)
@@ -148,7 +153,7 @@ class _OnHost(torch.autograd.Function):
 
 
 def _differentiable_gradients(call: _Call, leaves, wanted, given, grads):
-    """The gradients as another call on the host, which has gradients in turn."""
+    """Compute the gradients by another such call, which has gradients in turn."""
 
     def gradients(leaves, grads):
         results = call(leaves)
@@ -157,7 +162,7 @@ def _differentiable_gradients(call: _Call, leaves, wanted, given, grads):
 
     flat, spec = tree_flatten(((list(leaves), grads), {}))
     again = _Call(gradients, call.index, spec, call.watched)
-    return tree_unflatten(list(_OnHost.apply(again, *flat)), again.structure)
+    return tree_unflatten(list(_OnBacking.apply(again, *flat)), again.structure)
 
 
 def _vjp(outputs, inputs, grads):
@@ -173,7 +178,7 @@ def _vjp(outputs, inputs, grads):
 
 
 class _InnerOperators(TorchDispatchMode):
-    """Tell the machine of the kernels and the memory of operators on the host."""
+    """Tell the machine about the kernels and the memory of operators."""
 
     def __init__(self, index: int):
         super().__init__()
@@ -196,13 +201,13 @@ class _InnerOperators(TorchDispatchMode):
         return results
 
 
-def on_host_unwatched(func):
+def on_backing_unwatched(func):
     """Make the kernel of an operator that computes something else while it's watched.
 
     For tensor subclasses, and under a dispatch mode, ``linalg_eigvalsh`` and
     ``linalg_svdvals`` compute the vectors as well, by another algorithm.
     """
-    return on_host(func, watched=False)
+    return on_backing(func, watched=False)
 
 
 # ------------------------------------------------------------------ without gradients

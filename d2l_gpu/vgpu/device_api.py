@@ -97,8 +97,8 @@ class DeviceProperties:
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
     i = _index(device)
-    host, machine = Devices.hosts[i], Devices.machines[i]
-    where = "the CPU" if host.type == "cpu" else str(host)
+    backing, machine = Devices.backings[i], Devices.machines[i]
+    where = "the CPU" if backing.type == "cpu" else str(backing)
     if not machine.has_values:
         where = "nothing: shapes without values"
     return DeviceProperties(
@@ -178,19 +178,19 @@ max_memory_reserved = max_memory_allocated
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the host's generator, from which the values of every device come."""
-    host = Devices.hosts[0]
-    if host is None or host.type == "cpu":
+    """Seed the generator of the backing device: every virtual GPU draws from it."""
+    backing = Devices.backings[0]
+    if backing is None or backing.type == "cpu":
         torch.default_generator.manual_seed(int(seed))
     else:
-        torch.get_device_module(host).manual_seed(seed)
+        torch.get_device_module(backing).manual_seed(seed)
 
 
 manual_seed_all = manual_seed
 
 
 def seed() -> int:
-    """Seed the host's generator with a number that cannot be predicted."""
+    """Seed that generator with an unpredictable number, and return the number."""
     seed = torch.default_generator.seed()
     manual_seed(seed)
     return seed

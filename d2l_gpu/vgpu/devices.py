@@ -15,13 +15,13 @@ Device = int | str | torch.device | None
 
 
 class Devices:
-    """The machines in use and, as PyTorch's objects, all devices and their hosts.
+    """The machines in use, and all devices as objects of PyTorch.
 
     Attributes:
         machine: the one that ``enable`` has set up.
-        machines: by the index of a device the machine that it is in: this one, a
-            simulator's, or None.
-        hosts: by index, where the values of a device are computed.
+        machines: the machine that each device belongs to, by the device's index: this
+            one, a simulator's, or None.
+        backings: the device that computes each one's values, by index.
         names: ``vgpu:0``, ``vgpu:1`` …, the devices as PyTorch's C++ knows them.
         types: the types of device whose names mean virtual GPUs.
         shown: what ``Tensor.device`` answers: the names, unless ``as_cuda`` is on.
@@ -30,25 +30,25 @@ class Devices:
 
     machine: Machine | None = None
     machines: tuple[Machine | None, ...] = (None,) * MOST
-    hosts: tuple[torch.device | None, ...] = (None,) * MOST
+    backings: tuple[torch.device | None, ...] = (None,) * MOST
     names: tuple[torch.device, ...] = ()
     types: tuple[str, ...] = ("vgpu",)
     shown: tuple[torch.device, ...] = ()
     chosen: bool = False
 
     @classmethod
-    def place(cls, machine: Machine, host: torch.device) -> None:
+    def place(cls, machine: Machine, backing: torch.device) -> None:
         """Put a machine's devices in their places, and take an older one's away."""
         if not cls.names:
             cls.names = tuple(torch.device("vgpu", i) for i in range(MOST))
         cls.shown = tuple(torch.device(cls.types[-1], i) for i in range(MOST))
         own = range(machine.first, machine.first + machine.count)
         plain = range(PLAIN if machine.first < PLAIN else 0)
-        machines, hosts = list(cls.machines), list(cls.hosts)
+        machines, backings = list(cls.machines), list(cls.backings)
         for i in (*plain, *own):
             machines[i] = machine if i in own else None
-            hosts[i] = host
-        cls.machines, cls.hosts = tuple(machines), tuple(hosts)
+            backings[i] = backing
+        cls.machines, cls.backings = tuple(machines), tuple(backings)
         if machine.first == 0:
             cls.machine = machine
 

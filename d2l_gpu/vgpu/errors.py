@@ -85,8 +85,8 @@ def wrong_generator(generator: torch.Generator) -> RuntimeError:
 def no_values(asked: str) -> RuntimeError:
     """For tensors of a simulation without values, where one is needed."""
     return RuntimeError(
-        f"{asked} needs the values of a tensor, and with host='meta' only shapes are "
-        "simulated: use host='cpu' to have values."
+        f"{asked} needs the values of a tensor, and with backing='meta' only shapes "
+        "are simulated: use backing='cpu' to have values."
     )
 
 
@@ -97,12 +97,14 @@ def explained(error: Exception, name: str, arguments) -> Exception:
     speaks of a device that the program does not know.
     """
     values = tree_leaves(arguments)
-    if not any(isinstance(x, torch.Tensor) and x.is_meta for x in map(_host, values)):
+    if not any(
+        isinstance(x, torch.Tensor) and x.is_meta for x in map(_backing, values)
+    ):
         return error
     if isinstance(error, NotImplementedError) or "meta tensor" in str(error).lower():
         return no_values(name)
     return error
 
 
-def _host(value):
-    return getattr(value, "_host", value)
+def _backing(value):
+    return getattr(value, "_backing", value)

@@ -1,7 +1,7 @@
 """``torch.Generator(device='vgpu:1')``: random numbers of one's own on a virtual GPU.
 
-PyTorch makes generators of a device in C++. This one is a generator of the host, which
-draws the numbers, and says that it belongs to a virtual GPU.
+PyTorch creates the generators of a device in C++. This one is PyTorch's generator for
+the CPU, which draws the numbers, but it says that it belongs to a virtual GPU.
 """
 
 from weakref import WeakValueDictionary
@@ -11,25 +11,25 @@ import torch
 from . import errors
 from .devices import Devices, as_device
 
-HostGenerator = torch.Generator
+PyTorchGenerator = torch.Generator
 
 # By the address of the C++ object: operators get it in another Python object.
 _ours: WeakValueDictionary = WeakValueDictionary()
 
 
-class _Kind(type(HostGenerator)):
+class _Kind(type(PyTorchGenerator)):
     """The class of the class below: every generator is an instance of it."""
 
     def __instancecheck__(cls, instance) -> bool:
-        return isinstance(instance, HostGenerator)
+        return isinstance(instance, PyTorchGenerator)
 
 
-class Generator(HostGenerator, metaclass=_Kind):
+class Generator(PyTorchGenerator, metaclass=_Kind):
     """Stands in the place of ``torch.Generator``; other devices get PyTorch's own."""
 
     def __new__(cls, device="cpu"):
         if torch.device(device).type not in Devices.types:
-            return HostGenerator(device)
+            return PyTorchGenerator(device)
         self = super().__new__(cls, "cpu")
         self._device = as_device(device)
         _ours[self._cdata] = self
@@ -60,7 +60,7 @@ def _restored(device: str, state: torch.Tensor) -> Generator:
     return generator
 
 
-def check(generator: HostGenerator | None) -> None:
+def check(generator: PyTorchGenerator | None) -> None:
     """Raise RuntimeError if a generator is not one of a virtual GPU."""
     if generator is not None and generator._cdata not in _ours:
         raise errors.wrong_generator(generator)

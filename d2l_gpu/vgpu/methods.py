@@ -15,7 +15,7 @@ class Methods:
     """Methods of ``torch.Tensor`` that a wrapper has to answer in Python."""
 
     def __repr__(self, *, tensor_contents=None):
-        if self._host.is_meta and tensor_contents is None:
+        if self._backing.is_meta and tensor_contents is None:
             tensor_contents = "..."
         text = torch._tensor_str._str(self, tensor_contents=tensor_contents)
         # What is printed says what it is, also where programs are told cuda.
@@ -37,7 +37,7 @@ class Methods:
         # torch.nn.Parameter marks tensors of subclasses instead of wrapping them.
         return getattr(self, "_is_param", False)
 
-    # -------------------------------------------------------------- values on the host
+    # -------------------------------------------------------------- values on the CPU
 
     def numpy(self, *, force: bool = False):
         if not force:
@@ -54,10 +54,10 @@ class Methods:
         return self.detach().cpu().tolist()
 
     def data_ptr(self) -> int:
-        return self._host.data_ptr()
+        return self._backing.data_ptr()
 
     def untyped_storage(self) -> VirtualStorage:
-        return VirtualStorage(self._host.untyped_storage(), self.device)
+        return VirtualStorage(self._backing.untyped_storage(), self.device)
 
     # -------------------------------------------------------------- devices
 
@@ -108,7 +108,7 @@ class Methods:
         )
 
     def record_stream(self, stream) -> None:
-        """Nothing to do: the host has computed before Python goes on."""
+        """Nothing to do: each operator computes its values before it returns."""
 
     # -------------------------------------------------------------- copies and files
 
@@ -124,7 +124,7 @@ class Methods:
                 f"cannot be set to a tensor on {name_of(new)}: copy it there first."
             )
         torch.Tensor.data.__set__(self, new)
-        self._host, self._index = new._host, new._index
+        self._backing, self._index = new._backing, new._index
 
     def __deepcopy__(self, memo):
         if id(self) in memo:

@@ -69,7 +69,7 @@ class _Inherited:
 def _after_fork() -> None:
     """Refuse virtual tensors in a forked process, if its parent had used any.
 
-    Threads do not survive a fork, the host's kernels would wait for theirs for ever.
+    Threads don't survive a fork, so PyTorch's kernels would wait for theirs for ever.
     """
     machines = {machine for machine in Devices.machines if machine is not None}
     if not machines or any(isinstance(machine, _Inherited) for machine in machines):

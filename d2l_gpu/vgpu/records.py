@@ -30,8 +30,8 @@ class Record:
     Attributes:
         handler: runs in its place; takes the facts about the operator and then the
             operator's own arguments.
-        composite: makes the kernel that computes an overload whole on the host, above
-            autograd. Overloads with ``out=`` have a way of their own.
+        composite: makes the kernel that runs an overload as a whole on backing
+            tensors, above autograd. ``composites.py`` finds overloads with ``out=``.
         below_python: whether C++ also calls it with the Python dispatch switched off,
             so that it needs a kernel there.
         autocast: whether ``torch.autocast('vgpu')`` runs its default overload in the
@@ -85,8 +85,8 @@ def has_mask(args: Sequence) -> bool:
 ORDINARY = Record()
 NO_KERNEL = Record(kernel=False)
 NO_LARGER = Record(bound=bounds.no_larger)
-CELL = Record(composite=composites.on_host)
-RECURRENT = Record(composite=composites.on_host, host_lengths=True)
+CELL = Record(composite=composites.on_backing)
+RECURRENT = Record(composite=composites.on_backing, host_lengths=True)
 FOREACH = Record(pointwise=True, bound=bounds.no_larger)
 INDEXING = Record(indexes=True)
 COLLECTIVE = Record(handler=collectives.run)
@@ -186,7 +186,7 @@ RECORDS: dict[str, Record] = {
     "rnn_relu_cell": CELL,
     "rnn_tanh": RECURRENT,
     "rnn_tanh_cell": CELL,
-    # The host's kernel for one direction of an LSTM's layer.
+    # The CPU's kernel for one direction of an LSTM's layer.
     "mkldnn_rnn_layer": Record(formula=work.RECURRENT),
     "mkldnn_rnn_layer_backward": Record(formula=work.RECURRENT_BACKWARD),
     # The second result is the number of sequences at each step.
@@ -194,14 +194,14 @@ RECORDS: dict[str, Record] = {
     "_pack_padded_sequence_backward": Record(host_lengths=True),
     # -------------------------------------------------------------- attention
     # PyTorch chooses its kernel by the type of the device.
-    "scaled_dot_product_attention": Record(composite=composites.on_host),
+    "scaled_dot_product_attention": Record(composite=composites.on_backing),
     "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.ATTENTION),
     "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
         formula=work.ATTENTION_BACKWARD
     ),
     # -------------------------------------------------------------- linear algebra
-    "linalg_eigvalsh": Record(composite=composites.on_host_unwatched),
-    "linalg_svdvals": Record(composite=composites.on_host_unwatched),
+    "linalg_eigvalsh": Record(composite=composites.on_backing_unwatched),
+    "linalg_svdvals": Record(composite=composites.on_backing_unwatched),
     # -------------------------------------------------------------- collectives
     "c10d::_allgather_base_": ALL_GATHER,
     "c10d::_reduce_scatter_base_": REDUCE_SCATTER,

@@ -40,21 +40,23 @@ class Settings:
 
     count: int
     capacities: tuple[int, ...]
-    host: torch.device
+    backing: torch.device
     models: tuple[Model, ...]
     link: Link
 
     @classmethod
-    def checked(cls, n, memory, host, model, link, most: int = PLAIN) -> "Settings":
+    def checked(cls, n, memory, backing, model, link, most: int = PLAIN) -> "Settings":
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"The number of virtual GPUs is an integer, not {n!r}.")
         if n < 1:
             raise ValueError(f"The number of virtual GPUs is at least 1, not {n}.")
         if n > most:
             raise ValueError(f"There can be {most} virtual GPUs at most, not {n}.")
-        host = torch.device("cpu" if host is None else host)
-        if host.type == "vgpu":
-            raise ValueError("The host of virtual GPUs is a real device, such as cpu.")
+        backing = torch.device("cpu" if backing is None else backing)
+        if backing.type == "vgpu":
+            raise ValueError(
+                "The backing of virtual GPUs is a real device, such as cpu."
+            )
         if not isinstance(model, list | tuple):
             models = (_entry(model, MODELS, "model"),) * n
         else:
@@ -66,16 +68,16 @@ class Settings:
         link = _entry(link, LINKS, "link")
         if memory is not None:
             capacities = (parse_size(memory),) * n
-        elif host.type == "meta":
+        elif backing.type == "meta":
             capacities = tuple(m.memory for m in models)
         else:
             capacities = tuple(min(default_capacity(n), m.memory) for m in models)
-        return cls(n, capacities, host, models, link)
+        return cls(n, capacities, backing, models, link)
 
     def machine(self, first: int, stands_for: int = 1) -> Machine:
         """Return a new machine whose devices begin at an index."""
         models = {first + i: model for i, model in enumerate(self.models)}
-        has_values = self.host.type != "meta"
+        has_values = self.backing.type != "meta"
         return Machine(
             self.count,
             self.capacities,
@@ -105,26 +107,27 @@ def _entry(name, catalogue: dict, what: str):
     return catalogue[name]
 
 
-def create(n, model, link, host, memory, replicas: bool) -> "Simulator":
+def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
-        if torch.device(host).type != "meta":
+        if torch.device(backing).type != "meta":
             raise ValueError(
-                "Replicas are simulated without values: ask for host='meta' as well."
+                "Replicas are simulated without values: ask for backing='meta' as well."
             )
-        settings = Settings.checked(1, memory, host, model, link)
-        Settings.checked(n, memory, host, model, link, most=10**6)
+        settings = Settings.checked(1, memory, backing, model, link)
+        Settings.checked(n, memory, backing, model, link, most=10**6)
     else:
         if isinstance(n, int) and n > MOST_IN_ONE:
             raise ValueError(
                 f"{MOST_IN_ONE} devices at most are simulated one by one, not {n}: "
-                "with host='meta', replicas=True one stands for any number of equals."
+                "with backing='meta', replicas=True one stands for any number of "
+                "equals."
             )
-        settings = Settings.checked(n, memory, host, model, link)
+        settings = Settings.checked(n, memory, backing, model, link)
     backend.register()
     first = _free_place(settings.count)
     machine = settings.machine(first, stands_for=n if replicas else 1)
-    Devices.place(machine, settings.host)
+    Devices.place(machine, settings.backing)
     simulation = Simulator(machine)
     _owners[first] = weakref.ref(simulation)
     return simulation
@@ -264,7 +267,7 @@ class Simulator:
     ) -> "Pending":
         """Put the sum of a tensor of each device in the place of all of them.
 
-        Values are summed on the host; the time follows from sizes by formula.
+        Values are summed for real; the simulated time follows from the sizes.
 
         Args:
             tensors: one for each device, in order, of the same shape; of replicas only
@@ -288,11 +291,11 @@ class Simulator:
         if len({(x.shape, x.dtype) for x in tensors}) > 1:
             raise ValueError("all_reduce takes tensors of one shape and type.")
         if self._machine.has_values:
-            hosts = [x.detach()._host for x in tensors]
-            total = hosts[0].clone()
-            for x in hosts[1:]:
+            backings = [x.detach()._backing for x in tensors]
+            total = backings[0].clone()
+            for x in backings[1:]:
                 total += x
-            for x in hosts:
+            for x in backings:
                 x.copy_(total)
         work = here, tensors[0].nbytes, self.n, self.link, beside
         if algorithm == "ring":

@@ -1,8 +1,8 @@
-"""Handlers: what runs in place of an operator.
+"""Handlers: functions that run in place of an operator.
 
-These are copies, and operators that the host doesn't have or defines differently.
-``records.py`` says which handler is whose. A handler takes the facts about the operator
-and then the operator's own arguments.
+There are handlers for copies, and for operators that the CPU lacks or defines
+differently. ``records.py`` assigns them. A handler takes the facts about the operator,
+then the operator's own arguments.
 """
 
 import torch
@@ -18,15 +18,15 @@ from .tensor import VirtualTensor, reserve, run, wrap
 def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return the values of a tensor and the index of the memory that holds them."""
     if type(tensor) is VirtualTensor:
-        return tensor._host, tensor._index
+        return tensor._backing, tensor._index
     return tensor, home(tensor)
 
 
 def home(tensor: torch.Tensor) -> int:
     """Return the index of the memory that an ordinary tensor's values are in.
 
-    That is ``HOST`` but for a host tensor that has lost its wrapper: C++ hands those
-    out as the results of collectives.
+    That is ``HOST``, except for a backing tensor without its wrapper: C++ returns
+    those as the results of collectives.
     """
     if type(tensor) is torch.Tensor and tensor.layout is torch.strided:
         charge = getattr(tensor.untyped_storage(), "_vgpu_charge", None)
@@ -131,17 +131,17 @@ def to_copy(
     there = index_of(device)
     options = {"dtype": dtype, "memory_format": memory_format}
     reserve(op, there, (values,), options)
-    moved = op.call(values, device=Devices.hosts[there], **options)
+    moved = op.call(values, device=Devices.backings[there], **options)
     _copied(here, there, tensor, values, moved, non_blocking)
     return wrap(moved, there)
 
 
 def item(op, tensor):
     """``tensor.item()``: one element crosses to the host, which waits for it."""
-    if tensor._host.is_meta:
+    if tensor._backing.is_meta:
         raise errors.no_values("item()")
     _moved(tensor._index, HOST, tensor.element_size(), None, False)
-    return op.call(tensor._host)
+    return op.call(tensor._backing)
 
 
 # ------------------------------------------------------------------ other devices
@@ -164,6 +164,6 @@ def softmax_backward(op, grad, output, dim, input_dtype):
 def sync_batch_norm(op, *args, **kwargs):
     """Refuse it with a sentence."""
     raise NotImplementedError(
-        "SyncBatchNorm cannot run on virtual GPUs, since the host has no kernels for "
+        "SyncBatchNorm cannot run on virtual GPUs, since the CPU has no kernels for "
         "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
     )

@@ -4,14 +4,14 @@ import torch
 
 
 class VirtualStorage(torch.UntypedStorage):
-    """The memory of a virtual tensor: the host's storage, on the virtual GPU.
+    """The memory of a virtual tensor: the storage of its backing tensor.
 
-    A wrapper's own storage has no memory behind it, and C++ would let it be resized
-    all the same. This one stands for the host's, and keeps the account when its size
-    changes, as ``fully_shard`` does to free parameters that are not in use.
+    A wrapper's own storage has no memory behind it, and C++ would let us resize it all
+    the same. This class wraps the backing storage instead, and updates the account when
+    the size changes. (``fully_shard`` resizes storages to free unused parameters.)
 
-    It is an ``UntypedStorage`` because ``TypedStorage`` and ``set_`` take no other; as
-    such it is empty.
+    It is an ``UntypedStorage``, itself empty, because ``TypedStorage`` and ``set_``
+    take nothing else.
 
     Attributes:
         device: the virtual GPU.
@@ -19,24 +19,24 @@ class VirtualStorage(torch.UntypedStorage):
 
     device: torch.device = None
 
-    def __new__(cls, host: torch.UntypedStorage, device: torch.device):
+    def __new__(cls, backing: torch.UntypedStorage, device: torch.device):
         self = super().__new__(cls, 0)
-        self._host, self.device = host, device
+        self._backing, self.device = backing, device
         return self
 
     def nbytes(self) -> int:
         """Return the number of bytes."""
-        return self._host.nbytes()
+        return self._backing.nbytes()
 
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
         """Return the address of the first byte, 0 if there is none."""
-        return self._host.data_ptr()
+        return self._backing.data_ptr()
 
     @property
     def _cdata(self) -> int:
-        return self._host._cdata
+        return self._backing._cdata
 
     def element_size(self) -> int:
         return 1
@@ -47,10 +47,10 @@ class VirtualStorage(torch.UntypedStorage):
         Raises:
             torch.OutOfMemoryError: they do not fit on the virtual GPU.
         """
-        grows = nbytes > self._host.nbytes()
+        grows = nbytes > self._backing.nbytes()
         if grows:
-            self._host._vgpu_charge.resize(nbytes)
-        self._host.resize_(nbytes)
+            self._backing._vgpu_charge.resize(nbytes)
+        self._backing.resize_(nbytes)
         if not grows:
-            self._host._vgpu_charge.resize(nbytes)
+            self._backing._vgpu_charge.resize(nbytes)
         return self

@@ -1,8 +1,8 @@
 """``torch.vgpu.Stream``, ``Event`` and ``stream()``.
 
-The host has computed an operator before Python goes on, so whatever order a program
-asks for between streams is kept, as far as values go. When the work would be done on
-GPUs, the simulated clock knows: it is told here who waits for what.
+An operator has computed its values before it returns, so values always respect the
+order that a program asks for between streams. The simulated clock knows when GPUs
+would do the work: streams and events tell it which work waits for which.
 """
 
 import itertools

@@ -1,13 +1,13 @@
 """The tensor of a virtual GPU, and the one path that every operator takes.
 
 A ``VirtualTensor`` is a wrapper: to PyTorch's C++ it is a tensor on device ``vgpu:i``
-without memory of its own, and it holds a *host tensor*, an ordinary tensor with the
+without memory of its own. Behind it is a *backing tensor*, an ordinary tensor with the
 values. An operator on virtual tensors arrives, below autograd, in
-``__torch_dispatch__``. There it is run on the host tensors by PyTorch's own kernels,
-which is why its results are those of the host to the last bit:
+``__torch_dispatch__``. There PyTorch's own kernel runs on the backing tensors, so the
+results equal the CPU's to the last bit:
 
-    check that all operands live on one device  →  make sure that the result fits
-    →  run the operator on the host tensors  →  wrap what is new  →  tell the machine
+    check that all operands are on one device  →  make sure that the result fits
+    →  run the operator on the backing tensors  →  wrap what is new  →  tell the machine
 """
 
 import sys
@@ -34,11 +34,11 @@ class VirtualTensor(Methods, torch.Tensor):
     """A tensor on a virtual GPU.
 
     Attributes:
-        _host: the values, a tensor on the host device.
+        _backing: the ordinary tensor behind it, with its values.
         _index: the index of the virtual GPU.
     """
 
-    _host: torch.Tensor
+    _backing: torch.Tensor
     _index: int
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -107,26 +107,26 @@ def _simple(op: Operator, args):
     a = args[0]
     if type(a) is not VirtualTensor:
         return _general(op, args, {})
-    host, index = a._host, a._index
+    backing, index = a._backing, a._index
     form = op.form
     if form == DETACH:
-        return _view(host, index)
-    if host.is_complex():
+        return _view(backing, index)
+    if backing.is_complex():
         return _general(op, args, {})
     other = args[1] if op.leading == 2 and len(args) > 1 else None
-    nbytes = bound = host.nbytes
+    nbytes = bound = backing.nbytes
     if type(other) is VirtualTensor:
         if other._index != index:
             return _general(op, args, {})
-        other = other._host
+        other = other._backing
         nbytes += other.nbytes
-        if not op.pointwise or host.shape != other.shape:
+        if not op.pointwise or backing.shape != other.shape:
             bound *= other.nbytes
-        args = (host, other, *args[2:])
+        args = (backing, other, *args[2:])
     elif isinstance(other, torch.Tensor):
         return _general(op, args, {})
     else:
-        args = (host, *args[1:])
+        args = (backing, *args[1:])
     if form == FRESH:
         bound = bound * WIDEST if op.bound is None else op.bound(args, nbytes)
         if bound > Devices.machines[index].free(index):
@@ -135,18 +135,18 @@ def _simple(op: Operator, args):
     if form == FRESH:
         tensor = wrap(result, index)
         if op.kernel:
-            largest, more = host.nbytes, result.nbytes
+            largest, more = backing.nbytes, result.nbytes
             nbytes += more
             if more > largest:
                 largest = more
             if op.describe is None:
-                key = op, nbytes, largest, host.dtype
+                key = op, nbytes, largest, backing.dtype
             else:
-                key = op, nbytes, largest, host.dtype, op.describe(args, result)
+                key = op, nbytes, largest, backing.dtype, op.describe(args, result)
             Devices.machines[index].kernel_issued(index, key)
         return tensor
     if op.kernel:
-        key = op, nbytes + host.nbytes, host.nbytes, host.dtype
+        key = op, nbytes + backing.nbytes, backing.nbytes, backing.dtype
         Devices.machines[index].kernel_issued(index, key)
     return a if form == IN_PLACE else _view(result, index)
 
@@ -159,35 +159,35 @@ def _general(op: Operator, args, kwargs):
 
 
 def run(op: Operator, args, kwargs):
-    """Run an operator on the host: all steps, for any arguments and results."""
+    """Run an operator on backing tensors: every step, any arguments and results."""
     if "generator" in kwargs:
         generator.check(kwargs["generator"])
-    operands, host_args, host_kwargs = unwrap(op, args, kwargs)
+    operands, backing_args, backing_kwargs = unwrap(op, args, kwargs)
     index, on_host = operands.index, False
     if op.has_device:
-        device = host_kwargs.get("device")
+        device = backing_kwargs.get("device")
         if device is not None and device.type not in Devices.types:
             on_host = True
         else:
             if device is not None:
                 index = index_of(device)
-            host_kwargs["device"] = Devices.hosts[index]
-        host_kwargs.pop("pin_memory", None)
+            backing_kwargs["device"] = Devices.backings[index]
+        backing_kwargs.pop("pin_memory", None)
     if op.changes_geometry and type(args[0]) is VirtualTensor:
-        # detach() shares the host tensor: let this one change alone.
-        args[0]._host = host_args[0] = args[0]._host.detach()
+        # x.detach() has the same backing tensor as x, but only x changes its geometry.
+        args[0]._backing = backing_args[0] = args[0]._backing.detach()
     if op.allocates and not on_host:
-        reserve(op, index, host_args, host_kwargs, operands.nbytes)
+        reserve(op, index, backing_args, backing_kwargs, operands.nbytes)
     if operands.has_complex:
         with _lazy_bits():
-            results = op.call(*host_args, **host_kwargs)
+            results = op.call(*backing_args, **backing_kwargs)
     else:
-        results = op.call(*host_args, **host_kwargs)
+        results = op.call(*backing_args, **backing_kwargs)
     if on_host:
         return results
     if op.kernel:
-        operands.issued(op, index, host_args, results)
-        if op.waits is not None and op.waits(host_args):
+        operands.issued(op, index, backing_args, results)
+        if op.waits is not None and op.waits(backing_args):
             Devices.machines[index].host_waits(index)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
@@ -204,7 +204,7 @@ def run(op: Operator, args, kwargs):
     )
     if op.host_results:
         return tuple(
-            x._host if i in op.host_results else x for i, x in enumerate(wrapped)
+            x._backing if i in op.host_results else x for i, x in enumerate(wrapped)
         )
     return wrapped
 
@@ -214,7 +214,7 @@ class Operands:
 
     Attributes:
         index: of the device that they are on, None if there are none.
-        agree: whether all are on that device, or on the host where they may be.
+        agree: whether all are on that device, or on the CPU where that is allowed.
         nbytes: bytes of those on the device.
         largest: bytes of the largest of them, or of a list of them.
         dtype: of the first.
@@ -227,15 +227,15 @@ class Operands:
         self.index, self.agree, self.nbytes, self.has_complex = None, True, 0, False
         self.largest, self.dtype = 0, None
 
-    def host(self, op: Operator, value):
-        """Return the value with host tensors in the places of virtual ones."""
+    def backing(self, op: Operator, value):
+        """Return the value with backing tensors in place of virtual ones."""
         kind = type(value)
         if kind is VirtualTensor:
             if self.index is None:
                 self.index = value._index
             elif self.index != value._index:
                 self.agree = False
-            value = value._host
+            value = value._backing
             nbytes = value.nbytes
             self.nbytes += nbytes
             if nbytes > self.largest:
@@ -246,17 +246,17 @@ class Operands:
                 self.has_complex = True
         elif kind is list or kind is tuple:
             before = self.nbytes
-            value = [self.host(op, x) for x in value]
+            value = [self.backing(op, x) for x in value]
             if self.nbytes - before > self.largest:
                 self.largest = self.nbytes - before
         elif kind is VirtualStorage:
-            value = value._host
+            value = value._backing
         elif isinstance(value, torch.Tensor):
             self.agree = self.agree and op.accepts_host(value)
         return value
 
     def count(self, values) -> None:
-        """Take host tensors, also in lists, into account as operands."""
+        """Count backing tensors, in lists too, as operands."""
         for x in values:
             if isinstance(x, torch.Tensor):
                 self.largest = max(self.largest, x.nbytes)
@@ -268,10 +268,10 @@ class Operands:
                 self.largest = max(self.largest, self.nbytes - before)
 
     def issued(self, op: Operator, index: int, args, results) -> None:
-        """Tell the machine of the kernel of these operands.
+        """Tell the machine about the kernel that ran on these operands.
 
         Args:
-            args, results: host tensors.
+            args, results: backing tensors.
         """
         if type(results) is torch.Tensor and results.layout is _strided:
             more = results.nbytes
@@ -291,20 +291,20 @@ class Operands:
 
 
 def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
-    """Return the call's operands, and the call with host tensors in all places.
+    """Return the call's operands, and its arguments with backing tensors in them.
 
     Raises RuntimeError when operands live on different devices.
     """
-    operands, host_args, host_kwargs = Operands(), list(args), kwargs
+    operands, backing_args, backing_kwargs = Operands(), list(args), kwargs
     given = len(args)
     for i in op.places:
         if i < given:
-            host_args[i] = operands.host(op, args[i])
+            backing_args[i] = operands.backing(op, args[i])
     if kwargs:
-        host_kwargs = {k: operands.host(op, x) for k, x in kwargs.items()}
+        backing_kwargs = {k: operands.backing(op, x) for k, x in kwargs.items()}
     if not operands.agree:
         raise errors.device_mismatch(op, args, kwargs)
-    return operands, host_args, host_kwargs
+    return operands, backing_args, backing_kwargs
 
 
 def _result(value, alias, args, kwargs, index: int):
@@ -321,10 +321,11 @@ def _result(value, alias, args, kwargs, index: int):
 
 
 def _lazy_bits():
-    """Let the host's operators see conjugate and negative bits of the tensors inside.
+    """Let operators inside respect conjugate and negative bits of backing tensors.
 
-    The keys that do are excluded below Python, where they have done their work for the
-    virtual tensors; but an operator may conjugate and call others on the way.
+    Below the Python dispatch PyTorch excludes the keys that handle these bits, because
+    it has handled them for the virtual tensors. But an operator may conjugate on the
+    way, and then call others.
     """
     excluded = torch._C._dispatch_tls_local_exclude_set() - _LAZY
     included = torch._C._dispatch_tls_local_include_set()
@@ -344,21 +345,23 @@ _make = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
 
 
-def wrap(host: torch.Tensor, index: int) -> VirtualTensor:
-    """Return host as a tensor of virtual GPU ``index``, and account for its memory.
+def wrap(backing: torch.Tensor, index: int) -> VirtualTensor:
+    """Return a tensor on virtual GPU ``index``, and account for its memory.
 
-    The account hangs on the storage's Python object, which lives exactly as long as
-    the memory: views, saved tensors and copies of the object need no bookkeeping.
+    The account is an attribute of the storage's Python object, which lives exactly as
+    long as the memory. So views, saved tensors and copies need no bookkeeping.
     """
-    if host.layout is not _strided or host.is_nested:
-        raise errors.unsupported_layout("nested" if host.is_nested else host.layout)
-    charge(host, index)
-    return _view(host, index)
+    if backing.layout is not _strided or backing.is_nested:
+        raise errors.unsupported_layout(
+            "nested" if backing.is_nested else backing.layout
+        )
+    charge(backing, index)
+    return _view(backing, index)
 
 
-def charge(host: torch.Tensor, index: int) -> None:
-    """Account for the memory of a host tensor, all of it, on a virtual GPU."""
-    storage = host.untyped_storage()
+def charge(backing: torch.Tensor, index: int) -> None:
+    """Account for the whole storage of a backing tensor on a virtual GPU."""
+    storage = backing.untyped_storage()
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
         storage._vgpu_charge = Devices.machines[index].charge(index, storage.nbytes())
@@ -366,42 +369,42 @@ def charge(host: torch.Tensor, index: int) -> None:
         account.resize(storage.nbytes())
 
 
-def _view(host: torch.Tensor, index: int) -> VirtualTensor:
+def _view(backing: torch.Tensor, index: int) -> VirtualTensor:
     """Wrap a tensor whose memory is accounted for already."""
     tensor = _make(
         VirtualTensor,
-        host.shape,
-        host.stride(),
-        host.storage_offset(),
+        backing.shape,
+        backing.stride(),
+        backing.storage_offset(),
         None,
-        host.dtype,
+        backing.dtype,
         _strided,
         Devices.names[index],
     )
-    tensor._host = host
+    tensor._backing = backing
     tensor._index = index
-    # Below Python these keys are excluded, so a host tensor's lazy bits are not seen:
-    # the wrapper has to carry them.
-    if host.is_conj():
+    # PyTorch excludes the keys of lazy bits below Python, so the bits of a backing
+    # tensor go unseen: the wrapper has to carry them.
+    if backing.is_conj():
         torch._C._set_conj(tensor, True)
-    if host.is_neg():
+    if backing.is_neg():
         torch._C._set_neg(tensor, True)
     return tensor
 
 
 def refresh(tensor: VirtualTensor) -> None:
-    """Bring geometry and account of a wrapper up to date with its host tensor."""
-    host = tensor._host
-    charge(host, tensor._index)
+    """Update a wrapper's geometry and account from its backing tensor."""
+    backing = tensor._backing
+    charge(backing, tensor._index)
     if (
-        tensor.shape != host.shape
-        or tensor.stride() != host.stride()
-        or tensor.storage_offset() != host.storage_offset()
+        tensor.shape != backing.shape
+        or tensor.stride() != backing.stride()
+        or tensor.storage_offset() != backing.storage_offset()
     ):
         # A shallow copy of the C++ geometry, exact where as_strided_ is not.
-        torch.Tensor.data.__set__(tensor, _view(host, tensor._index))
-    if host.is_conj() != tensor.is_conj():
-        torch._C._set_conj(tensor, host.is_conj())
+        torch.Tensor.data.__set__(tensor, _view(backing, tensor._index))
+    if backing.is_conj() != tensor.is_conj():
+        torch._C._set_conj(tensor, backing.is_conj())
 
 
 # ------------------------------------------------------------------ memory
@@ -411,7 +414,7 @@ def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
     """Make sure that the results of a call fit, before they are computed.
 
     Args:
-        args, kwargs: of the call, with host tensors.
+        args, kwargs: of the call, with backing tensors.
         nbytes: bytes of these.
     """
     if op.bound is not None:
@@ -447,12 +450,12 @@ def factory(func, *args, **kwargs):
     index = index_of(kwargs["device"])
     generator.check(kwargs.get("generator"))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
-    kwargs["device"] = Devices.hosts[index]
+    kwargs["device"] = Devices.backings[index]
     try:
         reserve(op, index, args, kwargs)
         result = wrap(op.call(*args, **kwargs), index)
     except Exception as error:
         return contained(error, sys._getframe(2), op)
     if op.kernel:
-        Operands().issued(op, index, (), result._host)
+        Operands().issued(op, index, (), result._backing)
     return result

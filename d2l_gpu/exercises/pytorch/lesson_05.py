@@ -48,7 +48,7 @@ TOLD = {
 
 @functools.cache
 def _simulator(model: str):
-    return d2l.simulator(1, model, host="meta")
+    return d2l.simulator(1, model, backing="meta")
 
 
 @functools.cache
@@ -289,7 +289,7 @@ def _wrong_copies(copies: dict[int, int], needed: dict[int, int]) -> str:
 
 @EXERCISES.add("05.3", "program, devices, clock", returns=float)
 def seconds(answer):
-    sim = d2l.simulator(2, host="meta")
+    sim = d2l.simulator(2, backing="meta")
     runs = [
         _timed(answer, sim, work, n)
         for work, n in (((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096))
@@ -479,7 +479,7 @@ def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
 
 @EXERCISES.add("05.5", "step, batches, device")
 def at_most_two(answer):
-    sim = d2l.simulator(1, host="meta")
+    sim = d2l.simulator(1, backing="meta")
     gpu = sim.gpu()
     W = torch.empty(1024, 1024, device=gpu)
     seen, asked, ends = [], [], []
@@ -597,7 +597,7 @@ def chain(answer):
     )
     if by_host:
         return
-    sim = d2l.simulator(4, host="meta")
+    sim = d2l.simulator(4, backing="meta")
     batches, Ws = _matrices(sim, 12, 4096)
     sim.reset()
     result = answer(batches, Ws)

@@ -275,7 +275,7 @@ def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
 
 @EXERCISES.add("08.5", "n, seconds", returns=(list, tuple))
 def share(answer):
-    sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", host="meta")
+    sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", backing="meta")
     replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
     seconds = _computing(sim, replicas, [64] * 3)
     cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0])

@@ -293,7 +293,7 @@ def width_and_batch(answer):
 
 def _step(width: int, batch: int, k: int):
     """Return the report of one training step on k simulated V100s."""
-    sim = vgpu.simulator(k, host="meta")
+    sim = vgpu.simulator(k, backing="meta")
     devices = sim.gpus()
     net = nn.Sequential(
         nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()

@@ -12,7 +12,7 @@ import torch
 from d2l_gpu.common.gpu_choice import Gpus, check_number, enumerated
 from d2l_gpu.common.settings import virtual_limit
 
-# What the simulated clock takes virtual GPUs, and what connects them, for.
+# The GPU model and the link that the simulated clock assumes.
 DEFAULTS = ("V100", "NVLink2")
 
 
@@ -46,22 +46,22 @@ class TorchGpus(Gpus[torch.device]):
         self,
         n: int,
         memory: int | str | None = None,
-        host: str | torch.device | None = None,
+        backing: str | torch.device | None = None,
         as_cuda: bool = False,
         model: str | Sequence[str] = DEFAULTS[0],
         link: str = DEFAULTS[1],
     ) -> tuple[list[torch.device], str]:
-        if host is None:
+        if backing is None:
             one_cuda = torch.cuda.is_available() and torch.cuda.device_count() == 1
-            host = "cuda:0" if one_cuda else "cpu"
+            backing = "cuda:0" if one_cuda else "cpu"
         from d2l_gpu import vgpu
 
         vgpu.enable(
-            n, memory=memory, host=host, as_cuda=as_cuda, model=model, link=link
+            n, memory=memory, backing=backing, as_cuda=as_cuda, model=model, link=link
         )
-        kind = torch.device(host).type
+        kind = torch.device(backing).type
         where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
-            kind, f"computed on {host}"
+            kind, f"computed on {backing}"
         )
         time = ""
         if (model, link) != DEFAULTS:
@@ -75,7 +75,7 @@ class TorchGpus(Gpus[torch.device]):
         n: int = 2,
         *,
         memory: int | str | None = None,
-        host: str | torch.device | None = None,
+        backing: str | torch.device | None = None,
         as_cuda: bool = False,
         model: str | Sequence[str] = DEFAULTS[0],
         link: str = DEFAULTS[1],
@@ -86,8 +86,9 @@ class TorchGpus(Gpus[torch.device]):
             n: number of virtual GPUs, at least 1.
             memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
                 4 GiB, less where the host has less to give.
-            host: the device that computes for them; default the CPU, or the machine's
-                one CUDA GPU where it has exactly one; ``'meta'`` computes no values.
+            backing: the device that computes their values. Default: the CPU, or the
+                machine's CUDA GPU where it has exactly one. With ``'meta'`` tensors
+                have shapes and no values.
             as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
                 programs written for CUDA run unmodified; not where CUDA is real.
             model: what GPU the simulated clock takes them for, by its name in the
@@ -101,7 +102,7 @@ class TorchGpus(Gpus[torch.device]):
         model = model if isinstance(model, str) else tuple(model)
         settings = {
             "memory": memory,
-            "host": host,
+            "backing": backing,
             "as_cuda": as_cuda,
             "model": model,
             "link": link,

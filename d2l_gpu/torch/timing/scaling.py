@@ -85,7 +85,7 @@ def simulate_step(
         raise ValueError(
             f"The algorithm is one of {', '.join(ALGORITHMS)}, not {algorithm!r}."
         )
-    sim = vgpu.simulator(num_gpus, model, link, host="meta", replicas=True)
+    sim = vgpu.simulator(num_gpus, model, link, backing="meta", replicas=True)
     device = sim.gpu(0)
     net = copy.deepcopy(net).to(device)
     parameters = [p for p in net.parameters() if p.requires_grad]

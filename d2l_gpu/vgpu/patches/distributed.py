@@ -28,8 +28,8 @@ def process_groups() -> None:
     """Let process groups know virtual GPUs, and gloo as what connects them.
 
     All: without it ``init_process_group()`` finds no backend for the device, and
-    ``batch_isend_irecv`` none in a group of gloo. A group that has one for vgpu has
-    the same one for the host, where the values are and collectives arrive.
+    ``batch_isend_irecv`` finds none in a group of gloo. A group with a backend for vgpu
+    gets the same one for the backing device, where the collectives really run.
     """
     Backend.default_device_backend_map["vgpu"] = Backend.GLOO
     Backend.backend_capability[Backend.GLOO].append("vgpu")
@@ -40,7 +40,7 @@ def process_groups() -> None:
         original(self, backend)
         if "vgpu" in self.device_backend_map:
             ours = self.device_backend_map["vgpu"]
-            self.device_backend_map.setdefault(Devices.hosts[0].type, ours)
+            self.device_backend_map.setdefault(Devices.backings[0].type, ours)
 
     BackendConfig.__init__ = __init__
 
@@ -48,8 +48,8 @@ def process_groups() -> None:
 def futures_of_collectives() -> None:
     """Let ``work.get_future()`` and ``work.result()`` give virtual tensors.
 
-    All: C++ gives them without asking the dispatcher, so they would be the host's,
-    and a hook that computes with them and with virtual ones would fail.
+    All: C++ returns them without asking the dispatcher, so a hook would get backing
+    tensors and fail as soon as it combined them with virtual ones.
     """
     get_future, result = Work.get_future, Work.result
 

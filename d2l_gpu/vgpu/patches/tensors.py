@@ -36,7 +36,7 @@ def data() -> None:
 
 
 def pinned_memory() -> None:
-    """Mark host tensors as pinned; nothing is locked, the log of copies says so.
+    """Mark CPU tensors as pinned: nothing is locked, but the clock respects the mark.
 
     All: PyTorch asks a C++ hook for the allocator of pinned memory. Where CUDA is at
     hand, real pinned memory is used and nothing is changed.

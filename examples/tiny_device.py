@@ -25,7 +25,7 @@ owners = weakref.WeakKeyDictionary()
 
 
 class TinyTensor(torch.Tensor):
-    """To C++ it's on `tiny:i`, without memory; its values are in `backing`, on CPU."""
+    """To C++ it's on `tiny:i`, without memory. Its values are in `backing` (CPU)."""
 
     data = property(torch.Tensor.data.__get__)  # read-only: C++ can't change backing
 

@@ -9,9 +9,32 @@ PyTorch's own kernels compute their values, on the CPU or another *backing* devi
 time and memory that they take are simulated. Importing this module does nothing yet;
 ``enable`` registers the device type.
 
-What is stable is what this module exports, ``torch.vgpu``, the modules ``programs`` and
-``sim.catalogue``, the pytest plugin and the command ``python -m d2l_gpu.vgpu``.
-Whatever else can be imported may change with any version.
+You can rely on what this module exports, on ``torch.vgpu``, on the modules ``programs``
+and ``sim.catalogue``, on the pytest plugin and on the command ``python -m
+d2l_gpu.vgpu``. Everything else that can be imported may change with any version. It's
+easiest to read in this order:
+
+* ``backend``: registers the device type with PyTorch, once per process.
+* ``devices``: which devices exist, which one is current, what their names mean.
+* ``tensor``: the tensor on a virtual GPU, and the path that every operator takes.
+* ``operators``: facts about an operator, gathered at its first use.
+* ``records``: one record per operator, with everything that its schema doesn't say.
+* ``special``: handlers that run in place of an operator, such as copies.
+* ``composites``: operators that run as a whole on the backing tensors.
+* ``bounds``: upper bounds of the size of results, to check that they fit.
+* ``work``: how many operations and bytes a call takes, for the clock.
+* ``errors``: the error messages, worded as PyTorch words them.
+* ``methods``, ``storage``: what a tensor answers where C++ doesn't ask the backend.
+* ``device_api``, ``streams``: ``torch.vgpu``, with its streams and events.
+* ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
+* ``collectives``: ``torch.distributed``, with gloo underneath.
+* ``processes``: tensors that are sent to other processes, and forked processes.
+* ``patches``: every change made to PyTorch itself.
+* ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
+* ``simulators``: devices of their own beside those of ``enable``, and their clock.
+* ``host_memory``: how much memory this computer can still give.
+* ``programs``, ``__main__``: run a script that says ``cuda`` on virtual GPUs.
+* ``pytest_plugin``: the marker and the fixture ``virtual_gpus``.
 """
 
 import gc
@@ -65,28 +88,28 @@ def enable(
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
 ) -> None:
-    """Put n virtual GPUs at ``torch``'s disposal.
+    """Set up n virtual GPUs in this process.
 
-    Can be called again with other settings as long as no tensor is on any of them.
+    You can call it again with other settings as long as no tensor is on any of them.
 
     Args:
         n: number of devices, 1 to 64.
-        memory: capacity of each, in bytes or as ``'512MiB'``; default 4 GiB, less
-            where the host has less left; with ``backing='meta'`` the model's.
+        memory: capacity of each, in bytes or as ``'512MiB'``. Default: 4 GiB, or less
+            if the host has less left; with ``backing='meta'`` the model's capacity.
         backing: the device that computes their values: ``'cpu'``, the default, or a
             real GPU such as ``'cuda:0'``. With ``'meta'`` nothing is computed: tensors
             have shapes and no values.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
             programs written for CUDA run unmodified (``patches/as_cuda.py``). Once on,
             it stays on in this process, whatever later calls say.
-        model: what GPU the simulated clock takes them for: a name in ``MODELS``, or a
-            list with one for each.
-        link: what it takes to connect them: a name in ``LINKS``.
+        model: the GPU that the simulated clock assumes: a name in ``MODELS``, or a list
+            with one name for each device.
+        link: what connects them on that clock: a name in ``LINKS``.
     Raises:
         TypeError, ValueError: an argument makes no sense.
-        RuntimeError: PyTorch is older than 2.10, another backend has taken PyTorch's
-            place for one, or tensors are still on the devices that were there before;
-            or as_cuda is asked for where the name cuda belongs to PyTorch's own build.
+        RuntimeError: PyTorch is older than 2.10; another backend has taken PyTorch's
+            one place for backends; tensors are still on the earlier devices; or as_cuda
+            is asked for, and this machine has CUDA devices.
     """
     from .simulators import Settings
 
@@ -96,7 +119,7 @@ def enable(
     from .devices import Devices
 
     if Devices.machine is not None and any(Devices.machine.used):
-        gc.collect()  # who is only in a cycle of references is on no device any more
+        gc.collect()  # tensors that only a reference cycle keeps don't count
     if Devices.machine is not None and any(Devices.machine.used):
         raise RuntimeError(
             "Virtual GPUs can be set up anew only when no tensor is left on them: "
@@ -121,25 +144,26 @@ def simulator(
     memory: int | str | None = None,
     replicas: bool = False,
 ) -> "Simulator":
-    """Return n simulated devices of their own, beside all others.
+    """Return a simulation with n devices of its own, beside all others.
 
-    They are there also where real GPUs are in use, and leave those, and virtual ones,
-    alone: what is computed on them takes the same simulated time everywhere.
+    It also works where real GPUs are in use, and affects neither those nor the virtual
+    GPUs of ``enable``. A program takes the same simulated time on it on every machine.
 
     Args:
         n: number of devices, at most 32.
-        model: what they are: a name in ``MODELS``, or a list with one for each.
+        model: the GPU to simulate: a name in ``MODELS``, or a list with one name for
+            each device.
         link: what connects them: a name in ``LINKS``.
         backing: the device that computes their values: ``'cpu'`` or a real GPU such as
             ``'cuda:0'``. With ``'meta'`` nothing is computed, so even large networks
             take no time: tensors have shapes and no values.
         memory: capacity of each, as in ``enable``.
-        replicas: with ``backing='meta'``, let one device stand for all n, which do the
-            same at the same time, as in data parallelism; then n has no limit.
+        replicas: with ``backing='meta'``, simulate one device for all n, because all
+            do the same at the same time, as in data parallelism. Then n has no limit.
     Raises:
         TypeError, ValueError: an argument makes no sense.
-        RuntimeError: as for ``enable``; or tensors are left on the devices of too many
-            simulators that are not in use any more.
+        RuntimeError: as for ``enable``; or too many simulators are alive, or dead with
+            tensors still on their devices.
     """
     from .simulators import create
 
@@ -147,10 +171,10 @@ def simulator(
 
 
 def current_simulator() -> "Simulator":
-    """Return the simulation of the virtual GPUs that ``enable`` has set up.
+    """Return the simulation of the virtual GPUs that ``enable`` set up.
 
     Raises:
-        RuntimeError: there are none yet.
+        RuntimeError: ``enable`` hasn't been called yet.
     """
     from .simulators import Simulator
 
@@ -158,7 +182,7 @@ def current_simulator() -> "Simulator":
 
 
 def simulator_of(device) -> "Simulator | None":
-    """Return the simulation that a device belongs to, None if it is no virtual GPU."""
+    """Return the simulation of a device, None if it isn't a virtual GPU."""
     import torch
 
     from .devices import Devices
@@ -173,24 +197,24 @@ def simulator_of(device) -> "Simulator | None":
 
 
 def has_devices() -> bool:
-    """Whether ``enable`` has set up virtual GPUs; those of simulators do not count."""
+    """Whether ``enable`` has set up virtual GPUs; those of simulators don't count."""
     from .devices import Devices
 
     return Devices.machine is not None
 
 
 def device_types() -> tuple[str, ...]:
-    """Return the types of device that mean virtual GPUs: as_cuda adds cuda."""
+    """Return the device types that mean virtual GPUs: vgpu, and cuda with as_cuda."""
     from .devices import Devices
 
     return Devices.types
 
 
 def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
-    """Return a tensor that the clock takes for page-locked memory.
+    """Return a copy of a tensor that the clock treats as page-locked memory.
 
-    It is for tensors on the meta device, which have no memory to lock; those on the CPU
-    have ``pin_memory()``.
+    Use it for tensors on the meta device, which have no memory to lock. Tensors on the
+    CPU have ``pin_memory()``.
     """
     tensor = tensor.clone()
     tensor._vgpu_pinned = True
@@ -198,10 +222,10 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
 
 
 def machine_in_use() -> Machine:
-    """Return the machine that simulates memory and copies.
+    """Return the machine that simulates memory and copies for ``enable``'s devices.
 
     Raises:
-        RuntimeError: there is none yet.
+        RuntimeError: ``enable`` hasn't been called yet.
     """
     from .devices import Devices
 

@@ -19,13 +19,14 @@ NAME = "python -m d2l_gpu.vgpu"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a script or module as Python itself would, its ``cuda`` being virtual.
+    """Run a script or module as Python would, but with virtual GPUs as its ``cuda``.
 
     Args:
-        arguments: without the name of the program; those of the process if None.
+        arguments: of the command, without its name; None means those of the process.
 
     Raises:
-        SystemExit: the arguments make no sense (2), or as the program ends.
+        SystemExit: with 2 if the arguments make no sense, or with whatever status the
+            program ends.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             run_script(Path(program[0]))
     except Exception as error:
-        # As Python shows it: from the program's own first line on.
+        # Show it as Python would: starting at the program's own first line.
         error.__traceback__ = of_program(error.__traceback__, __file__)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
@@ -79,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(name: str, is_module: bool) -> None:
-    """Raise ValueError unless there is such a file, or the package of such a module.
+    """Raise ValueError unless the file, or the top-level package, exists.
 
-    Nothing is imported: the program's own imports ask for CUDA perhaps.
+    This imports nothing, since the program's own imports might ask for CUDA.
     """
     if not is_module:
         if not Path(name).is_file():
@@ -109,10 +110,11 @@ def _enable(gpus: int, memory: str | None) -> None:
 
 
 def _enable_in_spawned(enable: Callable) -> None:
-    """Let processes that the program starts by ``spawn`` or ``forkserver`` do the same.
+    """Enable virtual GPUs in processes that the program starts by ``spawn`` as well.
 
-    They begin as a fresh Python (all versions), which first reads what to prepare:
-    an entry that calls enable when it is read comes before the program's own imports.
+    Those of ``forkserver`` too. In every version of Python such a process first reads
+    some preparation data. An entry there that calls enable when it is unpickled runs
+    before the program's own imports.
     """
     original = spawn.get_preparation_data
 

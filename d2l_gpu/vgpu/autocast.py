@@ -1,8 +1,8 @@
-"""``torch.autocast('vgpu')``: matrix products and convolutions in fewer bits.
+"""``torch.autocast('vgpu')``: matrix products and convolutions in lower precision.
 
-CUDA has a long list of operators to run in the lower precision. Here it is those that
-matter for speed, which ``records.py`` marks; the others run in the type of their
-operands.
+For CUDA, PyTorch has a long list of operators to run in lower precision. Here it is
+only those that matter for speed, which ``records.py`` marks. All others run in the type
+of their operands.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ KEY = "AutocastPrivateUse1"
 
 
 def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
-    """Register the kernels; they last as long as the libraries that are returned.
+    """Register the kernels; they last as long as the returned libraries.
 
     Args:
-        records: by the names of operators; some are marked ``autocast``.
+        records: records by operator name; some are marked ``autocast``.
     """
     every = torch.library.Library("_", "IMPL")
     every.fallback(torch.library.fallthrough_kernel, KEY)

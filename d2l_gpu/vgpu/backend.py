@@ -1,9 +1,10 @@
 """Registration of the device type ``vgpu`` with PyTorch: once per process.
 
-PyTorch keeps one place for a device type from outside, PrivateUse1. Since version 2.10
-a device guard and a hook for it can be written in Python (``torch._C._acc``); autograd
-needs both. The rest is kernels: for the operators that make a tensor from ``device=``
-alone, since all others come with a virtual tensor and go through its dispatch.
+PyTorch keeps one device type free for backends outside its own source, PrivateUse1.
+Since version 2.10 its device guard and hooks can be written in Python
+(``torch._C._acc``); autograd needs both. Everything else registered here is kernels for
+operators that make a tensor from ``device=`` alone. All other operators get a virtual
+tensor as an argument, so they go through its dispatch.
 """
 
 import warnings
@@ -31,7 +32,7 @@ _kept: list = []
 
 
 def register() -> None:
-    """Make ``vgpu`` a device type of PyTorch, at the first call.
+    """Make ``vgpu`` a device type of PyTorch; only the first call does anything.
 
     Raises:
         RuntimeError: PyTorch is too old, or another backend has taken the place.
@@ -71,7 +72,7 @@ def check_version(version: str) -> None:
 
 
 def _register_guard() -> None:
-    """Give autograd what it asks of a device; without either, C++ aborts or raises."""
+    """Give autograd a guard and hooks; without either one, C++ aborts or raises."""
     from torch._C import _acc
     from torch._C._autograd import DeviceType
 
@@ -107,15 +108,16 @@ def _register_kernels() -> torch.library.Library:
 
 
 def register_factories(key: str) -> torch.library.Library:
-    """Register the operators that make a tensor from ``device=`` alone.
+    """Register kernels for the operators that make a tensor from ``device=`` alone.
 
     Args:
-        key: the dispatch key of a device type; its devices are then virtual GPUs. The
-            kernels last as long as the library that is returned.
+        key: the dispatch key of a device type, whose devices become virtual GPUs.
+    Returns:
+        The library; the kernels last as long as it does.
     """
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
-        # A build with CUDA has kernels, which are of no use without a GPU.
+        # A build with CUDA has kernels already; without a GPU they're useless.
         warnings.filterwarnings("ignore", ".*only once for all operators", UserWarning)
         for name, func in all_operators():
             if _makes_tensor_from_device(func):
@@ -128,7 +130,7 @@ _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 
 def refuse_layouts(key: str) -> torch.library.Library:
-    """Say one sentence, in place of a page, for tensors that are not strided."""
+    """Refuse sparse, nested and quantized tensors in one sentence instead of a page."""
     library = torch.library.Library("_", "IMPL")
     for kind, layout in (
         ("NestedTensor", "nested"),
@@ -152,7 +154,7 @@ def _kernel(func):
 
 
 def _makes_tensor_from_device(func) -> bool:
-    """ones, randn, arange …: a device, no tensor among the arguments, one result."""
+    """ones, randn, arange …: they take a device, no tensor, and return a tensor."""
     schema = func._schema
     return (
         any(a.name == "device" for a in schema.arguments)
@@ -163,9 +165,9 @@ def _makes_tensor_from_device(func) -> bool:
 
 
 def _composite_beside_kernel(name: str, has) -> bool:
-    """silu, mish …: the CPU has a kernel of its own beside the composite definition.
+    """silu, mish …: besides the composite, the CPU has a kernel.
 
-    Without a kernel of ours, PyTorch would take the composite, which rounds
+    Without a kernel of ours, PyTorch would choose the composite, which rounds
     differently.
     """
     return (

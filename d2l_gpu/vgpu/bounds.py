@@ -1,8 +1,8 @@
 """Upper bounds of the bytes in a call's results.
 
-Before an operator runs, its results have to fit on the device. Asking PyTorch for
-their exact size takes longer than a small operator does, so the dispatch compares the
-free memory with a bound first, and asks only when the bound is larger.
+Before an operator runs, we check that its results will fit on the device. Asking
+PyTorch for their exact size takes longer than a small operator, so the dispatch first
+compares the free memory with a bound. It asks only if the bound is larger.
 
 ``size_bound`` holds for every operator. The other functions hold for the operators
 whose records name them (``records.py``). Each takes the arguments of a call, with
@@ -22,8 +22,9 @@ WIDEST = 16
 def size_bound(args) -> float:
     """Return an upper bound, cheap to compute, of the elements in a call's results.
 
-    It is the product of all numbers of elements and all integers: no operator can make
-    more of its arguments than that (an outer product, ``repeat``, padding).
+    It multiplies the sizes of all tensors and all integers among the arguments. No
+    operator makes more elements than that, not even an outer product, ``repeat`` or
+    padding.
     """
     bound = 1
     for a in args:
@@ -41,11 +42,11 @@ def size_bound(args) -> float:
     return bound
 
 
-# ------------------------------------------------------------------ of some operators
+# ------------------------------------------------------------------ bounds by operator
 
 
 def no_larger(args: Sequence, nbytes: int) -> int:
-    """Up to three results, each with at most as many elements as one operand has."""
+    """Up to three results, each with no more elements than the operands have."""
     return 3 * WIDEST * nbytes
 
 

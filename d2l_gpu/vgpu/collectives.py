@@ -5,11 +5,11 @@ those of ordinary tensors do, so we run an operator of ``c10d`` on the backing t
 and its results arrive there. The operator returns the virtual tensors that it was
 given. ``records.py`` says which collective each operator is.
 
-What crosses is not in the log of copies: how many bytes a collective sends depends on
-the algorithm that gloo chooses, and says nothing about a real GPU's. The simulated
-clock takes each for a ring, as NCCL's are, between devices that come to it at the same
-time, since every process has a clock of its own. What comes next on the device waits
-for it.
+The log of copies leaves out what a collective sends: the number of bytes depends on the
+algorithm that gloo chooses, which says nothing about real GPUs. The simulated clock
+assumes a ring, which NCCL uses too. Every process has a clock of its own, so it also
+assumes that all devices reach the collective at the same time. Later work on the device
+waits for it.
 """
 
 import sys
@@ -42,7 +42,7 @@ def run(op, *args, **kwargs):
 
 
 def _issued(op, args, index: int) -> None:
-    """Tell the clock about a collective, if it is one whose cost is known."""
+    """Tell the clock about a collective whose cost is known."""
     kind = op.record.collective
     group = next((x for x in args if isinstance(x, torch.ScriptObject)), None)
     if kind is None or group is None:
@@ -50,7 +50,7 @@ def _issued(op, args, index: int) -> None:
     from torch.distributed import ProcessGroup  # not in every build
 
     n = ProcessGroup.unbox(group).size()
-    # The whole tensor: what goes in or, gathered from all, comes out.
+    # The whole tensor: what goes in, or what comes out after gathering.
     nbytes = max(
         sum(x.nbytes for x in tree_leaves(value) if isinstance(x, torch.Tensor))
         for value in args[:2]
@@ -100,15 +100,16 @@ def virtual_again(value):
 
 
 class PinningInMarks(TorchDispatchMode):
-    """A context in which C++ too gets marked tensors where it asks for pinned memory.
+    """A context in which C++ gets marked tensors where it asks for pinned memory.
 
-    DDP's reducer does in backward, and a hook written in Python has no allocator.
+    DDP's reducer asks for it in backward, and hooks written in Python can't supply an
+    allocator.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Skipping puts a function between the engine and __torch_dispatch__, which
-        # ``contained`` has to see as its caller.
+        # Skipping would put a function between the engine and __torch_dispatch__, but
+        # ``contained`` has to see the engine as its caller.
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -37,10 +37,10 @@ KEYS = ("AutogradPrivateUse1", "PrivateUse1")
 
 
 def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
-    """Register the kernels; they last as long as the libraries that are returned.
+    """Register the kernels; they last as long as the returned libraries.
 
     Args:
-        records: by the names of operators; some name a ``composite``.
+        records: records by operator name; some name a ``composite``.
     """
     library = torch.library.Library("aten", "IMPL")
     for key in KEYS:
@@ -166,7 +166,7 @@ def _differentiable_gradients(call: _Call, leaves, wanted, given, grads):
 
 
 def _vjp(outputs, inputs, grads):
-    """Gradients of the outputs that have one, with regard to the inputs."""
+    """Return the gradients with respect to the inputs, of outputs that have one."""
     pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if o.requires_grad]
     if not pairs:
         return [None] * len(inputs)
@@ -202,10 +202,10 @@ class _InnerOperators(TorchDispatchMode):
 
 
 def on_backing_unwatched(func):
-    """Make the kernel of an operator that computes something else while it's watched.
+    """Make the kernel of an operator that would compute differently when watched.
 
     For tensor subclasses, and under a dispatch mode, ``linalg_eigvalsh`` and
-    ``linalg_svdvals`` compute the vectors as well, by another algorithm.
+    ``linalg_svdvals`` use another algorithm, which computes the vectors as well.
     """
     return on_backing(func, watched=False)
 
@@ -214,9 +214,9 @@ def on_backing_unwatched(func):
 
 
 def split_at_values(func):
-    """Make the kernel of ``tensor_split`` that reads from a tensor where to split.
+    """Make the kernel of ``tensor_split`` that reads the places to split from a tensor.
 
-    PyTorch's own takes that tensor on the CPU only.
+    PyTorch's own kernel accepts that tensor on the CPU only.
     """
 
     def kernel(tensor, tensor_indices_or_sections, dim=0):
@@ -232,8 +232,8 @@ def _has_out(func) -> bool:
 def _composites_with_out() -> list[str]:
     """Return the names of composites that write ``out=``.
 
-    They reshape ``out`` on the way and ask whether two tensors share memory, which C++
-    can't tell for virtual ones; or they return a new tensor for subclasses.
+    Some reshape ``out`` on the way and ask whether two tensors share memory, which C++
+    can't tell for virtual ones. Others return a new tensor for subclasses.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return [

@@ -1,7 +1,7 @@
-"""``torch.vgpu``: what ``torch.cuda`` is to CUDA devices.
+"""``torch.vgpu``: for virtual GPUs, what ``torch.cuda`` is for CUDA devices.
 
-Devices are given as an index, a string, a ``torch.device``, or None for the current
-device, which is a property of the thread, as in CUDA.
+Functions take a device as an index, a string, a ``torch.device``, or None for the
+current device. As in CUDA, each thread has its own current device.
 """
 
 from dataclasses import dataclass
@@ -37,15 +37,15 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a device has been chosen or used.
+    """Whether the program has chosen or used a device.
 
-    As long as none has, ``init_device_mesh`` chooses one for each rank.
+    As long as it hasn't, ``init_device_mesh`` chooses one for each rank.
     """
     return Devices.chosen or (Devices.machine is not None and any(Devices.machine.peak))
 
 
 def init() -> None:
-    """Nothing to do: the devices exist since ``enable``."""
+    """Nothing to do: ``enable`` has made the devices."""
 
 
 def device_count() -> int:
@@ -65,7 +65,7 @@ class device:
     """A context in which another device is the current one."""
 
     def __init__(self, device: Device):
-        # torch's guards pass -1 for "leave it as it is".
+        # PyTorch's guards pass -1 to keep the current device.
         self.index = None if device is None or device == -1 else _index(device)
 
     def __enter__(self):
@@ -78,7 +78,7 @@ class device:
 
 
 class device_of(device):
-    """A context in which the device of a tensor, if it has one, is the current one."""
+    """A context in which a tensor's virtual GPU, if it's on one, is current."""
 
     def __init__(self, tensor: torch.Tensor):
         super().__init__(tensor._index if hasattr(tensor, "_index") else None)
@@ -86,12 +86,12 @@ class device_of(device):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What there is to say about a virtual GPU."""
+    """The properties of a virtual GPU, named as in ``torch.cuda``."""
 
     name: str
     total_memory: int  # bytes
     multi_processor_count: int  # threads of the host
-    major: int = 0  # no generation of a real GPU
+    major: int = 0  # not the generation of any real GPU
     minor: int = 0
 
 
@@ -113,18 +113,18 @@ def get_device_name(device: Device = None) -> str:
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """Return the generation, (0, 0): no kernels of any real GPU can run."""
+    """Return (0, 0), the generation of no real GPU: their kernels can't run here."""
     _index(device)
     return 0, 0
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
-    """Whether a device can read another's memory itself."""
+    """Whether a device can read another's memory directly."""
     return _index(device) != _index(peer_device)
 
 
 def synchronize(device: Device = None) -> None:
-    """Wait for a device, on the simulated clock: its values are there already."""
+    """Wait for a device on the simulated clock. Its values are already computed."""
     i = _index(device)
     Devices.machines[i].host_waits(i)
 
@@ -149,7 +149,7 @@ def reset_peak_memory_stats(device: Device = None) -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Return the bytes that are free, and the bytes that there are."""
+    """Return the free bytes and the total bytes of a device."""
     i = _index(device)
     machine = Devices.machines[i]
     return machine.free(i), machine.capacities[i]
@@ -166,10 +166,10 @@ def memory_stats(device: Device = None) -> dict[str, int]:
 
 
 def empty_cache() -> None:
-    """Nothing to do: memory is given back at once."""
+    """Nothing to do: memory is freed at once."""
 
 
-# No caching allocator stands between a tensor and its memory.
+# There is no caching allocator, so nothing is reserved beyond what is allocated.
 memory_reserved = memory_allocated
 max_memory_reserved = max_memory_allocated
 
@@ -212,7 +212,7 @@ def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """Return the state for each device: the same, since they share a generator."""
+    """Return a state for each device. All are equal: devices share a generator."""
     return [torch.get_rng_state() for _ in Devices.names]
 
 
@@ -220,7 +220,7 @@ def set_rng_state_all(states: list[torch.Tensor]) -> None:
     torch.set_rng_state(states[0])
 
 
-# ------------------------------------------------------------------ what it can do
+# ------------------------------------------------------------------ capabilities
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

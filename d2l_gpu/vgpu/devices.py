@@ -1,4 +1,4 @@
-"""Which devices there are, which is the current one, and what a device's name means."""
+"""Which devices exist, which one is current, and what a device's name means."""
 
 import threading
 
@@ -7,8 +7,8 @@ import torch
 from . import errors
 from .sim.machine import Machine
 
-# PyTorch keeps the index of a device in eight bits. The devices of simulators come
-# after those that ``enable`` sets up, which begin at 0.
+# PyTorch stores the index of a device in eight bits, one of them for the sign. Devices
+# that ``enable`` sets up begin at 0, those of simulators at PLAIN.
 MOST, PLAIN = 128, 64
 
 Device = int | str | torch.device | None
@@ -18,14 +18,14 @@ class Devices:
     """The machines in use, and all devices as objects of PyTorch.
 
     Attributes:
-        machine: the one that ``enable`` has set up.
+        machine: the machine that ``enable`` has set up.
         machines: the machine that each device belongs to, by the device's index: this
             one, a simulator's, or None.
         backings: the device that computes each one's values, by index.
         names: ``vgpu:0``, ``vgpu:1`` …, the devices as PyTorch's C++ knows them.
-        types: the types of device whose names mean virtual GPUs.
-        shown: what ``Tensor.device`` answers: the names, unless ``as_cuda`` is on.
-        chosen: whether the program has ever made one of them the current one.
+        types: the device types that mean virtual GPUs.
+        shown: what ``Tensor.device`` returns: the names, or ``cuda:0`` … with as_cuda.
+        chosen: whether the program has ever called ``set_device``.
     """
 
     machine: Machine | None = None
@@ -38,7 +38,7 @@ class Devices:
 
     @classmethod
     def place(cls, machine: Machine, backing: torch.device) -> None:
-        """Put a machine's devices in their places, and take an older one's away."""
+        """Add a machine's devices, in place of an older machine's."""
         if not cls.names:
             cls.names = tuple(torch.device("vgpu", i) for i in range(MOST))
         cls.shown = tuple(torch.device(cls.types[-1], i) for i in range(MOST))
@@ -54,12 +54,12 @@ class Devices:
 
     @classmethod
     def remove(cls, machine: Machine) -> None:
-        """Take a machine's devices away."""
+        """Remove a machine's devices."""
         cls.machines = tuple(None if m is machine else m for m in cls.machines)
 
 
 class _Current(threading.local):
-    """The device that a name without an index means; each thread has its own."""
+    """The current device, which a name without an index means; one per thread."""
 
     index = 0
 
@@ -71,11 +71,11 @@ def index_of(device: Device = None) -> int:
     """Return the index that a device's name means.
 
     Args:
-        device: an index, a ``torch.device`` or its text, of type vgpu or cuda; without
-            an index, or None, it is the current device.
+        device: an index, or a ``torch.device`` or its name, of type vgpu or cuda. None,
+            or a name without an index, means the current device.
 
     Raises:
-        ValueError: it is a device of another type.
+        ValueError: the device is of another type.
         RuntimeError: there is no such device.
     """
     index = device
@@ -93,5 +93,5 @@ def index_of(device: Device = None) -> int:
 
 
 def as_device(device: Device = None) -> torch.device:
-    """Return the ``torch.device`` of a virtual GPU, also where it is called cuda."""
+    """Return a virtual GPU as the device ``vgpu:i``, even if it was named cuda."""
     return Devices.names[index_of(device)]

@@ -1,6 +1,6 @@
-"""The sentences that a virtual GPU says when something is wrong: PyTorch's own.
+"""The error messages of virtual GPUs, worded as PyTorch words them.
 
-Wordings follow PyTorch's sources: aten/src/ATen/TensorIterator.cpp and
+The wording follows PyTorch's sources: aten/src/ATen/TensorIterator.cpp and
 torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator.cpp
 (memory), c10/cuda/CUDAFunctions.cpp (ordinals).
 """
@@ -10,19 +10,19 @@ from torch.utils._pytree import tree_leaves
 
 
 def name_of(tensor: torch.Tensor) -> torch.device:
-    """Return where a tensor is: ``vgpu:1`` also where programs are told cuda:1."""
+    """Return a tensor's device as ``vgpu:1``, even if ``x.device`` says cuda:1."""
     return torch.Tensor.device.__get__(tensor)
 
 
 def device_mismatch(op, args, kwargs) -> RuntimeError:
-    """The error for tensors of one call that live on different devices."""
+    """Return the error for a call whose tensors are on different devices."""
     found: list[tuple[str, torch.Tensor]] = []
     named = [(a.name, x) for a, x in zip(op.schema.arguments, args, strict=False)]
     for name, value in named + list(kwargs.items()):
         for x in value if isinstance(value, list | tuple) else (value,):
             if isinstance(x, torch.Tensor):
                 found.append((name, x))
-    # Both places in PyTorch take the first tensor of a device as the measure.
+    # PyTorch compares every tensor with the first one that isn't on the CPU.
     first = next(x for _, x in found if x.device.type != "cpu")
     name, other = next(
         (n, x)
@@ -48,7 +48,7 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
 
 
 def collective_mismatch(op, devices: list[torch.device]) -> RuntimeError:
-    """The error for tensors of one collective that live on different devices."""
+    """Return the error for a collective whose tensors are on different devices."""
     name = op.name.partition("::")[2].strip("_")
     other = next(device for device in devices if device != devices[0])
     return RuntimeError(
@@ -58,7 +58,7 @@ def collective_mismatch(op, devices: list[torch.device]) -> RuntimeError:
 
 
 def invalid_ordinal(index: int, count: int) -> RuntimeError:
-    """The error for a device index that is not there."""
+    """Return the error for the index of a device that doesn't exist."""
     return RuntimeError(
         f"vgpu error: invalid device ordinal: there is no vgpu:{index}, "
         f"{count} virtual GPU{'s are' if count > 1 else ' is'} in use."
@@ -66,7 +66,7 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
 
 
 def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
-    """The error for sparse, nested and other tensors that are not strided memory."""
+    """Return the error for tensors that aren't strided, such as sparse ones."""
     name = str(layout).removeprefix("torch.")
     return NotImplementedError(
         f"Virtual GPUs hold strided tensors only, not {name} ones: keep this tensor on "
@@ -75,7 +75,7 @@ def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
 
 
 def wrong_generator(generator: torch.Generator) -> RuntimeError:
-    """The error for a generator of another kind of device."""
+    """Return the error for a generator of another device type."""
     return RuntimeError(
         "Expected a 'vgpu' device type for generator but found "
         f"'{generator.device.type}'"
@@ -83,7 +83,7 @@ def wrong_generator(generator: torch.Generator) -> RuntimeError:
 
 
 def no_values(asked: str) -> RuntimeError:
-    """For tensors of a simulation without values, where one is needed."""
+    """Return the error for asking a value of a simulation that has only shapes."""
     return RuntimeError(
         f"{asked} needs the values of a tensor, and with backing='meta' only shapes "
         "are simulated: use backing='cpu' to have values."
@@ -91,10 +91,10 @@ def no_values(asked: str) -> RuntimeError:
 
 
 def explained(error: Exception, name: str, arguments) -> Exception:
-    """Return what to raise for an error of an operator: itself, or ``no_values``.
+    """Return what to raise for an operator's error: that error, or ``no_values``.
 
-    The meta device has operators for shapes alone. What they say where they cannot help
-    speaks of a device that the program does not know.
+    Operators of the meta device compute shapes only. When they fail, their message is
+    about the meta device, which the program has never mentioned.
     """
     values = tree_leaves(arguments)
     if not any(

@@ -1,4 +1,4 @@
-"""``torch.Generator(device='vgpu:1')``: random numbers of one's own on a virtual GPU.
+"""``torch.Generator(device='vgpu:1')``: a separate random generator on a virtual GPU.
 
 PyTorch creates the generators of a device in C++. This one is PyTorch's generator for
 the CPU, which draws the numbers, but it says that it belongs to a virtual GPU.
@@ -13,19 +13,19 @@ from .devices import Devices, as_device
 
 PyTorchGenerator = torch.Generator
 
-# By the address of the C++ object: operators get it in another Python object.
+# By the address of the C++ object, because operators get it in another Python object.
 _ours: WeakValueDictionary = WeakValueDictionary()
 
 
 class _Kind(type(PyTorchGenerator)):
-    """The class of the class below: every generator is an instance of it."""
+    """The metaclass of ``Generator``: every generator counts as an instance of that."""
 
     def __instancecheck__(cls, instance) -> bool:
         return isinstance(instance, PyTorchGenerator)
 
 
 class Generator(PyTorchGenerator, metaclass=_Kind):
-    """Stands in the place of ``torch.Generator``; other devices get PyTorch's own."""
+    """Replaces ``torch.Generator``; for other devices it returns PyTorch's own."""
 
     def __new__(cls, device="cpu"):
         if torch.device(device).type not in Devices.types:
@@ -61,6 +61,6 @@ def _restored(device: str, state: torch.Tensor) -> Generator:
 
 
 def check(generator: PyTorchGenerator | None) -> None:
-    """Raise RuntimeError if a generator is not one of a virtual GPU."""
+    """Raise RuntimeError unless a generator belongs to a virtual GPU."""
     if generator is not None and generator._cdata not in _ours:
         raise errors.wrong_generator(generator)

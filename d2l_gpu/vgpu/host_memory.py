@@ -1,6 +1,6 @@
 """How much memory this computer can still give to virtual GPUs.
 
-They keep their values in it, so their capacities must not promise more than that.
+Their values are kept in it, so their capacities must not promise more.
 """
 
 import os
@@ -11,16 +11,16 @@ DEFAULT_CAPACITY = 4 * 2**30
 
 
 def default_capacity(count: int) -> int:
-    """4 GiB for each of ``count`` devices, less where the host has less to give."""
+    """Return bytes for each of ``count`` devices: 4 GiB, less if the host has less."""
     left = host_memory_left()
     return DEFAULT_CAPACITY if left is None else min(DEFAULT_CAPACITY, left // count)
 
 
 def host_memory_left() -> int | None:
-    """Return the bytes that the host can still give, None where it does not say."""
+    """Return the bytes of memory that the host has left, None if it can't tell."""
     if sys.platform == "linux":
         limits = [_meminfo("MemAvailable")]
-        # A container's own limit (cgroup v2) can lie below the machine's memory.
+        # A container's limit (cgroup v2) can be lower than the machine's memory.
         limit = _number("/sys/fs/cgroup/memory.max")
         usage = _number("/sys/fs/cgroup/memory.current")
         if limit is not None and usage is not None:
@@ -28,7 +28,7 @@ def host_memory_left() -> int | None:
         return min((x for x in limits if x is not None), default=None)
     if sys.platform == "win32":
         return _windows_memory_left()
-    if "SC_PHYS_PAGES" in os.sysconf_names:  # macOS says what it has, not what is left
+    if "SC_PHYS_PAGES" in os.sysconf_names:  # macOS: in all, not left
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return None
 

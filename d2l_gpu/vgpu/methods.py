@@ -1,7 +1,7 @@
-"""What a virtual tensor answers to Python itself: printing, copying, saving, NumPy.
+"""What a virtual tensor does outside operators: printing, copying, saving, NumPy.
 
-Everything here exists because PyTorch implements it for known devices in C++, without
-asking the dispatcher; operators never come here.
+Each method is here because PyTorch implements it in C++ for the devices that it knows,
+without asking the dispatcher. Operators never come here.
 """
 
 import torch
@@ -18,17 +18,17 @@ class Methods:
         if self._backing.is_meta and tensor_contents is None:
             tensor_contents = "..."
         text = torch._tensor_str._str(self, tensor_contents=tensor_contents)
-        # What is printed says what it is, also where programs are told cuda.
+        # Print vgpu even if the program is told cuda: printing shows what it really is.
         text = text.replace(f"device='{self.device}'", f"device='{name_of(self)}'")
         if self._is_parameter():
             # PyTorch writes Parameter(...) around subclasses.
             text = text.removeprefix("Parameter(").removesuffix(")")
-        # PyTorch writes the class of a subclass, of which this one has the same length.
+        # PyTorch writes the name of the subclass, which is as long as "tensor".
         text = "tensor(" + text.removeprefix("Tensor(")
         return f"Parameter containing:\n{text}" if self._is_parameter() else text
 
     def __format__(self, spec):
-        # PyTorch formats the value of a single element only for its own class.
+        # PyTorch formats the value of a one-element tensor only for its own class.
         if not self.dim():
             return format(self.item(), spec)
         return object.__format__(self, spec)
@@ -65,12 +65,12 @@ class Methods:
     def is_vgpu(self) -> bool:
         return True
 
-    # PyTorch makes the next two on the current device, which it sets to this one's.
+    # PyTorch makes the next two on the current device, after setting it to this one's.
 
     def new_tensor(self, data, *, dtype=None, device=None, **options):
         dtype = self.dtype if dtype is None else dtype
         device = self.device if device is None else device
-        if isinstance(data, torch.Tensor):  # as new_tensor does, but without warning
+        if isinstance(data, torch.Tensor):  # as PyTorch does, but without a warning
             requires_grad = options.pop("requires_grad", False)
             copy = data.detach().to(device=device, dtype=dtype, copy=True)
             return copy.requires_grad_(requires_grad)
@@ -146,8 +146,8 @@ class Methods:
         return copy
 
     def __reduce_ex__(self, protocol):
-        # PyTorch's own rebuilders: a file can be read where there is no virtual GPU
-        # (with map_location='cpu'), and weights_only=True allows them.
+        # PyTorch's own rebuilders, so that the file can be read without virtual GPUs
+        # (with map_location='cpu') and with weights_only=True.
         if self._is_parameter():
             plain = self.detach()
             plain._is_param = False

@@ -1,10 +1,10 @@
-"""What the dispatch has to know about an operator, gathered at its first use.
+"""Facts about an operator that the dispatch needs, gathered at its first use.
 
-Most of it is in the operator's schema and tags. The operator's record, in
-``records.py``, has the rest.
+Most of them come from the operator's schema and tags, the rest from its record in
+``records.py``.
 
-The facts hang on the operator itself (``func._vgpu``): looking up an overload in a
-dictionary runs its Python ``__hash__``, and reading an attribute does not.
+They are stored as an attribute of the operator (``func._vgpu``), because looking up an
+overload in a dictionary would run its ``__hash__`` in Python at every call.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from torch._ops import OpOverload
 if TYPE_CHECKING:
     from .records import Record
 
-# How the result relates to the arguments, where that is simple.
+# How the single result relates to the arguments; GENERAL if it's more complicated.
 GENERAL, FRESH, VIEW, IN_PLACE, DETACH = range(5)
 
-# Integer arguments that cannot make a result larger than the tensors it comes from.
+# Integer arguments that can't make a result larger than the operands.
 _HARMLESS = {
     "correction",
     "diagonal",
@@ -40,36 +40,37 @@ _INDEX_TYPES = (torch.int64, torch.int32, torch.uint8, torch.bool)
 class Operator:
     """Facts about one operator overload.
 
-    The dispatch reads them at every call, so each is a plain attribute.
+    They are plain attributes because the dispatch reads them at every call.
 
     Attributes:
         record: what the schema doesn't say. An attribute of the same name here is a
             copy of the record's, or what schema and record say together.
         call: runs the operator, without the cost of ``OpOverload.__call__``.
-        form: GENERAL, or what a single result is: FRESH memory no larger than the
-            product of its operands, a VIEW of the first argument, that argument
-            itself, changed IN_PLACE, or all of its memory again (DETACH).
-        leading: number of tensors at the head of its arguments, if all are there.
-        aliases: for each result the argument that it is (a position or a name), or
+        form: GENERAL, or what the single result is: FRESH memory no larger than the
+            product of the operands, a VIEW of the first argument, that argument
+            itself changed IN_PLACE, or an alias of all its memory (DETACH).
+        leading: number of tensor arguments, if they all come first; otherwise 0.
+        aliases: for each result, the argument that it is (a position or a name), or
             None for a new tensor.
-        kernel: whether a kernel runs; views and the like only look at geometry.
+        kernel: whether a kernel runs; views and the like only change geometry.
         allocates: whether a result needs memory of its own.
         has_device: whether it takes ``device=``.
-        changes_geometry: whether sizes, strides or storage of an argument can change.
-        pointwise: whether TensorIterator runs it (zero-dimensional CPU tensors may
-            be operands beside tensors of a device, and mismatches are worded its way).
+        changes_geometry: whether it can change an argument's sizes, strides or storage.
+        pointwise: whether TensorIterator runs it. Then CPU tensors without dimensions
+            may be operands, and errors are worded as TensorIterator words them.
         indexes: whether its operands are indices, which may be on the CPU.
         host_lengths: whether an operand holds lengths, which are on the CPU.
         host_results: positions of the results that stay on the CPU.
         places: positions of arguments that can hold tensors.
-        bound: a bound of the bytes of its results, from its arguments and the bytes
-            of its operands; None where only ``size_bound`` is known.
-        handler: runs in its place, if there is one.
-        describe: what the clock has to know about a call beside sizes, as a function
-            of its arguments and results; None if nothing.
-        out_list: name of a list of tensors that it writes and does not return.
-        waits: whether the shape of a call's result depends on values, given the call's
-            arguments: on a real GPU the host waits for them. None if it never does.
+        bound: returns an upper bound of the bytes of its results, given its arguments
+            and the bytes of its operands; None if only ``size_bound`` is known.
+        handler: runs in its place; None if there is no handler.
+        describe: returns what the clock needs to know about a call besides sizes, given
+            its arguments and results; None if the sizes are enough.
+        out_list: name of the argument, a list of tensors, that it writes without
+            returning it.
+        waits: returns whether the shape of the result depends on values, given the
+            call's arguments; on a real GPU the host waits for them. None if never.
         written: positions of the arguments that it writes, if it returns nothing.
     """
 
@@ -166,7 +167,7 @@ class Operator:
                 self.form = IN_PLACE
 
     def accepts_host(self, tensor: torch.Tensor) -> bool:
-        """Whether a CPU tensor may be an operand beside tensors of a device here."""
+        """Whether this CPU tensor may be an operand among tensors on a device."""
         if self.host_lengths:
             return tensor.dtype is torch.int64
         if self.indexes:
@@ -176,9 +177,9 @@ class Operator:
     def result_bytes(self, args, kwargs) -> int:
         """Return the bytes that the new results of this call will occupy.
 
-        The operator runs on the meta device, which knows shapes and no values; answers
-        are kept by shapes. The answer is 0 where the size depends on values
-        (``nonzero``): the machine then counts the result once it is there.
+        To find out, we run the operator on the meta device, which computes shapes and
+        no values. Answers are cached by shape. If the size depends on values
+        (``nonzero``), the answer is 0, and the machine counts the result afterwards.
         """
         key = _signature((args, kwargs))
         try:
@@ -197,8 +198,8 @@ class Operator:
         try:
             results = self.call(*_to_meta(args), **_to_meta(kwargs))
         except Exception:
-            # No meta kernel, a size that depends on values, or wrong arguments. The
-            # operator itself, which runs next, is the one to complain.
+            # There is no meta kernel, the size depends on values, or the arguments are
+            # wrong. In that case the operator itself, which runs next, will complain.
             return 0
         if not isinstance(results, list | tuple):
             results = (results,)
@@ -216,7 +217,7 @@ def operator(func: OpOverload) -> Operator:
     try:
         return func._vgpu
     except AttributeError:
-        # Not at the top: records name handlers, which import this module.
+        # Not at the top of the file: records import handlers, which import this one.
         from .records import record_of
 
         func._vgpu = facts = Operator(func, record_of(func))
@@ -224,14 +225,14 @@ def operator(func: OpOverload) -> Operator:
 
 
 def name_of(func: OpOverload) -> str:
-    """Return an operator's name; one of another library keeps its namespace."""
+    """Return an operator's name, with its namespace unless that is aten."""
     return func._schema.name.removeprefix("aten::")
 
 
 def overload(name: str) -> OpOverload | None:
-    """Return the operator of a name such as ``mm.out``.
+    """Return the operator with a name such as ``mm.out``.
 
-    None if only TorchScript has it, or another version of PyTorch.
+    Returns None if only TorchScript or another version of PyTorch has it.
     """
     packet, _, overload = name.removeprefix("aten::").partition(".")
     try:
@@ -241,7 +242,7 @@ def overload(name: str) -> OpOverload | None:
 
 
 def overloads(name: str) -> Iterator[OpOverload]:
-    """Yield the overload of a name such as ``mm.out``, or all overloads of ``mm``."""
+    """Yield the overload named ``mm.out``, or all overloads of ``mm``."""
     names = [name]
     if "." not in name:
         packet = getattr(torch.ops.aten, name, None)
@@ -252,7 +253,7 @@ def overloads(name: str) -> Iterator[OpOverload]:
 
 
 def all_operators() -> Iterator[tuple[str, OpOverload]]:
-    """Yield name and overload of each of PyTorch's operators."""
+    """Yield the name and the overload of each of PyTorch's operators."""
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("aten::"):
             func = overload(name)
@@ -283,7 +284,7 @@ def _has_tensor(kind) -> bool:
 
 
 def _signature(x):
-    """A hashable description of arguments: shapes, types and numbers, no values."""
+    """Describe arguments in a hashable form: shapes, types and numbers, no values."""
     if isinstance(x, torch.Tensor):
         return x.shape, x.stride(), x.dtype
     if isinstance(x, list | tuple):
@@ -296,7 +297,7 @@ def _signature(x):
 def _to_meta(x):
     if isinstance(x, torch.Tensor):
         if x.device.type == "cpu" and not x.dim():
-            return x  # a number to the operator, whatever the others' device
+            return x  # the operator treats it as a number, on any device
         return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
     if isinstance(x, list | tuple):
         return type(x)([_to_meta(y) for y in x])

@@ -1,8 +1,7 @@
-"""What other processes can do with the virtual GPUs of this one: nothing.
+"""Several processes: each one has virtual GPUs of its own.
 
-Each process has virtual GPUs of its own. A tensor that is sent to another process is
-copied to the device of the same name there; a forked process, which has inherited
-tensors, is refused them as it is on real GPUs.
+A tensor that is sent to another process is copied to the device with the same name
+there. A forked process inherits tensors but can't use them, as on real GPUs.
 """
 
 import io
@@ -19,7 +18,7 @@ from .tensor import VirtualTensor
 
 
 def register() -> None:
-    """Tell multiprocessing and the operating system's fork of virtual tensors."""
+    """Teach multiprocessing to send virtual tensors, and refuse them after a fork."""
     ForkingPickler.register(VirtualTensor, _reduce)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
@@ -29,7 +28,7 @@ def register() -> None:
 
 
 def _reduce(tensor: VirtualTensor):
-    # As bytes: the shared memory of a temporary CPU copy would be gone too early.
+    # Send bytes: the shared memory of a temporary CPU copy would be freed too early.
     buffer = io.BytesIO()
     torch.save(tensor.detach().cpu(), buffer)
     parameter, needs_grad = tensor._is_parameter(), tensor.requires_grad
@@ -60,21 +59,21 @@ def _refuse(*args, **kwargs):
 
 
 class _Inherited:
-    """The machine of a forked process: whatever it is asked, it refuses."""
+    """The machine of a forked process, which refuses everything."""
 
     def __getattr__(self, name):
         _refuse()
 
 
 def _after_fork() -> None:
-    """Refuse virtual tensors in a forked process, if its parent had used any.
+    """Refuse virtual tensors in a forked process if its parent has used any.
 
     Threads don't survive a fork, so PyTorch's kernels would wait for theirs for ever.
     """
     machines = {machine for machine in Devices.machines if machine is not None}
     if not machines or any(isinstance(machine, _Inherited) for machine in machines):
         return
-    for machine in machines:  # another thread may have held them
+    for machine in machines:  # a thread of the parent may have held the locks
         machine.lock, machine.clock.lock = threading.RLock(), threading.RLock()
     if device_api.is_initialized() or len(machines) > 1 or Devices.machine is None:
         Devices.machine = _Inherited()

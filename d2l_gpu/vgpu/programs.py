@@ -1,6 +1,7 @@
-"""Running a user's script inside a process of ours, as Python itself would run it.
+"""Run a user's script inside our process as Python itself would run it.
 
-Needs nothing but Python: what a script does before it imports PyTorch still counts.
+This needs nothing but Python. It doesn't import PyTorch, so a script can still set what
+has to be set before that import.
 """
 
 import runpy
@@ -13,13 +14,13 @@ from types import ModuleType, TracebackType
 def run_script(path: Path) -> None:
     """Run a file as the module ``__main__``.
 
-    Not by ``runpy.run_path``, which gives ``__file__`` and ``sys.argv[0]`` one value,
-    and takes the module away before functions run that the script left for the end.
+    We don't use ``runpy.run_path`` because it sets ``__file__`` and ``sys.argv[0]`` to
+    the same value, and removes the module before the script's ``atexit`` functions run.
 
     Args:
-        path: the script; its folder becomes the first place to import from.
+        path: the script; its folder becomes the first entry of ``sys.path``.
     Raises:
-        Whatever the script raises; SyntaxError if it is no Python.
+        Whatever the script raises; SyntaxError if it isn't Python.
     """
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
@@ -33,21 +34,21 @@ def run_script(path: Path) -> None:
 
 
 def is_ours(filename: str, *others: str) -> bool:
-    """Return whether a frame of this file stands above the program, not in it.
+    """Return whether a frame of this file belongs to us rather than to the program.
 
     Args:
         filename: ``co_filename`` of the frame's code.
-        others: files of the caller, which are as little the program's.
+        others: files of the caller, which don't belong to the program either.
     """
     return filename in (__file__, runpy.__file__, "<frozen runpy>", *others)
 
 
 def of_program(traceback: TracebackType | None, *others: str) -> TracebackType | None:
-    """Return a traceback from the program's own first line on, None without any.
+    """Return a traceback starting at the program's own first frame, None without any.
 
     Args:
         traceback: of an exception that the program raised.
-        others: files of the caller, whose frames are left out, too.
+        others: files of the caller, whose frames are left out too.
     """
     while traceback and is_ours(traceback.tb_frame.f_code.co_filename, *others):
         traceback = traceback.tb_next

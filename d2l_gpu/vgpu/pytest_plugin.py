@@ -1,4 +1,4 @@
-"""Virtual GPUs in pytest: tests of code for several GPUs, on any machine.
+"""Virtual GPUs in pytest: test code for several GPUs on any machine.
 
     @pytest.mark.virtual_gpus(4, memory='1GiB')
     def test_every_device_adds_its_part(virtual_gpus):
@@ -6,12 +6,13 @@
         total = sum(part.to(virtual_gpus[0]) for part in parts)
         assert total.tolist() == [4, 4]
 
-Nothing has to be imported or configured: pytest finds this plugin where d2l-gpu is
-installed. Each test has the devices to itself, with nothing on them and all counts at
-zero. The fixture alone means two devices, and the marker alone suffices where a test
-does not need their names; it may mark a class or a module. With ``as_cuda=True`` they
-answer to ``cuda:0`` … as well. Fixtures that put tensors on the devices ask for
-``virtual_gpus`` too, and so live no longer than a test.
+You don't need to import or configure anything: pytest finds this plugin wherever
+d2l-gpu is installed. Each test has the devices to itself, with no tensors on them and
+all counts at zero. The fixture without the marker gives two devices. The marker without
+the fixture is enough if a test doesn't need their names, and can also mark a class or a
+module. With ``as_cuda=True`` the devices answer to ``cuda:0`` … as well. A fixture that
+puts tensors on the devices must request ``virtual_gpus`` too, and so has the scope of
+one test.
 """
 
 import gc
@@ -26,7 +27,7 @@ from d2l_gpu import vgpu
 
 from .sim.machine import Machine
 
-if TYPE_CHECKING:  # pytest loads this file at its start, whether or not torch is used
+if TYPE_CHECKING:  # pytest always loads this file, so it must not import torch
     import torch
 
 NAME = "virtual_gpus"
@@ -42,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give tests with the marker the fixture, before any other of theirs."""
+    """Give tests with the marker the fixture, ahead of their other fixtures."""
     if item.get_closest_marker(NAME) and hasattr(item, "fixturenames"):
         others = [name for name in item.fixturenames if name != NAME]
         item.fixturenames = [NAME, *others]
@@ -50,10 +51,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
-    """The virtual GPUs of this test: two, or what ``@pytest.mark.virtual_gpus`` says.
+    """The virtual GPUs of this test: two, or as ``@pytest.mark.virtual_gpus`` says.
 
-    The test has an error, in one sentence, where there can be none, or where tensors
-    of an earlier test are still on devices that have to be set up differently.
+    The test errors with one sentence if virtual GPUs can't be set up, or if tensors of
+    an earlier test are still on devices that this test needs to be set up differently.
     """
     last = request.config.stash[_LAST]
     try:
@@ -83,12 +84,12 @@ def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]
 
 @dataclass
 class _Last:
-    """What is known of the tests before.
+    """What we remember of earlier tests.
 
     Attributes:
-        test: the last one that had virtual GPUs; ``machine`` and ``settings`` were its.
-        left: bytes in use on the devices when the next one began.
-        left_since: the test after which they had grown.
+        test: the last test with virtual GPUs; ``machine`` and ``settings`` were its.
+        left: bytes still in use on the devices when the next test began.
+        left_since: the test that last increased them.
     """
 
     test: str | None = None
@@ -106,7 +107,7 @@ _LAST = pytest.StashKey[_Last]()
 
 
 def _settings(marker: pytest.Mark | None) -> dict:
-    """Return what a marker asks for, as arguments of ``vgpu.enable``."""
+    """Return the arguments of ``vgpu.enable`` that a marker asks for."""
 
     def settings(n=2, *, memory=None, as_cuda=False):
         return {"n": n, "memory": memory} | ({"as_cuda": True} if as_cuda else {})
@@ -117,21 +118,21 @@ def _settings(marker: pytest.Mark | None) -> dict:
         return settings(*marker.args, **marker.kwargs)
     except TypeError as error:
         problem = str(error).partition("settings() ")[2]
-        problem = problem.partition(".")[0]  # Python 3.13 asks a question after it
+        problem = problem.partition(".")[0]  # Python 3.13 adds a question
         raise TypeError(
             f"@pytest.mark.{NAME}(n=2, *, memory=None, as_cuda=False) {problem}."
         ) from None
 
 
 def _bytes_in_use() -> int:
-    """Return the bytes on the devices of earlier tests, freeing what can be freed."""
+    """Return the bytes that earlier tests left on the devices, garbage excluded."""
     from .devices import Devices
 
     if Devices.machine is None:
         return 0
     if any(Devices.machine.used):
-        # Until the next test runs, pytest keeps the traceback of the last failure
-        # here, and with it the variables of the test that failed.
+        # Until the next test runs, pytest keeps the traceback of the last failure in
+        # these, and with it the variables of the failed test.
         for name in ("last_exc", "last_type", "last_value", "last_traceback"):
             sys.__dict__.pop(name, None)
         gc.collect()
@@ -144,10 +145,10 @@ def _reset_counts(machine: Machine) -> None:
 
 
 def _current_devices(count: int) -> "list[torch.device]":
-    """Return the devices, having made the first, and its default stream, current."""
+    """Return the devices, after making the first and its default stream current."""
     import torch
 
     for i in reversed(range(count)):
         torch.vgpu.set_stream(torch.vgpu.default_stream(i))
-    # A tensor tells what its device is called: as_cuda changes that.
+    # Ask a tensor what its device is called, since as_cuda changes that.
     return [torch.empty(0, device=f"vgpu:{i}").device for i in range(count)]

@@ -1,12 +1,12 @@
 """One record per operator: everything about it that its schema doesn't say.
 
 To find out what is special about an operator, or to change it, look it up in
-``RECORDS``. A name there stands for all overloads of an operator, a name such as
-``empty.out`` for one of them only. An operator without an entry can belong to one of
-the ``FAMILIES``, which share a prefix; every other one is ordinary, with the defaults
-of ``Record``.
+``RECORDS``. A name such as ``empty`` means all overloads of an operator, a name such as
+``empty.out`` a single one. An operator without an entry may belong to one of the
+``FAMILIES``, which share a prefix. Every other operator is ordinary: it has the
+defaults of ``Record``.
 
-The functions that records name are explained where they are: handlers in
+The functions that records name are explained where they are defined: handlers in
 ``special.py`` and ``collectives.py``, formulas in ``work.py``, bounds in ``bounds.py``,
 composites in ``composites.py``. All operators here exist in PyTorch 2.10 to 2.13.
 Those of ``c10d`` are missing where PyTorch was built without ``torch.distributed``.
@@ -28,28 +28,28 @@ class Record:
     """What is special about an operator; the defaults describe an ordinary one.
 
     Attributes:
-        handler: runs in its place; takes the facts about the operator and then the
+        handler: runs in its place; takes the facts about the operator, then the
             operator's own arguments.
         composite: makes the kernel that runs an overload as a whole on backing
             tensors, above autograd. ``composites.py`` finds overloads with ``out=``.
-        below_python: whether C++ also calls it with the Python dispatch switched off,
-            so that it needs a kernel there.
+        below_python: whether C++ also calls it with the Python dispatch switched off.
+            Then it needs a kernel of its own.
         autocast: whether ``torch.autocast('vgpu')`` runs its default overload in the
             lower precision.
-        kernel: whether a kernel runs. For a view none does in any case.
+        kernel: whether a kernel runs. Views never run one, whatever this says.
         form: what its single result is (DETACH), where the schema says too little.
-        bound: an upper bound of the bytes of its results, from the arguments of a call
-            and the bytes of their tensors. Without one, ``bounds.size_bound`` is used.
-        formula: its kernels on the simulated clock. Without one it is a single kernel
-            with an operation for each element.
+        bound: returns an upper bound of the bytes of its results, given the arguments
+            of a call and the bytes of their tensors. Default: ``bounds.size_bound``.
+        formula: its kernels on the simulated clock. Default: a single kernel with one
+            operation per element.
         traffic: the bytes that such a kernel moves, as a multiple of the bytes of its
             operands and results.
-        collective: which collective it is to the simulated clock.
-        waits: whether the shape of a call's result depends on values, given the call's
-            arguments: on a real GPU the host waits for them. Without it, an operator
-            with the tag ``dynamic_output_shape`` always waits (``nonzero``).
+        collective: which collective the simulated clock treats it as.
+        waits: returns whether the shape of the result depends on values, given the
+            call's arguments; on a real GPU the host waits for them. Default: only an
+            operator with the tag ``dynamic_output_shape`` waits (``nonzero``).
         pointwise: whether TensorIterator runs it, although it lacks the tag
-            ``pointwise``. A CPU tensor without dimensions may then be an operand, and
+            ``pointwise``. Then a CPU tensor without dimensions may be an operand, and
             errors are worded as TensorIterator words them.
         indexes: whether its operands are indices. These may be on the CPU, and errors
             speak of indices.
@@ -57,12 +57,12 @@ class Record:
         host_results: positions of the results that stay on the CPU.
     """
 
-    # What runs.
+    # How it runs.
     handler: Callable | None = None
     composite: Callable[[OpOverload], Callable] | None = None
     below_python: bool = False
     autocast: bool = False
-    # What comes out, and what it costs.
+    # Its result, and its cost.
     kernel: bool = True
     form: int | None = None
     bound: Callable[[Sequence, int], int] | None = None
@@ -70,7 +70,7 @@ class Record:
     traffic: float = 1
     collective: str | None = None
     waits: Callable[[Sequence], bool] | None = None
-    # Which operands and results may be, or are, on the CPU.
+    # Operands and results on the CPU.
     pointwise: bool = False
     indexes: bool = False
     host_lengths: bool = False
@@ -78,7 +78,7 @@ class Record:
 
 
 def has_mask(args: Sequence) -> bool:
-    """Whether an index is a mask: its True values decide on the result's shape."""
+    """Whether an index is a mask, whose True values decide the result's shape."""
     return any(x is not None and x.dtype in (torch.uint8, torch.bool) for x in args[1])
 
 
@@ -115,13 +115,13 @@ RECORDS: dict[str, Record] = {
         composite=composites.split_at_values
     ),
     # -------------------------------------------------------------- copies and values
-    # torch.tensor(..., device='vgpu') copies, and reads the tensors in a list that it
-    # is given, below Python.
+    # Below Python, torch.tensor(..., device='vgpu') copies, and reads any tensors in
+    # the list that it gets.
     "_copy_from": Record(handler=special.copy_from, below_python=True),
     "_local_scalar_dense": Record(handler=special.item, below_python=True),
     "_to_copy": Record(handler=special.to_copy),
     "copy_": Record(handler=special.copy_),
-    # They write their targets without reading them.
+    # These write their targets without reading them.
     "_foreach_copy_": replace(FOREACH, traffic=2 / 3),
     "_foreach_zero_": replace(FOREACH, traffic=1 / 2),
     "fill_": Record(traffic=1 / 2),
@@ -159,7 +159,7 @@ RECORDS: dict[str, Record] = {
     # -------------------------------------------------------------- norms and softmax
     # Statistics of SyncBatchNorm.
     "batch_norm_stats": Record(handler=special.sync_batch_norm),
-    # Norms go over the tensor twice, for statistics and for the result.
+    # Norms read the tensor twice: for the statistics and for the result.
     "native_batch_norm": replace(NO_LARGER, traffic=3 / 2),
     "native_batch_norm_backward": replace(NO_LARGER, traffic=5 / 3),
     "native_group_norm": replace(NO_LARGER, traffic=3 / 2),
@@ -177,7 +177,7 @@ RECORDS: dict[str, Record] = {
     "nll_loss_forward": NO_LARGER,
     "smooth_l1_loss": Record(pointwise=True),
     # -------------------------------------------------------------- recurrent layers
-    # On every device but the CPU, PyTorch runs the cells as one fused kernel.
+    # Except on the CPU, PyTorch would run each cell as one fused kernel.
     "gru": RECURRENT,
     "gru_cell": CELL,
     "lstm": RECURRENT,
@@ -216,7 +216,7 @@ RECORDS: dict[str, Record] = {
     "c10d::reduce_scatter_tensor_coalesced_": REDUCE_SCATTER,
 }
 
-# Records of operators by the prefix of their names. An entry in RECORDS goes first.
+# Records by the prefix of an operator's name. An entry in RECORDS takes precedence.
 FAMILIES: dict[str, Record] = {
     "_foreach": FOREACH,
     "_index_put": INDEXING,

@@ -1,7 +1,7 @@
 """Simulated devices as a program sees them: their names, their clock, their report.
 
-``Simulator`` is a view of a machine and its clock; ``create`` makes a machine beside
-the one that ``enable`` has set up, with devices of its own.
+``Simulator`` is a view of a machine and its clock. ``create`` makes another machine,
+with devices of its own, beside the one that ``enable`` set up.
 """
 
 import gc
@@ -26,17 +26,17 @@ from .work import parts_of
 
 MOST_IN_ONE = 32
 
-# Machines of simulators, by their first device: the simulations that still need them.
+# Weak references to the simulator of each machine, by the machine's first device.
 _owners: dict[int, Callable[[], "Simulator | None"]] = {}
 
 
 def _nobody() -> None:
-    """The owner of a machine that is not needed any more."""
+    """The owner of a machine that nobody needs any more."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a machine is made of, checked."""
+    """The checked settings of a machine."""
 
     count: int
     capacities: tuple[int, ...]
@@ -75,7 +75,7 @@ class Settings:
         return cls(n, capacities, backing, models, link)
 
     def machine(self, first: int, stands_for: int = 1) -> Machine:
-        """Return a new machine whose devices begin at an index."""
+        """Return a new machine whose first device has the index ``first``."""
         models = {first + i: model for i, model in enumerate(self.models)}
         has_values = self.backing.type != "meta"
         return Machine(
@@ -90,7 +90,7 @@ class Settings:
 
 
 def _entry(name, catalogue: dict, what: str):
-    """Return an entry of the catalogue by its name; or what is one already."""
+    """Return the catalogue's entry with this name, or an entry as it is."""
     kinds = tuple({type(entry) for entry in catalogue.values()})
     if isinstance(name, kinds):
         return name
@@ -134,9 +134,9 @@ def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
 
 
 def _free_place(count: int) -> int:
-    """Return the first of so many indices that no simulation needs any more."""
+    """Return the first of ``count`` consecutive indices that no simulation needs."""
     for collect in (False, True):
-        if collect:  # who is in a cycle of references keeps its devices
+        if collect:  # a simulator in a reference cycle keeps its devices
             gc.collect()
         for first, owner in list(_owners.items()):
             machine = Devices.machines[first]
@@ -155,13 +155,13 @@ def _free_place(count: int) -> int:
 
 
 class Simulator:
-    """Simulated devices, and what the clock says of them.
+    """Simulated devices, and what the clock says about them.
 
     Attributes:
         n: number of devices.
-        models: what they are.
+        models: the GPU model of each device that is simulated.
         link: what connects them.
-        clock: what all times come from.
+        clock: the simulated clock, from which all times come.
     """
 
     def __init__(self, machine: Machine):
@@ -196,12 +196,12 @@ class Simulator:
         return Devices.shown[self._first + i]
 
     def gpus(self) -> list[torch.device]:
-        """Return the devices, one if it stands for all."""
+        """Return the devices; of replicas, the one that is simulated."""
         return [self.gpu(i) for i in range(self._machine.count)]
 
     @property
     def label(self) -> str:
-        """What goes beside a number: ``simulated (V100)``."""
+        """The label to print beside a number: ``simulated (V100)``."""
         names = dict.fromkeys(model.name for model in self.models)
         return f"simulated ({', '.join(names)})"
 
@@ -215,24 +215,26 @@ class Simulator:
         return text
 
     def close(self) -> None:
-        """Give the devices back, for other simulators, as soon as no tensor is left on
-        them; times, report and timeline stay."""
+        """Free the devices for other simulators as soon as no tensor is left on them.
+
+        Times, report and timeline stay.
+        """
         owner = _owners.get(self._first)
         if owner is not None and owner() is self:
             _owners[self._first] = _nobody
 
     def model_of(self, device: torch.device) -> Model:
-        """Return what one of the devices is."""
+        """Return the GPU model of a device."""
         return self.clock.models[index_of(device)]
 
     # -------------------------------------------------------------- time
 
     def now(self) -> float:
-        """Where the host is, in simulated seconds since the last reset."""
+        """Return the host's time, in simulated seconds since the last reset."""
         return self.clock.now()
 
     def elapsed(self) -> float:
-        """When host and devices have done all, in simulated seconds since the reset."""
+        """Return when host and devices finish, in simulated seconds since the reset."""
         return self.clock.elapsed()
 
     def synchronize(self) -> None:
@@ -241,19 +243,19 @@ class Simulator:
         self.clock.note(commands.HostWaits(indices), indices[0], 0)
 
     def reset(self) -> None:
-        """Wait for everything, and count from here on."""
+        """Wait for everything, then restart time and counts at zero."""
         self.clock.reset()
 
     def report(self) -> Report:
-        """Return what devices and links did since the last reset, as a table."""
+        """Return what devices and links did since the last reset, as tables."""
         return Report(self.clock, self.label)
 
     def spans(self) -> list[Span]:
-        """Return what took time since the last reset, as the timeline draws it."""
+        """Return the spans of time since the last reset that the timeline draws."""
         return [Span._make(span) for span in self.clock.spans]
 
     def timeline(self) -> Timeline:
-        """Return a drawing of what was done when since the last reset."""
+        """Return a drawing of what ran when since the last reset."""
         return Timeline(self.clock, self.label)
 
     # -------------------------------------------------------------- collectives
@@ -265,21 +267,22 @@ class Simulator:
         *,
         beside: bool = False,
     ) -> "Pending":
-        """Put the sum of a tensor of each device in the place of all of them.
+        """Sum one tensor per device, and write the sum into all of them.
 
         Values are summed for real; the simulated time follows from the sizes.
 
         Args:
-            tensors: one for each device, in order, of the same shape; of replicas only
-                the first one's.
-            algorithm: ``'ring'``, or ``'naive'``: one device takes in all others'
-                and sends out the sum.
-            beside: go on beside what comes next on the devices; ``wait`` for the
-                result before it is used.
+            tensors: one for each device, in order, of the same shape; for replicas,
+                only the first one's.
+            algorithm: ``'ring'``, or ``'naive'``: one device receives the tensors of
+                all others and sends them the sum.
+            beside: overlap with later work on the devices. Call ``wait`` on the result
+                before that work uses the sum.
         Returns:
-            An object with ``wait()``, after which the devices' work waits for it.
+            An object whose ``wait()`` makes later work on the devices wait for the sum.
         Raises:
-            ValueError: tensors do not fit, or there is no such algorithm.
+            ValueError: the tensors don't match the devices or each other, or there is
+                no such algorithm.
         """
         tensors = list(tensors)
         here = [x._index if is_virtual(x) else None for x in tensors]
@@ -313,13 +316,13 @@ class Simulator:
 
 
 class Pending:
-    """A collective that goes on beside other work."""
+    """A collective that overlaps with other work."""
 
     def __init__(self, clock: Clock, indices: list[int], done: Moment):
         self._clock, self._indices, self._done = clock, indices, done
 
     def wait(self) -> None:
-        """Let what comes next on the devices wait for the result."""
+        """Make later work on the devices wait for the result."""
         for i in self._indices:
             stream = torch.vgpu.current_stream(Devices.names[i]).stream_id
             self._clock.note(commands.StreamWaits(self._done), i, stream)

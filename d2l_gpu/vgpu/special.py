@@ -16,14 +16,14 @@ from .tensor import VirtualTensor, reserve, run, wrap
 
 
 def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Return the values of a tensor and the index of the memory that holds them."""
+    """Return a tensor with the values, and the index of the memory that holds them."""
     if type(tensor) is VirtualTensor:
         return tensor._backing, tensor._index
     return tensor, home(tensor)
 
 
 def home(tensor: torch.Tensor) -> int:
-    """Return the index of the memory that an ordinary tensor's values are in.
+    """Return the index of the memory that holds an ordinary tensor's values.
 
     That is ``HOST``, except for a backing tensor without its wrapper: C++ returns
     those as the results of collectives.
@@ -36,7 +36,7 @@ def home(tensor: torch.Tensor) -> int:
 
 
 def _is_pinned(tensor: torch.Tensor | None) -> bool:
-    """Whether a tensor's memory is page-locked, really or by our mark."""
+    """Whether a tensor's memory is page-locked, for real or by our mark."""
     if tensor is None:
         return False
     return getattr(tensor, "_vgpu_pinned", False) or (
@@ -52,13 +52,13 @@ def _copied(
     written: torch.Tensor,
     non_blocking: bool,
 ) -> None:
-    """Tell the machines of a copy from one memory to another, or within one."""
+    """Tell the machines about a copy from one memory to another, or within one."""
     if source == target:
         nbytes = read.nbytes + written.nbytes
         Devices.machines[source].kernel_issued(source, ("copy_", nbytes))
         return
-    # As the kernels for CUDA do: types are converted on the CPU, and between GPUs on
-    # the one that is read from.
+    # PyTorch's kernels for CUDA convert types on the CPU; between two GPUs, on the one
+    # that they read from. So that decides which type crosses the link.
     element = read if target == HOST else written
     nbytes = written.numel() * element.element_size()
     _moved(source, target, nbytes, host_side, non_blocking)
@@ -75,7 +75,7 @@ def _moved(
     if HOST not in (source, target) and (
         Devices.machines[source] is not Devices.machines[target]
     ):
-        ways = [(source, HOST), (HOST, target)]  # of two machines
+        ways = [(source, HOST), (HOST, target)]  # they belong to two machines
     for source, target in ways:
         machine = Devices.machines[target if source == HOST else source]
         machine.bytes_moved(
@@ -88,7 +88,7 @@ def _moved(
 
 
 def copy_(op, target, source, non_blocking=False):
-    """``target.copy_(source)``, in any direction."""
+    """Run ``target.copy_(source)``, in any direction."""
     to, there = _memory_of(target)
     values, here = _memory_of(source)
     if values.is_meta and not to.is_meta:
@@ -100,7 +100,7 @@ def copy_(op, target, source, non_blocking=False):
 
 
 def copy_from(op, source, target, non_blocking=False):
-    """``copy_`` as C++ calls it, with its arguments the other way round."""
+    """Run ``copy_`` as C++ calls it, with the arguments swapped."""
     return copy_(op, target, source, non_blocking)
 
 
@@ -115,7 +115,7 @@ def to_copy(
     non_blocking=False,
     memory_format=None,
 ):
-    """``tensor.to(...)`` where something has to change."""
+    """Run ``tensor.to(...)`` when the device, type or format changes."""
     values, here = _memory_of(tensor)
     device = tensor.device if device is None else torch.device(device)
     if device.type not in Devices.types:
@@ -124,7 +124,7 @@ def to_copy(
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
         )
-        # As on real GPUs: the host goes on, so the memory has to stay where it is.
+        # As on a real GPU: while the host goes on, this memory must not move.
         result._vgpu_pinned = non_blocking
         _copied(here, HOST, result, values, result, non_blocking)
         return result
@@ -137,32 +137,32 @@ def to_copy(
 
 
 def item(op, tensor):
-    """``tensor.item()``: one element crosses to the host, which waits for it."""
+    """Run ``tensor.item()``: one element crosses to the host, which waits for it."""
     if tensor._backing.is_meta:
         raise errors.no_values("item()")
     _moved(tensor._index, HOST, tensor.element_size(), None, False)
     return op.call(tensor._backing)
 
 
-# ------------------------------------------------------------------ other devices
+# ------------------------------------------------------------------ not on the CPU
 
 
 def softmax(op, x, dim, half_to_float):
-    """``_softmax`` of 16-bit floats that returns float32, which the CPU doesn't have.
+    """Run ``_softmax`` of 16-bit floats with a float32 result.
 
-    For a device, PyTorch asks for this in one operator, and for the CPU it converts
-    first (and, in the backward pass, afterwards).
+    The CPU has no such operator. There PyTorch converts the type first (in backward,
+    afterwards), but for other devices it asks one operator to do both.
     """
     return run(op, (x.float() if half_to_float else x, dim, False), {})
 
 
 def softmax_backward(op, grad, output, dim, input_dtype):
-    """The gradient of ``softmax``, in the type of its input."""
+    """Return the gradient of ``softmax``, in the type of its input."""
     return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
 
 
 def sync_batch_norm(op, *args, **kwargs):
-    """Refuse it with a sentence."""
+    """Refuse SyncBatchNorm with a sentence."""
     raise NotImplementedError(
         "SyncBatchNorm cannot run on virtual GPUs, since the CPU has no kernels for "
         "it: use BatchNorm, which normalizes each rank's part of the batch by itself."

@@ -31,7 +31,7 @@ class VirtualStorage(torch.UntypedStorage):
     size = __len__ = nbytes
 
     def data_ptr(self) -> int:
-        """Return the address of the first byte, 0 if there is none."""
+        """Return the address of the first byte, 0 if it has none."""
         return self._backing.data_ptr()
 
     @property
@@ -42,10 +42,10 @@ class VirtualStorage(torch.UntypedStorage):
         return 1
 
     def resize_(self, nbytes: int) -> "VirtualStorage":
-        """Change the number of bytes; all tensors that share this memory see it.
+        """Change the number of bytes, for all tensors that share this memory.
 
         Raises:
-            torch.OutOfMemoryError: they do not fit on the virtual GPU.
+            torch.OutOfMemoryError: the bytes don't fit on the virtual GPU.
         """
         grows = nbytes > self._backing.nbytes()
         if grows:

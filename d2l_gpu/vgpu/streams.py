@@ -17,11 +17,11 @@ _ids = itertools.count(1)
 
 
 class Stream:
-    """A queue of work for one device; work on it is done in order, at once.
+    """A queue of work for one device, which does the work in order.
 
     Args:
-        device: an index, a name, a ``torch.device``, or None for the current one.
-        priority: kept, without effect.
+        device: an index, a name, a ``torch.device``, or None for the current device.
+        priority: stored, but has no effect.
     """
 
     def __init__(self, device=None, priority: int = 0, *, stream_id: int | None = None):
@@ -34,28 +34,28 @@ class Stream:
         return Devices.shown[self.device_index]
 
     def synchronize(self) -> None:
-        """Let the host wait for the work on this stream."""
+        """Make the host wait for the work on this stream."""
         self._note(HostWaits([self.device_index], self.stream_id))
 
     def query(self) -> bool:
-        """Whether all work on this stream is done, on the simulated clock."""
+        """Whether all work on this stream has finished on the simulated clock."""
         return self.record_event().query()
 
     def is_capturing(self) -> bool:
-        """Whether work is recorded into a graph instead of done: never."""
+        """Whether work is captured into a graph instead of running: never."""
         return False
 
     def wait_event(self, event: "Event") -> None:
-        """Let later work on this stream wait for an event."""
+        """Make later work on this stream wait for an event."""
         if event._moment is not None:
             self._note(StreamWaits(event._moment))
 
     def wait_stream(self, stream: "Stream") -> None:
-        """Let later work on this stream wait for what is on another one now."""
+        """Make later work on this stream wait for the work now on another stream."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: "Event | None" = None) -> "Event":
-        """Record an event, a new one if none is given, and return it."""
+        """Record an event, by default a new one, and return it."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -89,7 +89,7 @@ class Event:
     """A point in the work of a stream.
 
     Args:
-        enable_timing: whether ``elapsed_time`` may be asked. The time is simulated.
+        enable_timing: whether ``elapsed_time`` works; the time is simulated.
     """
 
     def __init__(
@@ -109,20 +109,20 @@ class Event:
         self._stream: Stream | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Record this event: it happens when the stream's work so far is done."""
+        """Record this event: it happens once the stream has done its work so far."""
         self._stream = current_stream() if stream is None else stream
         self._moment = Moment()
         self._stream._note(Record(self._moment))
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let a stream, the current one if none is given, wait for this event."""
+        """Make a stream, by default the current one, wait for this event."""
         (current_stream() if stream is None else stream).wait_event(self)
 
     def query(self) -> bool:
-        """Whether the work before this event is done, on the simulated clock.
+        """Whether the work before this event has finished on the simulated clock.
 
-        To ask takes the host a moment, so that a program that asks until the answer is
-        yes gets it.
+        Asking takes some simulated time, so a loop that asks until the answer is yes
+        does end.
         """
         if self._moment is None:
             return True
@@ -130,7 +130,7 @@ class Event:
         return clock.has_passed(self._moment)
 
     def synchronize(self) -> None:
-        """Let the host wait for this event."""
+        """Make the host wait for this event."""
         if self._moment is not None:
             self._stream._note(HostWaits(moment=self._moment))
 
@@ -138,8 +138,8 @@ class Event:
         """Return the simulated milliseconds between this event and a later one.
 
         Raises:
-            ValueError: one of them was made without ``enable_timing=True``.
-            RuntimeError: one of them was not recorded.
+            ValueError: one of the events was made without ``enable_timing=True``.
+            RuntimeError: one of the events hasn't been recorded.
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError(
@@ -155,25 +155,25 @@ class Event:
 
 
 def default_stream(device=None) -> Stream:
-    """Return the stream that a device has from the start."""
+    """Return the stream that a device uses unless told otherwise."""
     return Stream(device, stream_id=0)
 
 
 def current_stream(device=None) -> Stream:
-    """Return the stream in use on a device, in this thread."""
+    """Return the stream that this thread uses on a device."""
     index = index_of(device)
     return Stream(index, stream_id=queues.of.get(index, 0))
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream the current one of its device, and that device the current one."""
+    """Make a stream current on its device, and make that device current."""
     if stream is not None:
         current.index = stream.device_index
         queues.of[stream.device_index] = stream.stream_id
 
 
 class stream:
-    """A context in which a stream, and its device, is the current one."""
+    """A context in which a stream and its device are current."""
 
     def __init__(self, stream: Stream | None):
         self.stream = stream

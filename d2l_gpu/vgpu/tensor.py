@@ -68,9 +68,9 @@ def is_virtual(value) -> bool:
 
 
 class _Engine(threading.local):
-    """What is known of the autograd engine that runs in this thread."""
+    """What we know about the autograd engine that runs in this thread."""
 
-    code = None  # of the Python function that calls the C++ engine
+    code = None  # the code object of the Python function that calls the C++ engine
     error: Exception | None = None
 
 
@@ -78,12 +78,12 @@ engine = _Engine()
 
 
 def contained(error: Exception, caller, op: Operator):
-    """Raise error, or keep it if the C++ autograd engine is what called the operator.
+    """Raise error, or keep it if the C++ autograd engine called the operator.
 
     Below the engine a pending Python error would end the process: unwinding runs the
-    device guard, which is noexcept and calls Python. So the error is kept, C++ gets a
-    result that is no tensor and raises an error of its own, and the patched
-    ``run_backward`` raises the one that was kept.
+    device guard, which is noexcept but calls Python. So we keep the error and return
+    something that isn't a tensor. C++ then raises an error of its own, and the patched
+    ``run_backward`` raises the one that we kept.
     """
     if caller.f_code is engine.code and op.aliases:
         if engine.error is None:
@@ -92,17 +92,17 @@ def contained(error: Exception, caller, op: Operator):
     try:
         raise error from None
     finally:
-        del error  # or its traceback would hold it, and the tensors of all frames
+        del error  # otherwise its traceback would keep it, and all frames' tensors
 
 
 # ------------------------------------------------------------------ the path
 
 
 def _simple(op: Operator, args):
-    """The path of operators with one or two tensors and a single result.
+    """Run an operator with one or two tensors and a single result.
 
-    The same steps as in ``_general``, unrolled: most calls come here, and a call of
-    PyTorch's own takes a microsecond or two.
+    These are the steps of ``run``, unrolled for speed: most calls come here, and
+    PyTorch itself takes only a microsecond or two for a call.
     """
     a = args[0]
     if type(a) is not VirtualTensor:
@@ -152,7 +152,7 @@ def _simple(op: Operator, args):
 
 
 def _general(op: Operator, args, kwargs):
-    """The path of every other operator."""
+    """Run any other operator, by its handler if it has one."""
     if op.handler is not None:
         return op.handler(op, *args, **kwargs)
     return run(op, args, kwargs)
@@ -210,15 +210,15 @@ def run(op: Operator, args, kwargs):
 
 
 class Operands:
-    """What is found out about the tensors of a call while they are unwrapped.
+    """What we learn about the tensors of a call while unwrapping them.
 
     Attributes:
-        index: of the device that they are on, None if there are none.
+        index: of the device that they are on, None if no tensor is virtual.
         agree: whether all are on that device, or on the CPU where that is allowed.
-        nbytes: bytes of those on the device.
-        largest: bytes of the largest of them, or of a list of them.
-        dtype: of the first.
-        has_complex: whether there are complex ones.
+        nbytes: total bytes of the tensors on the device.
+        largest: bytes of the largest operand, which can be a list of tensors.
+        dtype: of the first tensor.
+        has_complex: whether any tensor is complex.
     """
 
     __slots__ = ("agree", "dtype", "has_complex", "index", "largest", "nbytes")
@@ -308,7 +308,7 @@ def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
 
 
 def _result(value, alias, args, kwargs, index: int):
-    """Wrap one result, or return the argument that it is."""
+    """Wrap one result, or return the argument that it is the same tensor as."""
     if not isinstance(value, torch.Tensor):
         if isinstance(value, list | tuple):
             return [wrap(x, index) for x in value]
@@ -365,12 +365,12 @@ def charge(backing: torch.Tensor, index: int) -> None:
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
         storage._vgpu_charge = Devices.machines[index].charge(index, storage.nbytes())
-    elif account.nbytes < storage.nbytes():  # resize_ and out= make it grow
+    elif account.nbytes < storage.nbytes():  # grown by resize_ or out=
         account.resize(storage.nbytes())
 
 
 def _view(backing: torch.Tensor, index: int) -> VirtualTensor:
-    """Wrap a tensor whose memory is accounted for already."""
+    """Wrap a tensor whose memory is already accounted for."""
     tensor = _make(
         VirtualTensor,
         backing.shape,
@@ -401,7 +401,7 @@ def refresh(tensor: VirtualTensor) -> None:
         or tensor.stride() != backing.stride()
         or tensor.storage_offset() != backing.storage_offset()
     ):
-        # A shallow copy of the C++ geometry, exact where as_strided_ is not.
+        # Copy the C++ geometry, which as_strided_ wouldn't reproduce exactly.
         torch.Tensor.data.__set__(tensor, _view(backing, tensor._index))
     if backing.is_conj() != tensor.is_conj():
         torch._C._set_conj(tensor, backing.is_conj())
@@ -411,11 +411,13 @@ def refresh(tensor: VirtualTensor) -> None:
 
 
 def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
-    """Make sure that the results of a call fit, before they are computed.
+    """Make sure that the results of a call fit, before computing them.
 
     Args:
         args, kwargs: of the call, with backing tensors.
-        nbytes: bytes of these.
+        nbytes: total bytes of those tensors.
+    Raises:
+        torch.OutOfMemoryError: the results don't fit on the device.
     """
     if op.bound is not None:
         bound = op.bound(args, nbytes)
@@ -441,7 +443,7 @@ def total_bytes(values) -> int:
 
 
 def factory(func, *args, **kwargs):
-    """Run an operator whose only link to a virtual GPU is ``device=`` (``ones``)."""
+    """Run an operator that only ``device=`` puts on a virtual GPU, such as ``ones``."""
     if not any(Devices.machines):
         raise RuntimeError("No virtual GPUs are in use: call use_virtual_gpus first.")
     op = operator(func)

@@ -1,12 +1,11 @@
-"""What the clock has to know about an operator: its work, from shapes and types.
+"""The work of an operator, in operations and bytes, computed from shapes and types.
 
-A call leaves a *key*, a tuple that says what was called on tensors of which sizes: the
-operator, the bytes of all operands and results, those of the largest, the type of the
-first, and, if the operator's record names a formula, the shapes that the formula needs.
-Only when somebody asks the clock does it turn a key into numbers of operations and
-bytes, once for all calls with the same key: by the formulas of
-``torch.utils.flop_counter`` for products and convolutions, by sizes for everything
-else.
+Each call leaves a *key*, a tuple that says what was called on tensors of which sizes:
+the operator, the bytes of all operands and results together, the bytes of the largest,
+the type of the first, and, if the operator's record names a formula, the shapes that
+the formula needs. Once somebody asks the clock, ``parts_of`` turns each distinct key
+into operations and bytes. It uses the formulas of ``torch.utils.flop_counter`` for
+products and convolutions, and sizes for everything else.
 """
 
 from collections.abc import Callable
@@ -30,16 +29,15 @@ KINDS = {
 WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # bytes
 
 
-# Whether fp32 may run as TF32 on devices that have it: in products, where PyTorch's
-# default is not to (``torch.set_float32_matmul_precision``), and in convolutions, where
-# it is.
+# Whether fp32 may run as TF32 on devices that have it. PyTorch's default is no for
+# products (``torch.set_float32_matmul_precision``) and yes for convolutions.
 tf32_in_products = torch._C._get_cublas_allow_tf32
 tf32_in_convolutions = torch._C._get_cudnn_allow_tf32
 
 
 # ------------------------------------------------------------------ products
 
-# What is noted about a call of an operator with a formula: shapes and settings.
+# What a key holds besides sizes for an operator with a formula: shapes and settings.
 
 
 def _two(args, results):
@@ -89,8 +87,11 @@ def _product(a, b, dtype, nbytes: int) -> list[Part]:
 
 
 def _convolved(x, weight, out, transposed, groups, kind, nbytes: int) -> list[Part]:
-    """A convolution as a product: a row for each place of each example, a column for
-    each channel that comes out; the patch that it looks at is the inner dimension."""
+    """Describe a convolution as a matrix product.
+
+    It has a row for each place of each example and a column for each output channel.
+    The inner dimension is the patch of the input that an output looks at.
+    """
     operations = _formula("convolution")(
         x, weight, None, None, None, None, transposed, out_val=out
     )
@@ -103,7 +104,7 @@ def _convolved(x, weight, out, transposed, groups, kind, nbytes: int) -> list[Pa
 def _convolved_backward(
     grad, x, weight, transposed, groups, mask, kind, nbytes: int
 ) -> list[Part]:
-    """The gradient of the input and that of the weight, each a kernel."""
+    """Describe the gradients of the input and of the weight, one kernel each."""
     small, large = (x, grad) if transposed else (grad, x)
     places = small[0] * prod(small[2:])
     shapes = (
@@ -124,10 +125,10 @@ def _convolved_backward(
                 [i == 0, i == 1, False],
                 out_val=[x, weight, None],
             )
-            if i == 1:  # the formula knows no groups here
+            if i == 1:  # the formula ignores groups here
                 operations //= groups
             parts.append(Part(operations, kind, sizes * WIDTHS[kind], shapes[i]))
-    return parts or [Part(0, kind, nbytes)]  # the gradient of the bias alone
+    return parts or [Part(0, kind, nbytes)]  # only the gradient of the bias
 
 
 def _attended(query, key, value, kind, nbytes: int) -> list[Part]:
@@ -149,7 +150,7 @@ def _rows(args, results):
 
 
 def _looked_up(elements, size, kind, nbytes: int) -> list[Part]:
-    """Read and write the rows that are found; the rest of the table isn't touched."""
+    """Read and write the rows that are looked up, not the rest of the table."""
     return [Part(elements, kind, 2 * size)]
 
 
@@ -158,7 +159,7 @@ def _recurrent(args, results):
 
 
 def _unrolled(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
-    """One product for the inputs of all steps, then one for each step."""
+    """Describe a recurrent layer: one product for all inputs, then one per step."""
     steps, batch = x[:2]
     width = WIDTHS[kind]
     found = []
@@ -171,17 +172,17 @@ def _unrolled(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
 
 
 def _unrolled_backward(x, inputs, hidden, kind, nbytes: int) -> list[Part]:
-    """For each product forward, the gradients of its two factors."""
+    """Describe its backward: for each product, the gradients of both factors."""
     return 2 * _unrolled(x, inputs, hidden, kind, nbytes)
 
 
 class Formula(NamedTuple):
-    """What an operator does that sizes alone do not say.
+    """How to find the work of an operator that depends on more than sizes.
 
     Attributes:
-        describe: what is noted about a call, from its arguments and results; its last
-            item says whether fp32 may run as TF32.
-        parts: its kernels, from that, the type of number and the bytes.
+        describe: returns what the key needs, given a call's arguments and results; the
+            last item says whether fp32 may run as TF32.
+        parts: returns its kernels, given those items, the type of number and the bytes.
     """
 
     describe: Callable[..., tuple]
@@ -200,10 +201,10 @@ RECURRENT_BACKWARD = Formula(_recurrent, _unrolled_backward)
 
 
 def parts_of(key: tuple) -> tuple[str, list[Part]]:
-    """Return the name of what was called, and the work of each of its kernels.
+    """Return the name of the operator, and the work of each of its kernels.
 
     Args:
-        key: of a call of an operator, or of a copy within a device.
+        key: the key of an operator's call, or of a copy within a device.
     """
     op, nbytes, *rest = key
     if isinstance(op, str):  # a copy
@@ -211,7 +212,7 @@ def parts_of(key: tuple) -> tuple[str, list[Part]]:
     largest, dtype, *described = rest
     kind = KINDS.get(dtype, "fp32")
     if not described:
-        # One operation for each element, whatever it is: memory decides, here.
+        # Count one operation per element: memory traffic decides the time anyway.
         elements = largest // (dtype.itemsize if dtype is not None else 1)
         return op.name, [Part(elements, kind, round(nbytes * op.record.traffic))]
     *shapes, tf32 = described[0]

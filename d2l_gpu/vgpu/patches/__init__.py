@@ -1,20 +1,21 @@
 """Every change made to PyTorch itself; nothing else in this package changes it.
 
-PyTorch asks the backend of a device for nearly everything. What it doesn't ask for is
-changed here, one function for each change. Its docstring says what fails without it and
-on which versions of PyTorch that was seen; "All" means 2.10 to 2.13. Each module is
-named after the part of PyTorch that it changes:
+PyTorch asks the backend of a device for nearly everything. Where it doesn't ask, we
+change it here, with one function for each change. The function's docstring says what
+fails without the change, and in which versions of PyTorch; "All" means 2.10 to 2.13.
+Each module is named after the part of PyTorch that it changes:
 
 * ``autograd``: the thread of a backward pass, and its errors.
 * ``tensors``: ``Tensor.data``, ``pin_memory`` and ``cuda``.
 * ``names``: names such as ``vgpu`` and ``cuda:1``, where C++ doesn't understand them.
-* ``modules``: ``torch.nn.Module`` and its parameters, optimizers.
+* ``modules``: ``torch.nn.Module``, its parameters, and optimizers.
 * ``accelerator``: ``torch.accelerator``, ``torch.Generator``.
 * ``loading``: ``torch.load``.
-* ``nn_parallel``: ``torch.nn.parallel``, the copies that ``DataParallel`` asks for.
+* ``nn_parallel``: ``torch.nn.parallel``, and the copies that ``DataParallel`` makes.
 * ``distributed``: ``torch.distributed`` and ``DistributedDataParallel``.
-* ``compiler``, ``data_loader``: ``torch.compile``, workers of a ``DataLoader``.
-* ``as_cuda``: for programs that say ``cuda``, on request only.
+* ``compiler``: ``torch.compile``.
+* ``data_loader``: the workers of a ``DataLoader``.
+* ``as_cuda``: the name ``cuda``, only for ``enable(as_cuda=True)``.
 """
 
 import torch
@@ -33,7 +34,7 @@ from . import (
 
 
 def apply() -> None:
-    """Apply all but ``as_cuda``; ``backend.register`` calls this once."""
+    """Apply everything except ``as_cuda``; ``backend.register`` calls this once."""
     for part in (
         autograd,
         names,

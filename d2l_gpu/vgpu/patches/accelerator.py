@@ -1,4 +1,4 @@
-"""``torch.accelerator`` and ``torch.Generator``, which ask C++ for their device."""
+"""``torch.accelerator`` and ``torch.Generator``, which ask C++ about their device."""
 
 import torch
 
@@ -15,8 +15,8 @@ def apply() -> None:
 def accelerator() -> None:
     """Let ``torch.accelerator`` answer for virtual GPUs.
 
-    All: its functions ask C++, which sees one device of a guard written in Python,
-    cannot synchronise it, and finds no allocator.
+    All: its functions ask C++. With a guard written in Python, C++ sees only one
+    device, can't synchronise it, and finds no allocator.
     """
     here, api = torch.accelerator, device_api
     here.is_available = api.is_available
@@ -39,8 +39,8 @@ def accelerator() -> None:
 
 
 def generators() -> None:
-    """Let ``torch.Generator(device='vgpu')`` be one.
+    """Let ``torch.Generator(device='vgpu')`` make a generator.
 
-    All: C++ asks a hook for a generator written in C++.
+    All: C++ asks a hook for a generator, which would have to be written in C++.
     """
     torch.Generator = Generator

@@ -1,17 +1,17 @@
 """``enable(as_cuda=True)``: programs that say ``cuda`` run unmodified without CUDA.
 
-Virtual GPUs keep their device type; what changes is what names mean. The kernels that
-make tensors from ``device='cuda:1'`` are registered at the dispatch key of CUDA too,
-where nothing of use stands on a machine without it, and make tensors on ``vgpu:1``. A
-tensor answers ``device(type='cuda', index=1)`` to the program, the functions of
-``torch.cuda`` are those of ``torch.vgpu``, and the few places where C++ needs a real
-device to understand ``cuda`` are told ``vgpu`` instead. All of it is for good, in this
-process.
+Virtual GPUs keep their device type; only the meaning of names changes. We register the
+kernels that make tensors from ``device=`` for CUDA's dispatch key too, which is of no
+other use on a machine without CUDA. So ``device='cuda:1'`` makes a tensor on
+``vgpu:1``. To the program the tensor says ``device(type='cuda', index=1)``, and the
+functions of ``torch.cuda`` are those of ``torch.vgpu``. In the few places where C++
+would need a real device to understand ``cuda``, we say ``vgpu`` instead. None of this
+can be undone in a process.
 
-What is printed tells the truth: ``repr`` of a tensor, errors and names of devices say
-``vgpu`` and virtual.
+Printing shows what is really there: the ``repr`` of a tensor, error messages and the
+names of devices say ``vgpu`` and virtual.
 
-README.md says what is not covered.
+README.md lists what isn't covered.
 """
 
 import functools
@@ -28,7 +28,7 @@ _kept: list = []
 
 
 def check() -> None:
-    """Raise RuntimeError where the name cuda belongs to real devices."""
+    """Raise RuntimeError if the name cuda belongs to real devices."""
     if not _kept and torch.cuda.is_available():
         raise RuntimeError(
             "Virtual GPUs cannot answer to the name cuda here, since this machine has "
@@ -37,7 +37,7 @@ def check() -> None:
 
 
 def apply() -> None:
-    """Apply all changes, at the first call; virtual GPUs are registered already."""
+    """Apply all changes at the first call, after ``backend.register``."""
     if _kept:
         return
     _kept.append(backend.register_factories("CUDA"))
@@ -60,17 +60,17 @@ def apply() -> None:
 def tensors() -> None:
     """Let ``x.device``, ``x.is_cuda`` and ``x.type()`` of a virtual tensor say cuda.
 
-    All: C++ answers vgpu, and programs ask ``if x.device.type == 'cuda'``.
+    All: C++ says vgpu, but programs check ``if x.device.type == 'cuda'``.
     """
     VirtualTensor.device = property(lambda self: Devices.shown[self._index])
     VirtualTensor.is_cuda = property(lambda self: True)
 
 
 def autocast() -> None:
-    """Let ``torch.autocast('cuda')`` set what virtual tensors obey.
+    """Let ``torch.autocast('cuda')`` apply to virtual tensors.
 
-    All: C++ keeps the state by type of device, and their type is vgpu. Without an
-    argument these functions mean CUDA.
+    All: C++ keeps the state of autocast by device type, and theirs is vgpu. Without a
+    device type these functions mean CUDA.
     """
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         setattr(torch, name, _translating(getattr(torch, name), least=0))
@@ -81,7 +81,11 @@ def autocast() -> None:
 
 
 def _translating(function, least: int):
-    """Return function with the type of device first, if more than least are given."""
+    """Return a function that passes vgpu for cuda, or for a missing device type.
+
+    Args:
+        least: the number of arguments of a call without a device type.
+    """
 
     @functools.wraps(function)
     def translated(*args):
@@ -94,7 +98,7 @@ def _translating(function, least: int):
 
 # ------------------------------------------------------------------ torch.cuda
 
-# What torch.cuda takes from torch.vgpu, name by name.
+# The names that torch.cuda takes from torch.vgpu.
 _SHARED = (
     "Event",
     "Stream",
@@ -141,7 +145,7 @@ _SHARED = (
 def cuda_module() -> None:
     """Let ``torch.cuda`` answer for virtual GPUs.
 
-    All: its functions ask parts of C++ that are not in this build.
+    All: its functions call parts of C++ that this build doesn't have.
     """
     cuda = torch.cuda
     shared = {name: getattr(device_api, name) for name in _SHARED}
@@ -168,7 +172,7 @@ def cuda_module() -> None:
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Return in words what a virtual GPU's memory holds."""
+    """Describe a virtual GPU's memory in a sentence."""
     used = device_api.memory_allocated(device)
     peak = device_api.max_memory_allocated(device)
     free, capacity = device_api.mem_get_info(device)
@@ -178,7 +182,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     )
 
 
-# What has no meaning without the driver or the libraries of CUDA.
+# What makes no sense without CUDA's driver or libraries.
 _REFUSED = {
     "cuda": (
         "CUDAGraph",
@@ -210,9 +214,9 @@ _REFUSED = {
 
 
 def refusals() -> None:
-    """Refuse what only a real GPU can do, with a sentence.
+    """Refuse in one sentence what only a real GPU can do.
 
-    All: it ends in an AttributeError, or in a sentence about how PyTorch was compiled.
+    All: it would end in an AttributeError, or a message about how PyTorch was compiled.
     """
     for path, names in _REFUSED.items():
         module = functools.reduce(getattr, path.split("."), torch)
@@ -234,9 +238,9 @@ def _refusing(name: str):
 
 
 def accelerator() -> None:
-    """Let ``torch.accelerator`` name its devices as the tensors do.
+    """Let ``torch.accelerator`` name its devices as tensors do.
 
-    All: it is what ``DataParallel`` and programs compare ``x.device.type`` with.
+    All: ``DataParallel`` and programs compare its device type with ``x.device.type``.
     """
     torch.accelerator.current_accelerator = lambda check_available=False: torch.device(
         "cuda"
@@ -244,9 +248,9 @@ def accelerator() -> None:
 
 
 def cudnn() -> None:
-    """Let recurrent layers go on without cuDNN.
+    """Let recurrent layers run without cuDNN.
 
-    All: they ask for it for tensors of CUDA, and PyTorch warns that it has none.
+    All: for CUDA tensors they ask for it, and PyTorch warns that it has none.
     """
     torch.backends.cudnn.is_acceptable = lambda tensor: False
 
@@ -268,7 +272,7 @@ _TYPES = {
 
 
 class TensorType:
-    """``torch.cuda.FloatTensor`` and its like: makes tensors, and recognises them."""
+    """A type such as ``torch.cuda.FloatTensor``, which makes and recognises tensors."""
 
     def __init__(self, name: str, dtype: torch.dtype):
         self.name, self.dtype = f"torch.cuda.{name}", dtype
@@ -285,9 +289,9 @@ class TensorType:
 
 
 def tensor_types() -> None:
-    """Supply ``torch.cuda.FloatTensor`` and its like, also by name.
+    """Supply types such as ``torch.cuda.FloatTensor``, which also work by name.
 
-    All: C++ has them in builds with CUDA only, and raises.
+    All: C++ has them only in builds with CUDA, and otherwise raises.
     """
     types = {name: TensorType(name, dtype) for name, dtype in _TYPES.items()}
     for name, kind in types.items():
@@ -324,7 +328,7 @@ def tensor_types() -> None:
 def storages() -> None:
     """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
 
-    All: C++ has no memory of CUDA for a storage.
+    All: C++ has no CUDA memory to move the storage to.
     """
     original = torch.UntypedStorage.cuda
 
@@ -340,9 +344,9 @@ def storages() -> None:
 
 
 def profiling() -> None:
-    """Let profilers that are asked for CUDA record what the CPU does.
+    """Let profilers record what the CPU does when they're asked for CUDA.
 
-    All: they ask a part of C++ that is not in this build, and fill the screen with
+    All: they ask a part of C++ that this build doesn't have, and fill the screen with
     warnings, one for each operator.
     """
     profile = torch.autograd.profiler.profile

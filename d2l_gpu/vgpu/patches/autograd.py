@@ -1,4 +1,4 @@
-"""``torch.autograd`` on virtual GPUs: the thread of a backward pass, and its errors."""
+"""``torch.autograd`` on virtual GPUs: the thread that runs backward, and its errors."""
 
 import functools
 
@@ -16,10 +16,11 @@ def apply() -> None:
 def backward() -> None:
     """Run backward in the calling thread, and raise the errors of its operators.
 
-    All: the engine has one queue per device of the guard, and a guard written in
-    Python has one device, so a thread of its own aborts for index 1 and beyond. An
-    error below a C++ node would end the process, so ``tensor.contained`` keeps it.
-    And C++ does not compare the devices of roots and gradients for subclasses.
+    All: the engine has one queue per device that the guard knows, and a guard written
+    in Python knows one. So in a thread of its own, the engine aborts for index 1 and
+    beyond. An error below a C++ node would end the process, so ``tensor.contained``
+    keeps it. And for tensor subclasses, C++ doesn't compare the devices of outputs and
+    gradients.
     """
     import torch.autograd.graph as graph
 

@@ -12,10 +12,10 @@ def apply() -> None:
 
 
 def compiling() -> None:
-    """Let ``torch.compile`` leave code as it is, with one warning.
+    """Let ``torch.compile`` leave code as it is, and warn once.
 
-    All: the compiler cannot see through a wrapper; it breaks the graph at every
-    operator, with a page of warnings each.
+    All: the compiler can't see through a wrapper. It breaks the graph at every
+    operator, and each time prints a page of warnings.
     """
     original = torch.compile
 

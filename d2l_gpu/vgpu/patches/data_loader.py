@@ -11,10 +11,10 @@ def apply() -> None:
 
 
 def batches() -> None:
-    """Let workers of a DataLoader stack virtual tensors to a batch.
+    """Let workers of a DataLoader stack virtual tensors into a batch.
 
-    All: for tensors PyTorch makes shared memory on their device, which ends the worker
-    with a segmentation fault, since C++ has no allocator for this one.
+    All: PyTorch allocates shared memory on the tensors' device. C++ has no allocator
+    for virtual GPUs, so the worker dies of a segmentation fault.
     """
     from torch.utils.data._utils.collate import default_collate_fn_map
 

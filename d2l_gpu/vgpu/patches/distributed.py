@@ -1,4 +1,4 @@
-"""``torch.distributed`` on virtual GPUs: the changes made to it, one function each.
+"""``torch.distributed`` on virtual GPUs: one function for each change to it.
 
 The operators themselves are in ``collectives.py``.
 """
@@ -25,9 +25,9 @@ def apply() -> None:
 
 
 def process_groups() -> None:
-    """Let process groups know virtual GPUs, and gloo as what connects them.
+    """Make gloo the backend of process groups for virtual GPUs.
 
-    All: without it ``init_process_group()`` finds no backend for the device, and
+    All: otherwise ``init_process_group()`` finds no backend for the device, and
     ``batch_isend_irecv`` finds none in a group of gloo. A group with a backend for vgpu
     gets the same one for the backing device, where the collectives really run.
     """
@@ -46,7 +46,7 @@ def process_groups() -> None:
 
 
 def futures_of_collectives() -> None:
-    """Let ``work.get_future()`` and ``work.result()`` give virtual tensors.
+    """Let ``work.get_future()`` and ``work.result()`` return virtual tensors.
 
     All: C++ returns them without asking the dispatcher, so a hook would get backing
     tensors and fail as soon as it combined them with virtual ones.
@@ -67,9 +67,9 @@ def futures_of_collectives() -> None:
 def unused_parameters() -> None:
     """Let DDP look for parameters without gradients on virtual GPUs.
 
-    All: with ``find_unused_parameters`` or ``static_graph`` backward ends with a
-    NotImplementedError for want of an allocator of pinned memory. As long as such a
-    module lives, backward pays for it: some microseconds per operator.
+    All: with ``find_unused_parameters`` or ``static_graph``, backward raises a
+    NotImplementedError because there is no allocator of pinned memory. The change costs
+    some microseconds per operator in backward, as long as such a module lives.
     """
     searching: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
     init = DistributedDataParallel.__init__
@@ -102,10 +102,10 @@ def unused_parameters() -> None:
 
 
 def statistics() -> None:
-    """Let DDP keep no statistics of time on virtual GPUs.
+    """Keep DDP from collecting time statistics on virtual GPUs.
 
-    All: C++ has timers for CPUs and CUDA only, and says so on stderr, on every rank,
-    past Python's filter of warnings.
+    All: C++ has timers for CPUs and CUDA only. Every rank says so on stderr, where
+    Python's filters for warnings can't reach it.
     """
     original = DistributedDataParallel._ddp_init_helper
 
@@ -119,7 +119,7 @@ def statistics() -> None:
 
 
 class _Logger:
-    """DDP's logger, but for what it cannot do."""
+    """DDP's logger without the statistics that it can't collect."""
 
     def __init__(self, logger):
         self._logger = logger

@@ -1,8 +1,8 @@
 """``torch.load`` on virtual GPUs.
 
-PyTorch brings *storages* to the device that a file or ``map_location`` names, and a
+PyTorch moves *storages* to the device that a file or ``map_location`` names, but a
 virtual tensor's storage has no values. So storages stay on the CPU with a note of their
-device, and the tensors made of them are moved once all is read.
+device. Once the whole file is read, we move the tensors made from them.
 """
 
 import functools
@@ -15,7 +15,7 @@ from ..tensor import VirtualTensor
 
 
 class _Load(threading.local):
-    """Whether ``torch.load`` is at work in this thread."""
+    """Whether ``torch.load`` is running in this thread."""
 
     active = False
 
@@ -30,14 +30,14 @@ def apply() -> None:
 
 
 def moving() -> None:
-    """Make ``torch.load(map_location='vgpu:1')`` bring tensors to that device.
+    """Let ``torch.load(map_location='vgpu:1')`` move tensors to that device.
 
-    All: PyTorch raises, since the storage cannot be there.
+    All: PyTorch raises, because the storage can't be there.
     """
     original = torch.load
 
     def restore(storage, location):
-        # None: another of PyTorch's functions is to restore it.
+        # None lets another of PyTorch's functions restore it.
         virtual = location.partition(":")[0] in Devices.types
         return storage if virtual and note_place(storage, location) else None
 
@@ -57,8 +57,8 @@ def moving() -> None:
 def places_of_own_files() -> None:
     """Let ``map_location`` be a function for tensors saved from virtual GPUs.
 
-    All: their files hold the name of a device instead of a storage there, and PyTorch
-    refuses to ask a function about it.
+    All: their files name a device instead of holding a storage, and PyTorch refuses to
+    pass that name to a function.
     """
     original = torch._utils._get_restore_location
 
@@ -74,10 +74,10 @@ def places_of_own_files() -> None:
 
 
 def note_place(storage: torch.UntypedStorage, device) -> bool:
-    """Note where the tensors of a storage belong; only while a file is read.
+    """Note where the tensors of a storage belong, if a file is being read.
 
     Returns:
-        Whether it was noted.
+        Whether a file is being read.
     """
     if _load.active:
         storage._vgpu_place = as_device(device)
@@ -85,7 +85,7 @@ def note_place(storage: torch.UntypedStorage, device) -> bool:
 
 
 def _to_its_place(value):
-    """Return value, a tensor or module, moved to where its storages belong."""
+    """Move a tensor or a module to where its storages belong, and return it."""
     if isinstance(value, torch.nn.Module):
         return value._apply(_to_its_place)
     if not isinstance(value, torch.Tensor) or type(value) is VirtualTensor:

@@ -24,11 +24,11 @@ def apply() -> None:
 
 
 def modules() -> None:
-    """Let ``Module.to`` keep its Parameter objects when it crosses to a virtual GPU.
+    """Let ``Module.to`` keep its Parameter objects when it moves to a virtual GPU.
 
-    All: PyTorch replaces a parameter's contents where C++ calls the types compatible,
-    which a plain tensor and a wrapper are not, and makes a new Parameter otherwise.
-    An optimizer would go on with the old one.
+    All: PyTorch replaces a parameter's contents if C++ finds the types compatible, and
+    otherwise makes a new Parameter. A plain tensor and a wrapper aren't compatible, so
+    an optimizer would go on updating the old Parameter.
     """
     original = torch.nn.Module._apply
 
@@ -40,12 +40,12 @@ def modules() -> None:
         moved: dict[int, torch.Tensor] = {}
 
         def once(tensor):
-            # The original calls fn again for the tensors that stayed of their kind.
+            # The original calls this for every tensor; some have moved already.
             return moved[id(tensor)] if id(tensor) in moved else fn(tensor)
 
         for tensor in (*self._parameters.values(), *self._buffers.values()):
             if tensor is not None and is_lazy(tensor):
-                # It has no values to move yet; ask an empty tensor where they will go.
+                # It has no values yet. Move an empty tensor to see where they'll go.
                 there = fn(torch.empty(0, dtype=torch.Tensor.dtype.__get__(tensor)))
                 tensor.__dict__.pop("_vgpu_device", None)
                 if is_virtual(there):
@@ -71,10 +71,10 @@ def modules() -> None:
 
 
 def lazy_parameters() -> None:
-    """Let parameters without a shape remember their virtual GPU until they have one.
+    """Let parameters without a shape remember their virtual GPU.
 
-    All: PyTorch keeps the device in an empty tensor inside, which a plain Parameter
-    cannot hold for a wrapper.
+    All: PyTorch keeps the device in an empty tensor inside the parameter, but a plain
+    Parameter can't contain a wrapper.
     """
     materialize = UninitializedTensorMixin.materialize
     deepcopy = UninitializedParameter.__deepcopy__
@@ -125,9 +125,9 @@ def lazy_parameters() -> None:
 
 
 def optimizers() -> None:
-    """Let optimizers take their foreach implementations, as they do on GPUs.
+    """Let optimizers choose their foreach implementations, as on GPUs.
 
-    All: the default asks for the exact type of the parameters.
+    All: the default depends on the exact class of the parameters.
     """
     from torch.optim import optimizer
 

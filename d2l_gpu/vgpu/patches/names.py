@@ -1,10 +1,10 @@
-"""Names of devices that PyTorch's C++ does not understand by itself.
+"""Device names that PyTorch's C++ doesn't understand by itself.
 
-C++ takes the index of ``vgpu`` from the guard written in Python, which knows device 0
-only, where the current device is meant; and CUDA's guard is missing where ``cuda`` is
-to mean virtual GPUs (see ``as_cuda``). Functions that fill a tensor, such as
-``torch.ones``, come to our kernels and need no help. Those that bring values to a
-device are given its whole name here.
+``vgpu`` without an index means the current device. But C++ asks the guard for the
+index, and a guard written in Python knows only device 0. With ``as_cuda``, ``cuda``
+means virtual GPUs, but C++ has no guard for CUDA. Functions that fill a tensor, such as
+``torch.ones``, end in our own kernels and need no help. To functions that copy values
+to a device we pass its full name.
 """
 
 import functools
@@ -18,7 +18,7 @@ from ..devices import Device, Devices, as_device
 
 def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
-    # It remembers functions of torch, which have to be those of C++.
+    # It caches functions of torch, so call it before we replace any of them.
     _device_constructors()
     in_methods()
     in_functions()
@@ -26,7 +26,7 @@ def apply() -> None:
 
 
 def full_name(device: Device) -> Device:
-    """Return a device as C++ understands it: cuda:1 is vgpu:1, vgpu the current one."""
+    """Return a device as C++ understands it: cuda:1 as vgpu:1, vgpu with its index."""
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, torch.device) and device.type in Devices.types:
@@ -37,8 +37,8 @@ def full_name(device: Device) -> Device:
 def in_methods() -> None:
     """Let ``Tensor.to`` and ``Tensor.new_tensor`` understand names of virtual GPUs.
 
-    All: C++ takes device 0 for the current one, and cuda:1 for another device than the
-    vgpu:1 where a tensor is.
+    All: C++ takes vgpu for vgpu:0 whatever the current device is, and doesn't know that
+    cuda:1 is the vgpu:1 where a tensor is already.
     """
     to, new_tensor = torch.Tensor.to, torch.Tensor.new_tensor
 
@@ -56,7 +56,7 @@ def in_methods() -> None:
 
     torch.Tensor.to = _to
     torch.Tensor.new_tensor = _new_tensor
-    # Lazy parameters allow the methods on this list only.
+    # Lazy parameters allow only the methods on this list.
     UninitializedTensorMixin._allowed_methods.append(_to)
 
 
@@ -74,7 +74,7 @@ def _naming(function):
     def named(*args, device=None, **kwargs):
         return function(*args, device=full_name(device), **kwargs)
 
-    # TorchScript knows functions of C++ by their identity.
+    # TorchScript recognises functions of C++ by identity.
     operator = torch.jit._builtins._find_builtin(function)
     if operator is not None:
         torch.jit._builtins._register_builtin(named, operator)
@@ -84,7 +84,7 @@ def _naming(function):
 def default_device() -> None:
     """Let ``torch.set_default_device('vgpu')`` and ``with torch.device('vgpu')`` work.
 
-    All: they give the name to the functions of C++ beneath the changed ones.
+    All: they pass the name directly to the C++ functions, not to our replacements.
     """
     original = DeviceContext.__torch_function__
 

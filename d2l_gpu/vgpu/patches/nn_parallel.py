@@ -1,8 +1,8 @@
-"""``torch.nn.parallel`` on virtual GPUs: the copies between devices that it asks for.
+"""``torch.nn.parallel`` on virtual GPUs, and the copies between devices that it makes.
 
-``DataParallel`` and ``torch.cuda.comm`` are Python, but for seven functions of
-``torch._C`` that only builds with CUDA have. They are written out here by copies, which
-the machine sees as it sees all others.
+``DataParallel`` and ``torch.cuda.comm`` are written in Python, except for seven
+functions of ``torch._C`` that only builds with CUDA have. Here they are made of
+ordinary copies, so the machine sees them.
 """
 
 import functools
@@ -25,10 +25,10 @@ def apply() -> None:
 
 
 def communication() -> None:
-    """Supply what copies tensors to several devices, and back.
+    """Supply the functions that copy tensors to several devices and back.
 
-    All, without CUDA: the functions are missing, or fail in builds for CUDA, and with
-    them ``DataParallel``. Where there are real devices the functions are left to them.
+    All, without a CUDA device: these functions are missing (in builds for CUDA they
+    fail), so ``DataParallel`` fails too. With real devices we leave them alone.
     """
     if torch.cuda.is_available():
         return
@@ -45,9 +45,9 @@ def communication() -> None:
 
 
 def sums() -> None:
-    """Let gradients of replicas be added without asking NCCL.
+    """Add the gradients of replicas without asking for NCCL.
 
-    All: builds without NCCL warn that they have none, at every backward.
+    All: builds without NCCL would warn about it in every backward pass.
     """
     original = comm.nccl.is_available
 
@@ -61,10 +61,10 @@ def sums() -> None:
 
 
 def copy_streams() -> None:
-    """Let inputs on the CPU be scattered on the default stream.
+    """Scatter inputs from the CPU on the default stream.
 
-    All: a stream in the background is asked of C++, which has none for a
-    guard written in Python, and whose name for device 0 is not cuda:0.
+    All: PyTorch asks C++ for a background stream. With a guard written in Python C++
+    has none, and its name for device 0 isn't cuda:0.
     """
     original = _functions._get_stream
 
@@ -78,10 +78,10 @@ def copy_streams() -> None:
 
 
 def refused_simulators() -> None:
-    """Let ``DataParallel`` say so where it would leave out all devices but one.
+    """Let ``DataParallel`` raise where it would silently use a single device.
 
-    All: it asks whether any GPU is available, which a simulator's are not, since they
-    lie beside those in use. Without one it runs the module as it is, and says nothing.
+    All: it asks whether any GPU is available. A simulator's devices don't count as
+    available, so it would run the module as it is and say nothing.
     """
     original = DataParallel.__init__
 
@@ -110,7 +110,7 @@ def _broadcast(tensor, devices):
 
 
 def _broadcast_coalesced(tensors, devices, buffer_size):
-    """Return for each device a list of tensors, which share memory on their own one."""
+    """Return a list of tensors per device; on their own device they share memory."""
     return [[_copy(tensor, i).data for tensor in tensors] for i in devices]
 
 
@@ -149,5 +149,5 @@ def _gather_out(tensors, out, dim):
 
 
 def _copy(tensor, index: int):
-    """Return the tensor on virtual GPU ``index``, itself if it is there already."""
+    """Return the tensor on virtual GPU ``index``, itself if it's already there."""
     return tensor.to(as_device(index), non_blocking=True)

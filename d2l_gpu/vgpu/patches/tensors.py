@@ -1,4 +1,4 @@
-"""Methods of ``torch.Tensor`` that C++ answers without asking the backend."""
+"""Methods of ``torch.Tensor`` that C++ implements without asking the backend."""
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
@@ -17,8 +17,8 @@ def apply() -> None:
 def data() -> None:
     """Let ``p.data = p.data.to('vgpu:1')`` move a parameter, as to any device.
 
-    All: C++ takes only data of the same type of tensor, which a plain tensor and a
-    wrapper are not. ``fully_shard`` moves parameters this way.
+    All: C++ accepts only data of the same tensor type, but a plain tensor and a wrapper
+    have different types. ``fully_shard`` moves parameters this way.
     """
     original = torch.Tensor.data
 
@@ -38,8 +38,8 @@ def data() -> None:
 def pinned_memory() -> None:
     """Mark CPU tensors as pinned: nothing is locked, but the clock respects the mark.
 
-    All: PyTorch asks a C++ hook for the allocator of pinned memory. Where CUDA is at
-    hand, real pinned memory is used and nothing is changed.
+    All: PyTorch asks a C++ hook for an allocator of pinned memory. With CUDA we change
+    nothing, and PyTorch uses real pinned memory.
     """
     if torch.cuda.is_available():
         return
@@ -61,7 +61,7 @@ def pinned_memory() -> None:
 def cuda_methods() -> None:
     """Let ``.cuda(i)`` of CPU tensors and modules mean virtual GPU i.
 
-    All: without CUDA they raise. Where CUDA is at hand they keep their meaning.
+    All: without CUDA they raise. With CUDA they keep their meaning.
     """
     if torch.cuda.is_available():
         return
@@ -80,15 +80,16 @@ def cuda_methods() -> None:
 
     torch.Tensor.cuda = cuda
     torch.nn.Module.cuda = module_cuda
-    # Lazy parameters allow the methods on this list only.
+    # Lazy parameters allow only the methods on this list.
     UninitializedTensorMixin._allowed_methods.append(cuda)
 
 
 def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
-    """Give one tensor object the identity of another: both C++ and Python halves.
+    """Swap two tensor objects, both their C++ and their Python halves.
 
-    Like ``torch.utils.swap_tensors``, which refuses while a graph holds the tensor;
-    here that graph keeps the old values, and its backward no longer reaches us.
+    ``torch.utils.swap_tensors`` does the same but refuses while a graph holds the
+    tensor. Here such a graph keeps the old values, and its backward no longer reaches
+    this tensor.
     """
     torch._C._swap_tensor_impl(tensor, other)
     tensor.__class__, other.__class__ = other.__class__, tensor.__class__

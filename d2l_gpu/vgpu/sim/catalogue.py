@@ -1,8 +1,8 @@
-"""The catalogue: what the clock knows of processors and links, each with its source.
+"""The catalogue: what the clock knows about processors and links, with its sources.
 
-Everything is public: data sheets say what a device can do at most, measurements by
-others how much of that programs reach. Nothing here was fitted to a run that the clock
-is compared with. A new processor or link is one more entry.
+All of it is public. Data sheets give the peak of a device, and measurements that others
+have published give the fraction of peak that programs reach. Nothing was fitted to the
+runs that the clock is compared with. To add a processor or a link, add an entry.
 """
 
 from collections.abc import Mapping
@@ -21,17 +21,17 @@ class Model:
     """A processor of the catalogue: peak figures of its data sheet.
 
     Attributes:
-        name: as it is asked for and shown.
-        rates: floating-point operations per second of the units that all arithmetic
-            runs on, by type of number; a multiplication and an addition are two.
-        tensor_rates: the same of units for matrix products only (tensor cores), with
-            dense matrices and sums in fp32; ``tf32`` is what fp32 may run as.
-        bandwidth: of the device's memory, bytes per second.
-        memory: bytes.
-        units: streaming multiprocessors, or cores of a CPU.
-        link: how the host reaches it, a name in ``LINKS``.
-        asynchronous: whether the host goes on while it works; a CPU is the host.
-        source: where the figures are from.
+        name: the name by which a program chooses it, and that tables show.
+        rates: floating-point operations per second of the general arithmetic units, by
+            type of number. A multiplication and an addition count as two operations.
+        tensor_rates: the same for the units that do matrix products only (tensor
+            cores), for dense matrices summed in fp32; fp32 may run as ``tf32``.
+        bandwidth: of the device's memory, in bytes per second.
+        memory: capacity in bytes.
+        units: number of streaming multiprocessors, or of a CPU's cores.
+        link: what connects it to the host, a name in ``LINKS``.
+        asynchronous: whether the host goes on while it works. A CPU is the host itself.
+        source: where the figures come from.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Model:
     asynchronous: bool = True
 
     def rate(self, kind: str, tensor: bool = False) -> float:
-        """Peak operations per second for a type of number.
+        """Return the peak operations per second for a type of number.
 
         Args:
-            kind: ``fp64``, ``fp32``, ``tf32``, ``bf16`` or ``fp16``; where the device
-                has no rate for it, it computes in fp32.
-            tensor: whether it is for a matrix product.
+            kind: ``fp64``, ``fp32``, ``tf32``, ``bf16`` or ``fp16``. If the device has
+                no rate for it, this is the rate of fp32.
+            tensor: whether the operations belong to a matrix product.
         """
         if tensor and kind in self.tensor_rates:
             return self.tensor_rates[kind]
@@ -160,12 +160,11 @@ MODELS: dict[str, Model] = {
 
 @dataclass(frozen=True)
 class Link:
-    """A way between two memories.
+    """A connection between two memories.
 
     Attributes:
         bandwidth: bytes per second in each direction.
-        step: seconds that one step of a collective takes beside its bytes; a copy is
-            one step.
+        step: latency in seconds of one step of a collective; a copy is one step.
     """
 
     name: str
@@ -216,11 +215,11 @@ LINKS: dict[str, Link] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """A constant of the clock: the median of what others measured.
+    """A constant of the clock: the median of what others have measured.
 
     Attributes:
-        figures: the measurements, by what they were made on.
-        source: who made them, and how.
+        figures: the measurements, by the device or setting.
+        source: who measured them, and how.
     """
 
     figures: Mapping[str, float]
@@ -308,25 +307,25 @@ STAGING = Measured(
     "Guide, Pinned Memory): one of four channels of memory, which reads and writes.",
 )
 
-# The sizes of the parts into which kernels for matrix products divide a result, one
-# multiprocessor for each at a time: NVIDIA, Matrix Multiplication Background User's
-# Guide (2023), Typical Tile Dimensions in cuBLAS and Performance.
+# The sizes of the tiles into which matrix-product kernels divide a result. One
+# multiprocessor computes one tile at a time. NVIDIA, Matrix Multiplication Background
+# User's Guide (2023), Typical Tile Dimensions in cuBLAS and Performance.
 TILES = ((256, 128), (128, 256), (128, 128), (64, 128), (128, 64), (64, 64))
 
-# What is left of the inner dimension where it is divided, too, for the sake of more
-# parts (split-K): no less than this.
+# Kernels may also divide the inner dimension to get more tiles (split-K), but into
+# pieces no smaller than this.
 LEAST_INNER = 128
 
 
 def quantization(units: int, batch: int, m: int, n: int, k: int) -> float:
-    """Return the share of a device's multiprocessors that a matrix product keeps busy.
+    """Return the fraction of a device's multiprocessors that a matrix product can use.
 
-    A product of m × k by k × n is computed in tiles. Those at the edges are computed
-    whole, and the last round of tiles takes as long as a full one: tile and wave
-    quantization. Of the ways to divide the product the best is taken.
+    A product of m × k by k × n is computed in tiles. A tile at the edge costs as much
+    as a full one (tile quantization), and so does the last round of tiles (wave
+    quantization). We try several ways to divide the product and take the best.
 
     Args:
-        units: multiprocessors of the device.
+        units: number of the device's multiprocessors.
         batch: number of such products.
     Source: NVIDIA, Matrix Multiplication Background User's Guide (2023).
     """

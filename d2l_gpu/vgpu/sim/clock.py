@@ -1,16 +1,17 @@
-"""The simulated clock: a host that issues work, devices and links that do it.
+"""The simulated clock: a host issues work, devices and links do it.
 
-While a program runs, its work is only noted down;
-times are worked out when somebody asks, from the catalogue (``catalogue.py``) alone. No
-real clock is read anywhere, and times are whole picoseconds: the same program takes the
-same simulated time to the digit, on every machine.
+While a program runs, the clock only takes notes of its work. When somebody asks for a
+time, the clock computes all times from the notes and the catalogue (``catalogue.py``).
+It never reads a real clock, and times are whole picoseconds, so the same program takes
+exactly the same simulated time on every machine.
 
-What is simulated: the host issues work in the order of the program, and goes on. A
-device does its kernels one at a time, in the order in which they can begin; copies have
-engines of their own, one for each direction. Work of one stream is done in order.
+What is simulated: the host issues work in the order of the program without waiting for
+it. A device runs its kernels one at a time, in the order in which they can begin.
+Copies have engines of their own, one for each direction. The work of one stream runs in
+order.
 
-What is not: caches, the limited length of queues, clocks that fall under load, kernels
-that share a device, and whatever the host computes itself.
+What isn't: caches, the limited length of queues, clock rates that fall under load,
+kernels that share a device, and whatever the host computes itself.
 """
 
 import itertools
@@ -25,13 +26,13 @@ from .catalogue import Link, Model
 HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
 
-# A note is worked off at the latest when there are so many of them.
+# The clock works off its notes when there are this many, even if nobody asks.
 NOTES = 2**12
 
-# So many gaps of a lane are remembered at least, the latest ones.
+# A lane remembers at least this many of its latest gaps.
 GAPS = 64
 
-# Spans are kept for drawing up to this number, counts for ever.
+# The clock keeps at most this many spans for drawing; counts have no limit.
 SPANS = 2**15
 
 
@@ -39,11 +40,11 @@ _threads = itertools.count()
 
 
 class _Queues(threading.local):
-    """What each thread of the host has of its own.
+    """What each thread of the host has for itself.
 
     Attributes:
-        of: the stream in use on each device, if it is not the default one.
-        thread: its number; those of the operating system are used again.
+        of: the stream that it uses on each device, unless that's the default one.
+        thread: its number, unlike the operating system's numbers never used again.
     """
 
     def __init__(self):
@@ -58,10 +59,10 @@ class Part(NamedTuple):
     """One kernel's work.
 
     Attributes:
-        operations: of floating-point numbers.
-        kind: of number, as in ``Model.rate``.
-        nbytes: read from and written to the device's memory.
-        product: batch, m, n and k where it is a matrix product.
+        operations: floating-point operations.
+        kind: the type of number, as in ``Model.rate``.
+        nbytes: bytes read from and written to the device's memory.
+        product: batch, m, n and k if it's a matrix product.
     """
 
     operations: int
@@ -76,8 +77,8 @@ class Span(NamedTuple):
     Attributes:
         index: of the device, or ``HOST``.
         lane: ``"compute"``, ``"in"``, ``"out"``, ``"wait"`` or ``"issue"``.
-        name: of the operator, or what was copied where.
-        issued: when the host had issued it; None where that is not drawn.
+        name: the operator's name, or the two ends of a copy.
+        issued: when the host issued it; None if that isn't drawn.
     """
 
     index: int
@@ -89,10 +90,10 @@ class Span(NamedTuple):
 
 
 def seconds_of(part: Part, model: Model) -> float:
-    """Return the seconds that a kernel takes on a device, beside its launch.
+    """Return the seconds that a kernel takes on a device, without its launch.
 
-    It takes as long as its arithmetic or its memory takes, whichever is longer: the
-    roofline (Williams, Waterman and Patterson, 2009).
+    It takes as long as its arithmetic or its memory traffic, whichever is longer. This
+    is the roofline model (Williams, Waterman and Patterson, 2009).
     """
     computing = 0.0
     if part.operations:
@@ -109,7 +110,7 @@ def pico(seconds: float) -> int:
 
 
 class Kernel:
-    """What is known of one key: its work, its time, and how often it was done."""
+    """The calls with one key: their work, their duration, and how many there were."""
 
     __slots__ = ("count", "duration", "name", "parts")
 
@@ -121,7 +122,7 @@ class Kernel:
 
 @dataclass(slots=True)
 class Moment:
-    """A point in the work of a stream; the time is known once it was worked off."""
+    """A point in the work of a stream; its time is known once it's worked off."""
 
     time: int | None = None
 
@@ -130,11 +131,13 @@ class Moment:
 class Lane:
     """An engine that does one thing at a time: a device's kernels, or its copies.
 
+    Times are in picoseconds.
+
     Attributes:
-        free: when it has done all that it was given.
-        busy: how long it has worked.
-        nbytes, count: of the copies, where it makes those.
-        gaps: when it stood idle; work that can begin earlier goes there.
+        free: when it will have done all its work.
+        busy: how long it has worked in total.
+        nbytes, count: total bytes and number of its copies.
+        gaps: when it was idle; work that can begin earlier is put there.
     """
 
     free: int = 0
@@ -144,13 +147,13 @@ class Lane:
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
     def carried(self, nbytes: int, duration: int) -> None:
-        """Count a copy for which there is room already."""
+        """Count a copy that has already been given its time."""
         self.busy += duration
         self.nbytes += nbytes
         self.count += 1
 
     def begin(self, ready: int, duration: int) -> int:
-        """Find room for work that is ready at a time; return when it begins."""
+        """Schedule work that is ready at a given time, and return when it begins."""
         free = self.free
         if ready < free:
             for i, (start, end) in enumerate(self.gaps):
@@ -172,14 +175,14 @@ class Clock:
     """The simulated time of a host and its devices.
 
     Args:
-        models: for each device the entry of the catalogue that it is.
-        link: between the devices.
-        parts_of: returns what a key stands for: a name, and the parts of its work.
-        stands_for: how many equal devices each of them is, itself included.
+        models: each device's entry in the catalogue, by the device's index.
+        link: what connects the devices.
+        parts_of: returns the name and the parts of the work that a key describes.
+        stands_for: how many equal devices each device represents, itself included.
     Attributes:
-        names: of the devices, counted from 0, and of the host.
-        notes: work that was issued and has not been worked off; ``note`` adds to it.
-        hosts: the time of each thread of the host.
+        names: of the host and of the devices, which are counted from 0.
+        notes: work that was issued but not worked off yet; ``note`` adds to it.
+        hosts: the time of each thread of the host, in picoseconds.
     """
 
     def __init__(
@@ -214,16 +217,16 @@ class Clock:
     # -------------------------------------------------------------- notes
 
     def note(self, key, index: int, stream: int) -> None:
-        """Note down that work was issued; ``key`` is a kernel's, or a command."""
+        """Note that work was issued; ``key`` is a kernel's key, or a command."""
         self.notes.append((key, index, stream, queues.thread))
         if len(self.notes) >= NOTES:
             self.work_off()
 
     def work_off(self) -> None:
-        """Bring all times up to date with what was noted."""
+        """Bring all times up to date with the notes."""
         with self.lock:
             notes = self.notes[:]
-            del self.notes[: len(notes)]  # others may be adding to it
+            del self.notes[: len(notes)]  # other threads may be adding more
             issue = pico(catalogue.ISSUE.value)
             start = pico(catalogue.START.value)
             spans, room = self.spans, SPANS - len(self.spans)
@@ -251,7 +254,7 @@ class Clock:
                     begin = ends.get(stream, 0)
                     if begin < host + start:
                         begin = host + start
-                    if begin == lane.free:  # lane.begin(…), for less
+                    if begin == lane.free:  # lane.begin(…), inlined for speed
                         lane.free += duration
                     else:
                         begin = lane.begin(begin, duration)
@@ -266,8 +269,11 @@ class Clock:
                 self.hosts[thread] = host
 
     def _host_of(self, thread: int) -> int:
-        """The time at which a thread goes on: a new one begins where the first is, and
-        the first has waited for all others."""
+        """Return the time at which a thread continues.
+
+        A new thread begins at the time of the main one. The main one continues only
+        after all others.
+        """
         if thread == self.main:
             self.hosts = {thread: max(self.hosts.values())}
         return self.hosts.get(thread, self.hosts[self.main])
@@ -280,21 +286,21 @@ class Clock:
     # -------------------------------------------------------------- times, in seconds
 
     def host(self) -> int:
-        """Where the host is, in picoseconds since the clock was made."""
+        """Return the host's time, in picoseconds since the clock was made."""
         self.work_off()
         return max(self.hosts.values())
 
     def now(self) -> float:
-        """Where the host is, in seconds since the last reset."""
+        """Return the host's time, in seconds since the last reset."""
         return (self.host() - self.origin) / PICO
 
     def elapsed(self) -> float:
-        """When host and devices have done all, in seconds since the last reset."""
+        """Return when host and devices finish, in seconds since the last reset."""
         self.work_off()
         return (self._end() - self.origin) / PICO
 
     def has_passed(self, moment: "Moment") -> bool:
-        """Whether the host is past a moment; to ask takes it a moment, too."""
+        """Whether the host is past a moment; asking takes it some time, too."""
         self.work_off()
         with self.lock:
             host = self.hosts[self.main] = self._host_of(self.main) + pico(
@@ -303,7 +309,7 @@ class Clock:
         return moment.time is None or moment.time <= host
 
     def reset(self) -> None:
-        """Wait for everything, count from here on, and forget what was before."""
+        """Wait for everything, then restart time and counts at zero."""
         self.work_off()
         with self.lock:
             end = self._end()
@@ -325,7 +331,7 @@ class Clock:
         )
 
     def end_of(self, index: int, stream: int | None = None) -> int:
-        """When a stream, or all of a device, has done what it was given."""
+        """Return when a stream, or the whole device, has done all its work."""
         ends = self.streams[index]
         if stream is not None:
             return ends.get(stream, 0)

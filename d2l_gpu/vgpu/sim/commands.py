@@ -1,7 +1,7 @@
-"""What the clock is told beside kernels: copies, collectives, and who waits for what.
+"""Commands, the clock's notes of anything but kernels: copies, collectives, waiting.
 
-Each has one method, ``work_off(clock, index, stream, thread)``: bring the times of the
-clock up to date, as work that the thread issued to a stream of the device ``index``.
+Each command has one method, ``work_off(clock, index, stream, thread)``. It updates the
+clock's times for a command that the thread issued to a stream of the device ``index``.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from . import catalogue
 from .catalogue import LINKS, Link
 from .clock import HOST, Clock, Moment, pico
 
-# The stream in which a collective goes on beside the work of its devices.
+# The stream in which collectives overlap with the other work of their devices.
 COMMUNICATION = -1
 
 
 def copy_seconds(nbytes: int, link: Link, pinned: bool = True) -> float:
-    """Return the seconds that a copy takes from its start to its end."""
+    """Return the duration of a copy, in seconds."""
     seconds = link.step + nbytes / (link.bandwidth * catalogue.LINK.value)
     if not pinned:
         seconds += nbytes / catalogue.STAGING.value
@@ -25,13 +25,13 @@ def copy_seconds(nbytes: int, link: Link, pinned: bool = True) -> float:
 
 @dataclass(slots=True)
 class CopyCommand:
-    """Bytes that go from one memory to another; ``HOST`` is the host's.
+    """Bytes that go from one memory to another; ``HOST`` means the host's memory.
 
     Attributes:
-        pinned: whether the host's side is page-locked; if not, the host copies, too,
-            and cannot do anything else.
-        blocking: whether the host waits for the end.
-        streams: of the source and of the target, where these are devices.
+        pinned: whether the host's side is page-locked. If it isn't, the host has to
+            copy as well, and can do nothing else meanwhile.
+        blocking: whether the host waits until the copy ends.
+        streams: of the source and of the target; one that is the host's is ignored.
     """
 
     nbytes: int
@@ -50,7 +50,7 @@ class CopyCommand:
             if i != HOST
         ]
         if not all(clock.models[i].asynchronous for i, _ in ends):
-            return  # the memory of a CPU is the host's
+            return  # a CPU's memory is the host's, so nothing moves
         crosses = HOST in (self.source, self.target)
         peer = "host" if crosses else "device"
         link = LINKS[clock.models[ends[0][0]].link] if crosses else clock.link
@@ -87,12 +87,12 @@ class CopyCommand:
 
 @dataclass(slots=True)
 class HostWaits:
-    """The host waits for devices, or for a stream of one, or for a moment.
+    """The host waits for devices, for a stream of them, or for a moment.
 
     Attributes:
         indices: of the devices.
-        stream: of the device, None for all of them.
-        moment: what to wait for instead.
+        stream: which of their streams, None for all.
+        moment: a moment to wait for instead of devices.
     """
 
     indices: Sequence[int] = ()
@@ -112,7 +112,7 @@ class HostWaits:
 
 @dataclass(slots=True)
 class Record:
-    """A moment comes when the stream has done its work so far."""
+    """A moment comes once the stream has done its work up to here."""
 
     moment: Moment
 
@@ -123,7 +123,7 @@ class Record:
 
 @dataclass(slots=True)
 class StreamWaits:
-    """The stream goes on when a moment has come."""
+    """The stream continues once a moment has come."""
 
     moment: Moment
 
@@ -134,9 +134,10 @@ class StreamWaits:
 
 # ------------------------------------------------------------------ collectives
 
-# Steps and, in shares of a tensor's bytes, what each device sends, for n devices: the
-# lower bounds, which rings reach. P. Patarasuk and X. Yuan, Bandwidth optimal
-# all-reduce algorithms for clusters of workstations (2009); nccl-tests, PERFORMANCE.md.
+# For n devices: the number of steps, and what each device sends as a share of a
+# tensor's bytes. These are lower bounds, and rings reach them. P. Patarasuk
+# and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations
+# (2009); nccl-tests, PERFORMANCE.md.
 RINGS = {
     "all_reduce": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
     "all_gather": lambda n: (n - 1, (n - 1) / n),
@@ -147,11 +148,11 @@ RINGS = {
 
 
 def ring_seconds(kind: str, nbytes: int, n: int, link: Link) -> float:
-    """Return the seconds of a collective of n devices in a ring.
+    """Return the duration of a collective of n devices in a ring, in seconds.
 
     Args:
         kind: a key of ``RINGS``.
-        nbytes: of the whole tensor on one device.
+        nbytes: size of the whole tensor on one device.
     """
     steps, share = RINGS[kind](n)
     moving = share * nbytes / (link.bandwidth * catalogue.LINK.value)
@@ -159,24 +160,26 @@ def ring_seconds(kind: str, nbytes: int, n: int, link: Link) -> float:
 
 
 def naive_seconds(nbytes: int, n: int, link: Link) -> float:
-    """Return the seconds in which one device takes in all others' tensors, one after
-    the other, and sends out their sum in the same way.
+    """Return the duration of a naive all-reduce, in seconds.
 
-    The sums themselves are left out: a device's memory is much faster than a link.
+    One device receives the tensors of all others, one after the other, and sends them
+    the sum in the same way. The additions are left out, because a device's memory is
+    much faster than a link.
     """
     return 2 * (n - 1) * copy_seconds(nbytes, link)
 
 
 @dataclass(slots=True)
 class Collective:
-    """Devices exchange bytes; their links are busy, their arithmetic is not.
+    """Devices exchange bytes, which keeps their links busy but not their arithmetic.
 
     Attributes:
-        indices: of the devices, of which only some may be simulated.
-        duration: seconds from when the last of them is ready.
-        nbytes: that each device sends.
-        beside: whether what comes next in the streams does not wait for it.
-        done: the moment at which it is over.
+        indices: of the devices that are simulated.
+        duration: seconds from when the last device is ready.
+        nbytes: bytes that each device sends.
+        beside: whether it overlaps with later work in the streams, which otherwise
+            waits for it.
+        done: the moment at which it ends.
     """
 
     name: str
@@ -221,7 +224,7 @@ def ring(
     link: Link,
     beside: bool = False,
 ) -> Collective:
-    """Return a collective of n devices in a ring; see ``ring_seconds``."""
+    """Return the command of a collective in a ring; see ``ring_seconds``."""
     seconds, sent = ring_seconds(kind, nbytes, n, link), RINGS[kind](n)[1] * nbytes
     name = f"{kind.replace('_', '-')}, ring"
     return Collective(name, indices, seconds, round(sent), beside)
@@ -230,6 +233,6 @@ def ring(
 def naive_all_reduce(
     indices: Sequence[int], nbytes: int, n: int, link: Link, beside: bool = False
 ) -> Collective:
-    """Return an all-reduce of n devices over one of them; see ``naive_seconds``."""
+    """Return the command of a naive all-reduce; see ``naive_seconds``."""
     seconds, sent = naive_seconds(nbytes, n, link), 2 * (n - 1) * nbytes
     return Collective("all-reduce, naive", indices, seconds, sent, beside)

@@ -1,8 +1,8 @@
 """The simulated machine: its devices, their memory, and the log of copies.
 
-Pure Python, knows nothing of torch. A tensor library drives it through four calls:
-``reserve`` before it allocates, ``charge`` when it has, and the two seams at which the
-simulated clock listens, ``kernel_issued`` and ``bytes_moved``.
+It's pure Python and doesn't know about torch. A tensor library drives it by four calls:
+``reserve`` before it allocates, ``charge`` after, and ``kernel_issued`` and
+``bytes_moved``, which also inform the simulated clock.
 """
 
 import threading
@@ -18,24 +18,23 @@ from .units import size_text
 # c10/cuda/CUDACachingAllocator.h), so a 24-byte tensor occupies 512.
 BLOCK = 512
 
-# Allocations of at least this size are also checked against the memory that the
-# process has left.
+# Allocations of at least this size must also fit in the host's remaining memory.
 LARGE = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes that crossed from one memory to another; ``HOST`` stands for the host."""
+    """Bytes that crossed from one memory to another; ``HOST`` means the host's."""
 
     nbytes: int
     source: int
     target: int
     pinned: bool = False  # the host's side is page-locked memory
-    blocking: bool = True  # the host waits for its end
+    blocking: bool = True  # the host waits until the copy ends
 
 
 class Charge:
-    """The account of one allocation, closed when this object dies."""
+    """The account of one allocation, which ends when this object dies."""
 
     __slots__ = ("index", "machine", "nbytes")
 
@@ -44,7 +43,7 @@ class Charge:
         self.resize(nbytes)
 
     def resize(self, nbytes: int) -> None:
-        """Change the size of the allocation; raises if it does not fit."""
+        """Change the size of the allocation; raise out_of_memory if it doesn't fit."""
         machine, index = self.machine, self.index
         nbytes = nbytes + BLOCK - 1 & -BLOCK
         with machine.lock:
@@ -62,19 +61,20 @@ class Charge:
 
 
 class Machine:
-    """``count`` devices with ``capacity`` bytes of memory each.
+    """Simulated devices with a memory each.
 
     Args:
-        capacity: of all devices, or of each.
-        out_of_memory: the error raised when a device, or the host behind it, cannot
-            hold one more allocation.
+        count: number of devices.
+        capacity: bytes of memory of every device, or a list with one for each.
+        out_of_memory: the error to raise when a device, or the host whose memory holds
+            the values, has no room for another allocation.
         first: the index of the first device.
-        has_values: whether the tensors on it have values, or shapes only.
-        memory_left: returns the bytes that the memory behind the devices can still
-            give, None where that isn't known; None if nothing is kept there.
-        clock: the simulated clock, None for a machine without.
+        has_values: whether tensors on the devices have values, or only shapes.
+        memory_left: returns the bytes that the host has left for values, or None if
+            it can't tell. None if there are no values to hold.
+        clock: the simulated clock, None for a machine without one.
     Attributes:
-        used, peak: bytes allocated on each device, now and at most so far.
+        used, peak: bytes allocated on each device, now and at the peak.
         kernels: number of kernels issued to each device.
     """
 
@@ -95,7 +95,7 @@ class Machine:
         self.capacities = [0] * first + list(capacity)
         self.out_of_memory, self.has_values = out_of_memory, has_values
         self.memory_left, self.clock = memory_left, clock
-        # By the index of the device; places before the first one stay empty.
+        # Indexed by device; entries before the first device stay 0.
         self.used = [0] * (first + count)
         self.peak, self.kernels = self.used[:], self.used[:]
         self.logs: list[list[Copy]] = []
@@ -109,7 +109,7 @@ class Machine:
         return self.capacities[index] - self.used[index]
 
     def reserve(self, index: int, nbytes: int) -> None:
-        """Raise out_of_memory unless nbytes fit, before anything is allocated."""
+        """Raise out_of_memory unless nbytes more fit; allocates nothing."""
         rounded = nbytes + BLOCK - 1 & -BLOCK
         if self.used[index] + rounded > self.capacities[index]:
             raise self.overflow(index, rounded)
@@ -123,11 +123,11 @@ class Machine:
                 )
 
     def charge(self, index: int, nbytes: int) -> Charge:
-        """Account for an allocation; keep the result for as long as it lives."""
+        """Account for an allocation; keep the result for as long as that lives."""
         return Charge(self, index, nbytes)
 
     def overflow(self, index: int, nbytes: int) -> Exception:
-        # Worded like CUDACachingAllocator.cpp's message, and labelled.
+        # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
             f"GPU {index} has a total capacity of "
@@ -137,20 +137,20 @@ class Machine:
             "(Simulated memory of a virtual GPU.)"
         )
 
-    # -------------------------------------------------------------- the two seams
+    # -------------------------------------------------------------- kernels and copies
 
     def kernel_issued(self, index: int, key: tuple) -> None:
-        """An operator was issued to a device; ``work.py`` says what is in the key."""
+        """Note that a kernel was issued to a device; ``work.py`` explains the key."""
         self.kernels[index] += 1
         clock = self.clock
-        if clock is not None:  # clock.note(…), for less
+        if clock is not None:  # clock.note(…), inlined for speed
             notes = clock.notes
             notes.append((key, index, queues.of.get(index, 0), queues.thread))
             if len(notes) >= NOTES:
                 clock.work_off()
 
     def host_waits(self, index: int) -> None:
-        """The host cannot go on before a device has done what it was given."""
+        """Note that the host waits until a device has done all its work."""
         if self.clock is not None:
             self.clock.note(HostWaits([index]), index, queues.of.get(index, 0))
 
@@ -163,7 +163,7 @@ class Machine:
         pinned: bool = False,
         blocking: bool = True,
     ) -> None:
-        """nbytes were copied from one memory to another."""
+        """Note that nbytes were copied from one memory to another."""
         if not nbytes:
             return
         if self.clock is not None:

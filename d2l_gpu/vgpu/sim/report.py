@@ -10,12 +10,12 @@ from .units import count_text, time_text
 
 @dataclass(frozen=True)
 class OperatorUse:
-    """What a device did for one operator, all its calls together.
+    """What a device did for all calls of one operator.
 
     Attributes:
-        operations: of floating-point numbers.
-        nbytes: read from and written to the device's memory.
-        seconds: simulated.
+        operations: floating-point operations.
+        nbytes: bytes read from and written to the device's memory.
+        seconds: simulated seconds.
     """
 
     name: str
@@ -26,7 +26,7 @@ class OperatorUse:
 
     @property
     def intensity(self) -> float:
-        """Operations per byte of memory that is read or written."""
+        """Operations per byte of memory read or written."""
         return self.operations / self.nbytes if self.nbytes else 0.0
 
 
@@ -36,9 +36,9 @@ class DeviceUse:
 
     Attributes:
         busy: simulated seconds in which it computed.
-        share_of_peak: the operations as a share of what its units, those that ran
-            them, can do at most in the time that passed.
-        operators: by operator, the longest first.
+        share_of_peak: the operations as a fraction of what the units that ran them can
+            do at peak in the time that passed.
+        operators: one entry per operator, the longest first.
     """
 
     name: str
@@ -53,7 +53,7 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class LinkUse:
-    """What went over one direction of a link: copies, bytes, simulated seconds."""
+    """What crossed a link in one direction: copies, bytes, simulated seconds."""
 
     source: str
     target: str
@@ -66,8 +66,8 @@ class Report:
     """What each device and each link did since the last reset of a clock.
 
     Attributes:
-        seconds: simulated, until all was done.
-        devices, links: one entry for each; links that were not used are left out.
+        seconds: simulated seconds until everything was done.
+        devices, links: one entry for each; unused links are left out.
     """
 
     def __init__(self, clock: Clock, label: str):

@@ -1,4 +1,4 @@
-"""Objects that draw themselves as a table: in HTML in a notebook, in text elsewhere."""
+"""Tables that show as HTML in a notebook and as text elsewhere."""
 
 import html
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ class Table:
 
     Args:
         heading: names of the columns.
-        rows: rows of texts, as many in each as there are columns.
-        numbers: names of the columns to align on the right.
+        rows: lists of texts, one text for each column.
+        numbers: names of the columns to align right.
     """
 
     def __init__(

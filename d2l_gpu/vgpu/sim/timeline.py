@@ -1,7 +1,7 @@
-"""A drawing of what was done when: the host, and each device's kernels and copies.
+"""A drawing of what ran when: the host's work, and each device's kernels and copies.
 
-It draws itself as SVG in a notebook and as text elsewhere. Kernels, copies and waiting
-differ in shape and shade, so that it can be read without colours.
+It shows as SVG in a notebook and as text elsewhere. Kernels, copies and waiting differ
+in shade and pattern, so you can read it without colours.
 """
 
 import html
@@ -36,7 +36,7 @@ MEANINGS = {
 
 @dataclass
 class Bar:
-    """A stretch of time on one row, in seconds; several spans if they touch."""
+    """A stretch of time on one row, in seconds; spans that touch share a bar."""
 
     kind: str
     start: float
@@ -48,8 +48,8 @@ class Timeline:
     """A drawing of a clock's spans since the last reset.
 
     Attributes:
-        seconds: simulated, until all was done.
-        rows: what is drawn, by the name of the row.
+        seconds: simulated seconds until everything was done.
+        rows: the bars to draw, by the name of their row.
     """
 
     def __init__(self, clock: Clock, label: str):
@@ -195,8 +195,10 @@ class Timeline:
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:
-    """Join bars of a kind that stand too close to be told apart, so that a drawing of
-    thousands stays small."""
+    """Join bars of one kind that are too close to be told apart.
+
+    So a drawing of thousands of kernels stays small.
+    """
     joined: list[Bar] = []
     for bar in bars:
         last = joined[-1] if joined else None
@@ -215,7 +217,7 @@ def _joined(bars: list[Bar], finest: float) -> list[Bar]:
 
 
 def _ticks(seconds: float) -> tuple[float, float, str]:
-    """Return the distance of ticks in seconds, and the unit of their numbers."""
+    """Return the distance between ticks in seconds, and the unit of their labels."""
     unit, name = next(
         ((u, n) for u, n in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= 2 * u),
         (1e-9, "ns"),

@@ -4,7 +4,7 @@ import re
 
 
 def time_text(seconds: float) -> str:
-    """Return a time with three digits and a unit: ``'1.23 ms'``."""
+    """Return a time, given in seconds, with three digits and a unit: ``'1.23 ms'``."""
     if not seconds:
         return "0 s"
     units = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -23,7 +23,7 @@ def count_text(count: int, unit: str = "") -> str:
 
 
 def _digits(value: float) -> int:
-    """The number of digits before the point, at least one."""
+    """Return the number of digits before the decimal point, at least one."""
     return len(str(int(value)))
 
 
@@ -31,7 +31,7 @@ def parse_size(size: int | str) -> int:
     """Return a number of bytes from ``2**30`` or a text such as ``'512MiB'``.
 
     Raises:
-        TypeError, ValueError: it is no such number or text, or not positive.
+        TypeError, ValueError: it isn't such a number or text, or isn't positive.
     """
     if isinstance(size, bool) or not isinstance(size, int | str):
         raise TypeError(
@@ -55,7 +55,7 @@ def parse_size(size: int | str) -> int:
 
 
 def size_text(nbytes: int) -> str:
-    """Return a size as PyTorch's allocators write it: ``'20.00 MiB'``."""
+    """Return a number of bytes as PyTorch's allocators write it: ``'20.00 MiB'``."""
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if nbytes > unit:
             return f"{nbytes / unit:.2f} {name}"

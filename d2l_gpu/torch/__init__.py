@@ -1,18 +1,18 @@
-"""The helper of the lessons with PyTorch: ``from d2l_gpu import torch as d2l``.
+"""Helpers for the PyTorch lessons: ``from d2l_gpu import torch as d2l``.
 
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 
-* ``gpus``: which devices there are, and the log of copies between them.
+* ``gpus``: the available devices, and the log of copies between them.
 * ``datasets``: images to train on, and minibatches of them.
 * ``training``: training on one device: trainer, networks, checkpoints.
 * ``parallel``: training on several devices in one process.
-* ``processes``: training on several processes and machines.
+* ``processes``: training in several processes and on several machines.
 * ``timing``: measured and simulated time.
-* ``book``: the book's own package d2l, beside this one.
+* ``book``: the book's own package d2l, alongside this one.
 """
 
 try:
-    import torch as _torch  # noqa: F401  only to say in a sentence that it is missing
+    import torch as _torch  # noqa: F401  only for a clear error if it is missing
 except ImportError as error:
     from d2l_gpu.common.frameworks import not_installed
 

@@ -1,8 +1,8 @@
-"""The book's own package beside this one: whether it is there, and how to get it.
+"""The book's own package alongside this one: whether it is there, and how to get it.
 
-Dive into Deep Learning comes with a package, d2l. Its version 1.0.3 names exact
-versions of what it needs, numpy 1.23.5 among them, so it cannot be a dependency; it
-works with newer ones when it is installed without them.
+Dive into Deep Learning comes with a package, d2l. Its version 1.0.3 pins what it needs,
+including numpy 1.23.5, so it can't be a dependency of this package. It works with newer
+versions if it is installed without its dependencies.
 """
 
 import importlib
@@ -13,14 +13,14 @@ INSTALL = f"pip install --no-deps d2l=={VERSION}"
 
 
 def require_book() -> None:
-    """Make sure that the book's package d2l 1.0.3 is there and can be imported.
+    """Check that the book's package d2l 1.0.3 is installed and can be imported.
 
-    What it imports is imported here, but not the package itself, since that looks for
-    GPUs: decide on virtual ones first.
+    This imports what the package needs, but not the package itself, which looks for
+    GPUs when it is imported: decide on virtual ones first.
 
     Raises:
-        ImportError: the package, or what it needs, is not installed or does not fit;
-            the sentence says what to do.
+        ImportError: the package, or something it needs, is missing or doesn't fit; the
+            message says what to do.
     """
     try:
         found = metadata.version("d2l")
@@ -55,7 +55,7 @@ def _check_torchvision() -> None:
             f"d2l {VERSION} needs torchvision, which is not installed: get what it "
             f"needs with `{_install_needs()}`."
         ) from None
-    # The library of another build does not load, and what comes of that varies.
+    # A torchvision from another build fails to load, in various ways.
     except (AttributeError, ImportError, OSError, RuntimeError) as error:
         raise ImportError(
             f"torchvision {metadata.version('torchvision')} does not fit PyTorch "
@@ -65,7 +65,7 @@ def _check_torchvision() -> None:
 
 
 def _install_needs() -> str:
-    """The command for what d2l needs beside the course, and for no other PyTorch."""
+    """Return the command that installs what else d2l needs, and no other PyTorch."""
     import torch
 
     return f"pip install pandas torchvision torch=={torch.__version__.split('+')[0]}"

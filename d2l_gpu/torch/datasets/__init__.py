@@ -1,5 +1,5 @@
 """Images to train on.
 
 * ``images``: Fashion-MNIST and the handwritten digits.
-* ``batches``: minibatches of a data set that is kept in one tensor.
+* ``batches``: minibatches of a data set held in a single tensor.
 """

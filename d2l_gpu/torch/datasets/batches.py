@@ -1,4 +1,4 @@
-"""Minibatches by indexing: the images are one tensor, a batch is one look into it."""
+"""Minibatches by indexing: all images are one tensor, from which a batch is taken."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -12,40 +12,40 @@ from torch.nn import functional as F
 
 from ..gpus.torch_gpus import cpu
 
-SHARE_OF_MEMORY = 0.5  # of what is free on a device; the rest is for the training
+SHARE_OF_MEMORY = 0.5  # of a device's free memory; training needs the rest
 
 
 class Batches:
-    """Minibatches ``(X, y)`` of images and labels, for as many epochs as wanted.
+    """Minibatches ``(X, y)`` of images and labels, for any number of epochs.
 
-    Images stay uint8 until their batch is made: they are copied to the device once,
-    when they are first used, if they take at most half of its free memory; if they
-    take more, the bytes of each batch are copied, a quarter of what floats would be.
-    Shuffling depends on the seed and the epoch and on nothing else, so that every
-    device, and every rank, sees the same batches.
+    Images stay uint8 until their batch is made. If they take at most half of the
+    device's free memory, they are copied there once, when they are first used.
+    Otherwise each batch is copied as bytes, which is a quarter of what floats would
+    take. Shuffling depends only on the seed and the epoch, so every device and every
+    rank sees the same batches.
 
-    Each ``iter()`` begins the next epoch. All attributes describe whole batches, also
-    in the parts that ``shard`` gives.
+    Each ``iter()`` begins the next epoch. All attributes describe whole batches, even
+    on the shards that ``shard`` returns.
 
     Args:
         images: shape (n, c, h, w), uint8.
         labels: shape (n,), int64.
-        batch_size: number of examples; the last batch has what is left.
-        shuffle: whether each epoch has an order of its own.
-        seed: of the orders, at least 0.
-        resize: height and width of X, one integer where they are equal; bilinear, and
-            smoothed first where that makes images smaller. None: as they are.
-        device: where batches are made; default the CPU. It is not looked for before
-            the first batch.
+        batch_size: number of examples; the last batch may be smaller.
+        shuffle: whether to shuffle the examples anew in each epoch.
+        seed: seed for shuffling, at least 0.
+        resize: height and width of X, or one integer for both; bilinear, with
+            antialiasing if images shrink. None: original size.
+        device: where batches are made; default: the CPU. It isn't accessed before the
+            first batch.
     Attributes:
-        device, batch_size, seed, shuffle, resize: as given; resize a pair or None.
-        epoch: the number of the epoch that the next ``iter()`` begins.
-        batch: the number of the batch in it with which that begins, 0 unless
-            ``set_epoch`` was given another.
+        device, batch_size, seed, shuffle, resize: as given; resize is a pair or None.
+        epoch: number of the epoch that the next ``iter()`` begins.
+        batch: number of the batch at which it begins; 0 unless ``set_epoch`` chose
+            another.
     Raises:
         TypeError: images or labels are not tensors of their dtype.
-        ValueError: shapes or lengths do not fit, there are no images, or another
-            argument makes no sense.
+        ValueError: shapes or lengths don't match, there are no images, or another
+            argument is invalid.
     Source: d2l 1.0.3 ``load_data_fashion_mnist``, section 4.2, gives the same batches
         by way of one PIL image per example.
     """
@@ -77,23 +77,23 @@ class Batches:
 
     @property
     def labels(self) -> torch.Tensor:
-        """Labels of all examples, shape (n,), int64, in their own order."""
+        """Labels of all examples, shape (n,), int64, in their original order."""
         return self._data.labels
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Number of examples of each whole batch that the next ``iter()`` gives.
+        """Number of examples in each whole batch that the next ``iter()`` yields.
 
-        A rank that trains on a shard divides the *sum* of its losses by this, and the
-        gradients are then summed over the ranks: so parts of different sizes, and
-        empty ones, have the weight that is theirs.
+        A rank that trains on a shard divides the *sum* of its losses by this number,
+        and the gradients are then summed over the ranks. That gives shards of different
+        sizes, even empty ones, the right weight.
         """
         whole, rest = divmod(self.num_examples, self.batch_size)
         return ([self.batch_size] * whole + [rest] * (rest > 0))[self.batch :]
 
     @property
     def resident(self) -> bool:
-        """Whether the images are kept on the device: asking for it looks there."""
+        """Whether the images are kept on the device; finding out may access it."""
         return self._data.resident
 
     def __len__(self) -> int:
@@ -105,25 +105,27 @@ class Batches:
 
         Returns:
             An iterator over batches: X of shape (batch, c, h, w), float32 in [0, 1],
-            and y of shape (batch,), int64, both on the device and nobody else's.
+            and y of shape (batch,), int64, both on the device and sharing no memory
+            with the data.
         """
         epoch, batch = self.epoch, self.batch
         self.epoch, self.batch = epoch + 1, 0
-        # The generator begins to run at its first batch, when the epoch may be another.
+        # The generator starts running at its first batch, when the epoch may have
+        # changed.
         return self._batches(epoch, batch)
 
     def set_epoch(self, epoch: int, batch: int = 0) -> None:
         """Choose the epoch that the next ``iter()`` begins, as in DistributedSampler.
 
-        Batches are made by index. So one that begins in the middle of an epoch, as
-        after a crash, gives what is left of it and makes none of those before.
-        After so many steps of training in all, the next batch is that of
+        Batches are made by index, so an epoch that begins in the middle, for example
+        after a crash, skips the earlier batches without making them. After ``step``
+        training steps in total, the next batch is that of
         ``set_epoch(*divmod(step, len(batches)))``.
 
         Args:
-            epoch: counted from 0.
-            batch: the first one to be made, counted from 0; the number of batches in an
-                epoch, and nothing is left of it.
+            epoch: the epoch, counted from 0.
+            batch: the first batch to make, counted from 0; if it's the number of
+                batches in an epoch, there is nothing left.
         Raises:
             ValueError: epoch is not an integer of at least 0, or there is no such
                 batch.
@@ -140,7 +142,7 @@ class Batches:
         self.epoch, self.batch = epoch, batch
 
     def to(self, device: torch.device | str) -> "Batches":
-        """Return the same batches, from the same epoch on, on another device."""
+        """Return the same batches on another device, beginning at the same epoch."""
         moved = copy.copy(self)
         moved.device = torch.device(device)
         if moved.device != self.device:
@@ -148,17 +150,17 @@ class Batches:
         return moved
 
     def shard(self, index: int, count: int) -> "Batches":
-        """Return a part of each batch; the parts of all shards are the batch.
+        """Return a shard of each batch; all shards together make up the batch.
 
-        Sizes differ by at most one, larger parts first. There are as many batches as
-        before: a shard of a batch with too few examples is empty, X of shape
-        (0, c, h, w). A shard of a shard is a part of that part.
+        Their sizes differ by at most one, with larger shards first. The number of
+        batches stays the same: if a batch has too few examples, some of its shards are
+        empty, with X of shape (0, c, h, w). A shard can itself be sharded.
 
         Args:
-            index: which part, from 0 to count - 1: the rank.
-            count: how many parts there are: the world size.
+            index: which shard, from 0 to count - 1: the rank.
+            count: how many shards there are: the world size.
         Raises:
-            ValueError: index and count make no sense.
+            ValueError: count is not a positive integer, or there is no such shard.
         """
         if not _is_integer(count, least=1):
             raise ValueError(
@@ -178,27 +180,27 @@ class Batches:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         images, labels = self._data.placed
         order = self._order(epoch, images.device) if self.shuffle else None
-        # Division by a number on the host is multiplication by its inverse on CUDA
-        # (torch 2.10 to 2.13); by a number on the device, it rounds as on the CPU.
+        # CUDA divides by a number on the host by multiplying with its inverse (torch
+        # 2.10 to 2.13). Dividing by a number on the device rounds as on the CPU.
         white = torch.full((), 255.0, device=self.device)
         first = batch * self.batch_size
         for start in range(first, self.num_examples, self.batch_size):
             begin, end = self._part(start, min(start + self.batch_size, len(labels)))
             if order is None:
-                # A view of what is kept must not get into other hands.
+                # Clone, because callers must not get a view of the stored labels.
                 X, y = images[begin:end], labels[begin:end].clone()
             else:
                 chosen = order[begin:end]
                 X, y = images.index_select(0, chosen), labels.index_select(0, chosen)
-            # The bytes cross, and become floats where they are needed.
+            # Copy bytes, and convert them to floats on the device.
             X = X.to(self.device).to(torch.float32).div_(white)
             yield _resized(X, self.resize), y.to(self.device)
 
     def _order(self, epoch: int, device: torch.device) -> torch.Tensor:
-        """The examples of an epoch, in one copy to where the images are."""
+        """Return an epoch's order of examples, in one copy to where the images are."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(self.num_examples)
-        # Half the bytes of int64, and enough for two thousand million images.
+        # Half the bytes of int64, and enough for two billion images.
         return torch.from_numpy(order.astype(np.int32)).to(device)
 
     def _part(self, begin: int, end: int) -> tuple[int, int]:
@@ -211,7 +213,7 @@ class Batches:
 
 @dataclass
 class _Data:
-    """Images and labels, and where they are kept from their first use on."""
+    """Images and labels, and where they are kept once they are used."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -230,17 +232,17 @@ class _Data:
         return self.images.to(where), self.labels.to(where)
 
     def __getstate__(self) -> dict:
-        # Another process decides for itself, on a device of its own.
+        # Another process decides for itself, on its own device.
         cached = ("resident", "placed")
         return {k: v for k, v in self.__dict__.items() if k not in cached}
 
 
 def choose_epoch(data: Iterable, epoch: int) -> None:
-    """Let batches begin an epoch, if their order depends on it.
+    """Set the epoch of batches whose order depends on it.
 
     Args:
-        data: Batches, a DataLoader with a DistributedSampler, or any others.
-        epoch: its number, from 0.
+        data: Batches, a DataLoader with a DistributedSampler, or any other iterable.
+        epoch: the epoch, counted from 0.
     """
     for owner in (data, getattr(data, "sampler", None)):
         if hasattr(owner, "set_epoch"):
@@ -248,16 +250,17 @@ def choose_epoch(data: Iterable, epoch: int) -> None:
 
 
 def first_batch(data: Iterable) -> Any:
-    """Return the first batch, leaving the order of those that follow as it is.
+    """Return the first batch without changing the order of those that follow.
 
-    A DataLoader draws its order from PyTorch's generator, which is put back.
+    A DataLoader draws its order from PyTorch's generator, whose state is restored. For
+    ``Batches``, an epoch counts as begun, so call ``choose_epoch`` afterwards.
     """
     with torch.random.fork_rng(devices=[]):
         return next(iter(data))
 
 
 def check_settings(batch_size: int, resize, seed: int) -> None:
-    """Raise a ValueError if an argument makes no sense, before data are fetched."""
+    """Raise ValueError if an argument is invalid, before any data are fetched."""
     if not _is_integer(batch_size, least=1):
         raise ValueError(f"batch_size is a positive integer, not {batch_size!r}.")
     sides = _sides(1 if resize is None else resize)
@@ -303,9 +306,9 @@ def _is_integer(value, least: int) -> bool:
 
 
 def _free_memory(device: torch.device) -> int:
-    """The bytes that are free on a device; none, where it does not tell."""
+    """Return a device's free memory in bytes, 0 if it doesn't report any."""
     module = torch.get_device_module(device)
-    if device.type == "mps":  # mem_get_info is not there in torch 2.10 to 2.13
+    if device.type == "mps":  # without mem_get_info in torch 2.10 to 2.13
         return module.recommended_max_memory() - module.current_allocated_memory()
     return module.mem_get_info(device)[0] if hasattr(module, "mem_get_info") else 0
 
@@ -316,4 +319,4 @@ def _resized(X: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:
         return X
     shrinks = size[0] < old[0] or size[1] < old[1]
     X = F.interpolate(X, size, mode="bilinear", antialias=shrinks)
-    return X.clamp_(0, 1)  # the weights of a mean add up to 1 only to rounding
+    return X.clamp_(0, 1)  # rounding: the weights may not add up to exactly 1

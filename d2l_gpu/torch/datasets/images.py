@@ -1,7 +1,7 @@
-"""The images on which the course trains: Fashion-MNIST, and digits without a network.
+"""The images that the course trains on: Fashion-MNIST, and digits without a network.
 
-Both loaders have the same arguments and results: the networks that take one take the
-other.
+Both loaders take the same arguments and return batches of the same form, so a network
+that works with one works with the other.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from d2l_gpu.data.sources import FASHION_MNIST, Source
 
 from .batches import Batches, check_settings
 
-DIGITS_SIZE = 28  # of Fashion-MNIST
+DIGITS_SIZE = 28  # as in Fashion-MNIST
 
 
 def load_data_fashion_mnist(
@@ -32,20 +32,23 @@ def load_data_fashion_mnist(
 ) -> tuple[Batches, Batches]:
     """Return batches of Fashion-MNIST: 60,000 images for training, 10,000 for testing.
 
-    Grey images of 28×28 pixels, of ten kinds of clothing. The first call downloads
-    30 MB, into the folder that the environment variable ``D2L_GPU_DATA`` names.
+    They are greyscale images of 28×28 pixels, of ten kinds of clothing. The first call
+    downloads 30 MB, to the folder in the environment variable ``D2L_GPU_DATA`` or else
+    to the system's cache folder.
 
     Args:
-        batch_size: number of examples of a batch.
-        resize: height and width of the images, one integer where they are equal.
-        device: where batches are made; default the CPU.
-        seed: of the order of the training data.
+        batch_size: number of examples per batch.
+        resize: height and width of the images, or one integer for both.
+        device: where batches are made; default: the CPU.
+        seed: seed for shuffling the training data.
     Returns:
-        Batches for training, shuffled, and batches for testing, in order.
+        Training batches, shuffled, and test batches, in order.
     Raises:
-        ValueError: an argument makes no sense.
-        ConnectionError: the data could not be downloaded. OSError: nor kept.
-        ImportError: the data are not there, and pooch is not installed.
+        ValueError: an argument is invalid.
+        ConnectionError: the data can't be downloaded.
+        OSError: the data can't be written to the folder, or can't be read there.
+        ImportError: pooch, which downloads data and finds the cache folder, is needed
+            but not installed.
     Source: d2l 1.0.3 ``load_data_fashion_mnist``, section 4.2; data by Xiao, Rasul and
         Vollgraf, https://arxiv.org/abs/1708.07747.
     """
@@ -61,25 +64,26 @@ def load_data_digits(
     device: torch.device | str | None = None,
     seed: int = 0,
 ) -> tuple[Batches, Batches]:
-    """Return batches of handwritten digits, which come with scikit-learn: no network.
+    """Return batches of the handwritten digits that ship with scikit-learn.
 
-    1,797 real grey images of 8×8 pixels, 1,437 for training and 360 for testing. They
-    are mixed once and for all, since those of one writer follow each other: so the
-    writers of the test images are those of the training images.
+    They are 1,797 real greyscale images of 8×8 pixels, 1,437 for training and 360 for
+    testing; no network is needed. They are shuffled, always in the same order, because
+    in the original each writer's digits follow one another. So the same people wrote
+    the training images and the test images.
 
     Args:
-        batch_size: number of examples of a batch.
-        resize: height and width of the images, one integer where they are equal;
-            default 28, that of Fashion-MNIST.
-        device: where batches are made; default the CPU.
-        seed: of the order of the training data.
+        batch_size: number of examples per batch.
+        resize: height and width of the images, or one integer for both; default: 28, as
+            in Fashion-MNIST.
+        device: where batches are made; default: the CPU.
+        seed: seed for shuffling the training data.
     Returns:
-        Batches for training, shuffled, and batches for testing, in order.
+        Training batches, shuffled, and test batches, in order.
     Raises:
-        ValueError: an argument makes no sense.
+        ValueError: an argument is invalid.
         ImportError: scikit-learn is not installed.
     Source: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, 1998,
-        https://doi.org/10.24432/C50P49, by way of scikit-learn's ``load_digits``.
+        https://doi.org/10.24432/C50P49, from scikit-learn's ``load_digits``.
     """
     check_settings(batch_size, resize, seed)
     images, labels = _digits()
@@ -96,7 +100,7 @@ def _loaders(
     device: torch.device | str | None,
     seed: int,
 ) -> tuple[Batches, Batches]:
-    """Return batches of images and labels: for training, shuffled, and for testing."""
+    """Return shuffled training batches, and test batches in order."""
     common = {"resize": resize, "device": device}
     return (
         Batches(*train, batch_size, shuffle=True, seed=seed, **common),
@@ -114,7 +118,7 @@ def _digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _read(source: Source) -> list[torch.Tensor]:
-    """Return the tensors of a data set in the order of its files, downloading them."""
+    """Return a data set's tensors in the order of its files, downloading if needed."""
     folder = data_folder() / source.folder
     instead = "use d2l.load_data_digits, which needs no network"
     paths = [
@@ -137,10 +141,10 @@ def _idx(path: Path, dims: int) -> np.ndarray:
     """Return the array of bytes in a compressed IDX file.
 
     Raises:
-        ValueError: the file is something else.
-    Source: the IDX format, http://yann.lecun.com/exdb/mnist/: two zeros, the type of
-        the values (8: uint8), the number of dimensions; each dimension, big-endian, in
-        four bytes; the values.
+        ValueError: the file is not a complete IDX file of bytes in ``dims`` dimensions.
+    Source: the IDX format, http://yann.lecun.com/exdb/mnist/: two zero bytes, the type
+        of the values (8: uint8), the number of dimensions; each dimension in four
+        bytes, big-endian; the values.
     """
     try:
         content = gzip.decompress(path.read_bytes())
@@ -163,4 +167,4 @@ def _idx(path: Path, dims: int) -> np.ndarray:
             f"{path} has {values.size:,} values, but its sizes {shape} make "
             f"{math.prod(shape):,}: give a complete IDX file."
         )
-    return values.reshape(shape).copy()  # of its own, to be written to
+    return values.reshape(shape).copy()  # a copy, because the buffer is read-only

@@ -1,4 +1,4 @@
-"""The log of copies between memories, on real and on virtual devices."""
+"""The log of copies between devices, real or virtual."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from d2l_gpu.vgpu import Table
 
 
 class Transfer(NamedTuple):
-    """One copy from the memory of one device to that of another."""
+    """One copy from one device's memory to another's."""
 
     nbytes: int
     source: torch.device
@@ -20,15 +20,15 @@ class Transfer(NamedTuple):
 
 
 class Transfers(list):
-    """Transfers in the order in which they were made; draws itself as a table."""
+    """Transfers in the order in which they were made; displayed as a table."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that were copied, in all."""
+        """Total number of bytes copied."""
         return sum(transfer.nbytes for transfer in self)
 
     def table(self) -> Table:
-        """Return a table, one row for each run of equal transfers."""
+        """Return a table with one row for each run of equal transfers."""
         rows = []
         for transfer, run in itertools.groupby(self):
             copies, (nbytes, source, target) = len(list(run)), transfer
@@ -46,14 +46,14 @@ class Transfers(list):
 
 @contextmanager
 def transfers() -> Iterator[Transfers]:
-    """Log the copies between devices that are made inside a ``with`` block.
+    """Log the copies between devices inside a ``with`` block.
 
-    On virtual GPUs the simulated machine keeps the log, whichever thread copies; on
-    real ones the operators of this thread are watched, which slows them down a little.
+    On virtual GPUs, the simulated machine logs the copies of all threads. On real ones,
+    this thread's operators are watched, which slows them down a little.
 
     Returns:
-        A context whose value is the list of transfers: it is filled when the block
-        ends, has ``len`` and ``nbytes``, and shows itself as a table.
+        A context manager whose value is the list of transfers. The list is filled when
+        the block ends; it has ``len`` and ``nbytes``, and displays as a table.
     """
     log = Transfers()
     from d2l_gpu import vgpu
@@ -62,7 +62,7 @@ def transfers() -> Iterator[Transfers]:
         with vgpu.record_copies() as copies:
             yield log
         names = [torch.device("vgpu", i) for i in range(vgpu.machine_in_use().count)]
-        names.append(torch.device("cpu"))  # index -1 stands for the host
+        names.append(torch.device("cpu"))  # index -1 is the host
         log += [Transfer(c.nbytes, names[c.source], names[c.target]) for c in copies]
     else:
         with _CopiesOfOperators() as watch:
@@ -71,7 +71,7 @@ def transfers() -> Iterator[Transfers]:
 
 
 class _CopiesOfOperators(TorchDispatchMode):
-    """Sees every operator of this thread, and notes those that copy across."""
+    """Watches all operators of this thread, and records copies between devices."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +89,8 @@ class _CopiesOfOperators(TorchDispatchMode):
         return result
 
     def _copied(self, read: torch.Tensor, written: torch.Tensor) -> None:
-        # Types are converted on the CPU, and between GPUs on the one that is read from.
+        # The CPU converts dtypes itself; between GPUs, the source converts before
+        # copying.
         element = read if written.device.type == "cpu" else written
         nbytes = written.numel() * element.element_size()
         self._note(nbytes, read.device, written.device)

@@ -1,20 +1,20 @@
-"""The inventory of a machine: its CPU, its GPUs, and the virtual ones in use."""
+"""A machine's inventory: its CPU, its GPUs, and the virtual GPUs in use."""
 
 import torch
 
 from d2l_gpu.common.processor import cpu_model, host_memory, size_text
 from d2l_gpu.vgpu import Table, device_types
 
-# The kinds of accelerator that PyTorch's own builds support.
+# The accelerators that PyTorch's official builds support.
 REAL = ("cuda", "xpu", "mps")
 
 
 def devices() -> Table:
-    """Return a table of what this machine has, real and virtual.
+    """Return a table of this machine's devices, real and virtual.
 
     Returns:
         A table with one row per device: its name in PyTorch, whether it is real, its
-        model, and its memory, which for a virtual GPU is simulated.
+        model, and its memory, which is simulated for a virtual GPU.
     """
     rows = [["cpu", "real", cpu_model(), size_text(host_memory())]]
     for kind in REAL:
@@ -29,7 +29,7 @@ def devices() -> Table:
 
 
 def device_model(device: torch.device) -> str:
-    """Return the model name of an accelerator, as its driver gives it."""
+    """Return an accelerator's model name, as its driver reports it."""
     module = torch.get_device_module(device)
     if hasattr(module, "get_device_name"):
         return module.get_device_name(device)
@@ -37,7 +37,7 @@ def device_model(device: torch.device) -> str:
 
 
 def _count(kind: str) -> int:
-    if kind in device_types():  # the name of virtual GPUs here
+    if kind in device_types():  # virtual GPUs use this name
         return 0
     module = getattr(torch, kind, None)
     if module is None or not module.is_available():
@@ -46,7 +46,7 @@ def _count(kind: str) -> int:
 
 
 def _virtual_count() -> int:
-    module = getattr(torch, "vgpu", None)  # there once virtual GPUs are in use
+    module = getattr(torch, "vgpu", None)  # exists once virtual GPUs are in use
     return module.device_count() if module else 0
 
 

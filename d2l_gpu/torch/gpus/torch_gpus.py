@@ -1,8 +1,7 @@
-"""Which devices there are, and their names: real GPUs where the machine has enough,
-virtual ones where it has not.
+"""The devices and their names: real GPUs if the machine has enough, else virtual ones.
 
-Nothing here looks for a device at import. ``require_gpus`` and ``use_virtual_gpus``
-decide, once per process, what ``gpu(i)`` means from then on.
+Importing this module doesn't look for devices. ``require_gpus`` and
+``use_virtual_gpus`` decide, once per process, what ``gpu(i)`` means from then on.
 """
 
 from collections.abc import Sequence
@@ -12,19 +11,19 @@ import torch
 from d2l_gpu.common.gpu_choice import Gpus, check_number, enumerated
 from d2l_gpu.common.settings import virtual_limit
 
-# The GPU model and the link that the simulated clock assumes.
+# The GPU model and link that the simulated clock assumes by default.
 DEFAULTS = ("V100", "NVLink2")
 
 
 class TorchGpus(Gpus[torch.device]):
-    """PyTorch's: any accelerator, or devices of `d2l_gpu.vgpu`."""
+    """PyTorch's GPUs: any accelerator, or the virtual GPUs of `d2l_gpu.vgpu`."""
 
     def cpu(self) -> torch.device:
-        """Return the CPU: all of its cores and all of the host's memory."""
+        """Return the CPU: all its cores and all of the host's memory."""
         return torch.device("cpu")
 
     def real(self) -> list[torch.device]:
-        """Return the accelerators that the machine has, all of one type."""
+        """Return the machine's accelerators, all of one type."""
         kind, count = _real()
         return [torch.device(kind, i) for i in range(count)]
 
@@ -80,24 +79,26 @@ class TorchGpus(Gpus[torch.device]):
         model: str | Sequence[str] = DEFAULTS[0],
         link: str = DEFAULTS[1],
     ) -> None:
-        """Use n virtual GPUs in this process, whatever the machine has.
+        """Use n virtual GPUs in this process, even if the machine has real ones.
 
         Args:
             n: number of virtual GPUs, at least 1.
-            memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default
-                4 GiB, less where the host has less to give.
-            backing: the device that computes their values. Default: the CPU, or the
-                machine's CUDA GPU where it has exactly one. With ``'meta'`` tensors
-                have shapes and no values.
-            as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … too, so that
-                programs written for CUDA run unmodified; not where CUDA is real.
-            model: what GPU the simulated clock takes them for, by its name in the
-                catalogue (``d2l_gpu.vgpu.MODELS``), or a list with one for each.
-            link: what it takes to connect them, by its name (``d2l_gpu.vgpu.LINKS``).
+            memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default:
+                4 GiB, or less if the host has less to spare; with ``backing='meta'``, the
+                model's.
+            backing: device that computes their values; default: the machine's CUDA GPU if
+                it has exactly one, otherwise the CPU; ``'meta'`` computes no values.
+            as_cuda: whether they also answer to the names ``cuda:0``, ``cuda:1`` …, so
+                that programs written for CUDA run unmodified; impossible where PyTorch
+                sees a real CUDA GPU.
+            model: GPU model that the simulated clock assumes, by its name in
+                ``d2l_gpu.vgpu.MODELS``, or a list with one name per GPU.
+            link: link between GPUs that it assumes, by its name in
+                ``d2l_gpu.vgpu.LINKS``.
         Raises:
-            TypeError, ValueError: an argument makes no sense.
-            RuntimeError: other devices are in use in this process already, or virtual
-                GPUs are forbidden or cannot work here.
+            TypeError, ValueError: an argument or ``D2L_GPU_VIRTUAL`` is invalid.
+            RuntimeError: this process already uses other devices, or virtual GPUs are
+                forbidden or can't work here.
         """
         model = model if isinstance(model, str) else tuple(model)
         settings = {
@@ -118,13 +119,14 @@ virtual_count = _gpus.virtual_count
 
 
 def real_gpus(n: int = 1) -> list[torch.device]:
-    """Return n real GPUs, or an empty list: for what is measured where it can be.
+    """Return n real GPUs, or an empty list: for measurements that need real GPUs.
 
-    The list is empty where the machine has fewer, where this process uses virtual GPUs,
-    or where ``D2L_GPU_VIRTUAL`` forces them.
+    The list is empty if the machine has fewer, if this process uses virtual GPUs, or if
+    ``D2L_GPU_VIRTUAL`` forces them.
 
     Raises:
-        TypeError, ValueError: n is not a positive integer.
+        TypeError, ValueError: n is not a positive integer, or the environment variable
+            is not a number.
     """
     check_number(n)
     devices = _gpus.real()
@@ -134,15 +136,15 @@ def real_gpus(n: int = 1) -> list[torch.device]:
 
 
 def to(x, *args, **kwargs):
-    """Return ``x.to(*args, **kwargs)``: the function form that d2l uses."""
+    """Return ``x.to(*args, **kwargs)``: a function, as in d2l."""
     return x.to(*args, **kwargs)
 
 
 def _real() -> tuple[str | None, int]:
-    """The type and the number of this machine's real accelerators.
+    """Return the type and the number of this machine's real accelerators.
 
-    Once virtual GPUs are registered, if only for a simulator, ``torch.accelerator``
-    answers for them.
+    Once virtual GPUs are registered, even if only for a simulator,
+    ``torch.accelerator`` reports those instead.
     """
     if torch._C._get_privateuse1_backend_name() != "vgpu":
         if not torch.accelerator.is_available():

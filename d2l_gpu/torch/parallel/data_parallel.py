@@ -22,12 +22,12 @@ from ..training.forms import PLAIN, Form, try_forms
 from ..training.schedule import linear_schedule_with_warmup
 from .pieces import average_buffers, device_of, replicate, shard_gradients
 
-POINTS_PER_EPOCH = 4  # of the curve of the training loss
+POINTS_PER_EPOCH = 4  # on the curve of the training loss
 
 
 @dataclass
 class History:
-    """What a training run has seen: one value per epoch, and where it ran."""
+    """What a training run recorded: one value per epoch, and where it ran."""
 
     devices: list[torch.device]
     loss: list[float] = field(default_factory=list)
@@ -35,9 +35,9 @@ class History:
     accuracy: list[float] = field(default_factory=list)
     """Test accuracy after each epoch, from 0 to 1."""
     form: Form = PLAIN
-    """How the arithmetic was carried out."""
+    """The dtype and memory format of its computations."""
     seconds: list[float] = field(default_factory=list)
-    """Duration of each epoch's training by the host's clock, without evaluation."""
+    """Training time of each epoch by the host's clock, without evaluation."""
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.devices))
@@ -45,7 +45,7 @@ class History:
             return f"not trained yet, on {names}"
         seconds = sum(self.seconds) / len(self.seconds)
         virtual = any(device.type == "vgpu" for device in self.devices)
-        # What virtual GPUs take says nothing about real ones.
+        # How long virtual GPUs take says nothing about real ones.
         of_host = " of the host" if virtual else ""
         return (
             f"test acc: {self.accuracy[-1]:.2f}, {seconds:.1f} sec/epoch{of_host} "
@@ -67,38 +67,38 @@ def train(
     fast: bool = False,
     display: bool = True,
 ) -> History:
-    """Train a network for classification on one or several GPUs, and test it.
+    """Train a classification network on one or several GPUs, and test it.
 
     Every GPU holds a replica and computes the gradient of its shard of each batch. The
-    gradients are summed, and each replica takes the same step of SGD, its learning rate
-    rising during the warm-up and then falling linearly to 0. After each epoch the
-    running statistics of the replicas are averaged and all of them are tested.
+    gradients are summed, and each replica takes the same SGD step. The learning rate
+    rises during the warm-up and then falls linearly to 0. After each epoch, the running
+    statistics of the replicas are averaged and all of them are tested.
 
-    Curves are drawn in Jupyter while it trains; elsewhere a line per epoch is printed,
-    and in a terminal a bar shows the progress. One line with test accuracy, seconds per
-    epoch and devices is printed at the end.
+    In Jupyter, curves are drawn during training. Elsewhere, a line is printed per
+    epoch, and a terminal also shows a progress bar. At the end, one line gives the test
+    accuracy, seconds per epoch and devices.
 
     Args:
-        net: maps inputs (n, …) to scores (n, classes). It is trained in place and
-            remains on the first device: give a fresh one to each run.
-        num_gpus: how many GPUs; 0: the CPU.
-        batch_size: examples of a batch, over all devices together.
+        net: maps inputs (n, …) to scores (n, classes). It is trained in place and stays
+            on the first device, so pass a new one to each run.
+        num_gpus: number of GPUs; 0: the CPU.
+        batch_size: examples per batch, over all devices together.
         lr: the full learning rate.
         num_epochs: passes over the training data, at least 1.
-        load_data: a function of the batch size that returns batches (X, y) for training
-            and for testing; default: the handwritten digits of scikit-learn.
-        loss: a function of scores and labels that returns a mean over the examples.
-        momentum: of SGD.
-        warmup_epochs: how many epochs the learning rate rises.
-        fast: whether to try a few steps in other forms first, such as bfloat16 with
-            channels last, and to train in the fastest: with other rounding, and as
-            accurate. Not on virtual GPUs, whose time is the host's.
+        load_data: function that takes the batch size and returns batches (X, y) for
+            training and for testing; default: scikit-learn's handwritten digits.
+        loss: function of scores and labels that returns the mean over the examples.
+        momentum: momentum of SGD.
+        warmup_epochs: number of epochs in which the learning rate rises.
+        fast: whether to time a few steps in other forms first, such as bfloat16 with
+            channels last, and to train in the fastest. The rounding differs; the
+            accuracy doesn't suffer. Ignored on virtual GPUs, whose time is the host's.
         display: whether to draw and print.
     Returns:
-        The history: for each epoch the training loss, test accuracy and seconds.
+        The history: training loss, test accuracy and seconds of each epoch.
     Raises:
-        TypeError, ValueError: an argument makes no sense, the data are empty, labels
-            do not fit the network's classes, or there are not so many GPUs.
+        TypeError, ValueError: an argument is invalid, the data are empty, the labels
+            don't fit the network's classes, or there aren't enough GPUs.
     Source: d2l 1.0.3 ``train``, section 13.6.
     """
     devices = _devices(num_gpus, batch_size)
@@ -111,11 +111,11 @@ def train(
     train_iter, test_iter = load_data(batch_size)
     if len(train_iter) == 0:
         raise ValueError("There is nothing to train on: load_data gave no batches.")
-    if isinstance(train_iter, Batches):  # batches are made where half of them stays
+    if isinstance(train_iter, Batches):  # make batches on the first device
         train_iter, test_iter = train_iter.to(devices[0]), test_iter.to(devices[0])
     replicas = replicate(net, devices)
     check_labels = _LabelCheck(net, train_iter)
-    # One optimizer has the parameters of all replicas; each is stepped on its device.
+    # One optimizer holds all replicas' parameters and updates each on its own device.
     parameters = [p for replica in replicas for p in replica.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
     steps = len(train_iter)
@@ -126,7 +126,7 @@ def train(
     )
     history, timer = History(devices, form=form), Timer(devices)
     curves = _Curves(num_epochs, steps, display)
-    # In Jupyter the figure grows; a bar would be the second thing to look at.
+    # In Jupyter, the figure shows the progress; a bar would only distract from it.
     visible = display and not in_jupyter()
     with Progress(num_epochs * steps, "training", display=visible) as bar:
         for epoch in range(num_epochs):
@@ -179,7 +179,7 @@ def _devices(num_gpus: int, batch_size: int) -> list[torch.device]:
 
 
 def _fastest(net: nn.Module, data: Iterable, loss: Callable, display: bool) -> Form:
-    """Return the form in which a step of this training is fastest here; say so."""
+    """Return the form in which a training step is fastest here, and report it."""
     device = device_of(net)
     if device.type == "vgpu":
         form, found = PLAIN, "virtual GPUs compute in one form only"
@@ -193,12 +193,11 @@ def _fastest(net: nn.Module, data: Iterable, loss: Callable, display: bool) -> F
 
 
 class _LabelCheck:
-    """Refuses labels for which the network has no score.
+    """Rejects labels for which the network has no score.
 
-    On a GPU such a label stops a kernel, and with it everything else in this process.
-    So labels are looked at before: all of them at once where the data set has them at
-    hand, else those of each batch, unless they are on a GPU already, for which looking
-    would wait.
+    On a GPU, such a label aborts a kernel, and GPU work in this process fails from then
+    on. So labels are checked beforehand: all at once if the data set holds them,
+    otherwise batch by batch, except on a GPU, where the check would have to wait.
     """
 
     def __init__(self, net: nn.Module, data: Iterable):
@@ -223,7 +222,7 @@ class _LabelCheck:
 
 
 class _Curves:
-    """The figure of a training run: loss and test accuracy, by epoch."""
+    """The figure of a training run: loss and test accuracy by epoch."""
 
     def __init__(self, num_epochs: int, steps: int, display: bool):
         self.steps, self.every = steps, max(1, steps // POINTS_PER_EPOCH)
@@ -237,7 +236,7 @@ class _Curves:
             )
 
     def add_loss(self, epoch: int, step: int, loss: torch.Tensor) -> None:
-        # Reading the loss waits for the device: a few times per epoch, no more.
+        # Reading the loss waits for the device, so do it only a few times per epoch.
         if self.figure and (step + 1) % self.every == 0:
             self.figure.add(epoch + (step + 1) / self.steps, [loss, None])
 

@@ -1,4 +1,4 @@
-"""One model on several devices: the pieces that data parallelism is made of."""
+"""The building blocks of data parallelism: one model on several devices."""
 
 import copy
 import itertools
@@ -12,11 +12,11 @@ from torch.nn import functional as F
 def split_batch(
     X: torch.Tensor, y: torch.Tensor, devices: Sequence[torch.device | str]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Split a batch into shards, one for each device, and send each to its device.
+    """Split a batch into shards, and send each to its device.
 
-    The shards are consecutive, and differ by at most one example in size. With fewer
-    examples than devices the spare devices get nothing: there are as many shards as
-    examples.
+    The shards are consecutive, and their sizes differ by at most one. If there are
+    fewer examples than devices, the spare devices get nothing: there are as many shards
+    as examples.
 
     Args:
         X: inputs, shape (n, …), on any device.
@@ -49,18 +49,18 @@ def split_batch(
 
 
 def allreduce(data: Sequence[torch.Tensor]) -> None:
-    """Replace each of several tensors by the sum of all, in place.
+    """Replace each of several tensors with the sum of all of them, in place.
 
-    The first tensor's device collects the sum and sends it to the others, so with k
-    tensors of b bytes 2(k - 1) messages of b bytes are sent, all of them by or to that
-    device. All tensors are equal to the last bit afterwards.
+    The first tensor's device collects the sum and sends it to the others. For k tensors
+    of b bytes, that takes 2(k - 1) messages of b bytes, all of them to or from that
+    device. Afterwards, all tensors are equal to the last bit.
 
     Args:
-        data: tensors of one shape and dtype, each on a device of its own, or at least
-            in memory of its own.
+        data: tensors of the same shape and dtype, each on its own device, or at least
+            in its own memory.
     Raises:
-        ValueError: shapes or dtypes differ, or two of the tensors lie in one storage,
-            so that what is added to one could be added to the other.
+        ValueError: shapes or dtypes differ, or two tensors share storage, so that
+            adding to one could change the other.
     Source: d2l 1.0.3 section 13.5.
     """
     if len({(x.shape, x.dtype) for x in data}) > 1:
@@ -84,14 +84,14 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
 
 
 def replicate(net: nn.Module, devices: Sequence[torch.device | str]) -> list[nn.Module]:
-    """Return one replica of a network for each device; the first is the network itself.
+    """Return one replica of a network per device; the first is the network itself.
 
     Args:
         net: the network; it is moved to the first device.
-        devices: all different, at least one.
+        devices: at least one, all different.
     Raises:
-        ValueError: there are no devices, one of them twice, or one without an index;
-            or layers are lazy.
+        ValueError: there are no devices, one appears twice or is a GPU without an
+            index, or the network has lazy layers.
     """
     devices = [torch.device(device) for device in devices]
     if any(device.index is None and device.type != "cpu" for device in devices):
@@ -112,13 +112,13 @@ def replicate(net: nn.Module, devices: Sequence[torch.device | str]) -> list[nn.
 
 
 def is_lazy(net: nn.Module) -> bool:
-    """Return whether parameters or buffers of a network have no shape yet."""
+    """Return whether any parameter or buffer of a network has no shape yet."""
     states = itertools.chain(net.parameters(), net.buffers())
     return any(nn.parameter.is_lazy(state) for state in states)
 
 
 def device_of(net: nn.Module) -> torch.device | None:
-    """Return the device of a network's first parameter, None if it has none."""
+    """Return the device of a network's first parameter, or None if it has none."""
     first = next(net.parameters(), None)
     return first.device if first is not None else None
 
@@ -129,24 +129,26 @@ def shard_gradients(
     y: torch.Tensor,
     loss: Callable = F.cross_entropy,
 ) -> torch.Tensor:
-    """Compute the gradient of a batch, each replica that of its shard, and add them.
+    """Compute a batch's gradients, one shard per replica, and add them up.
 
-    Afterwards the gradients of every replica are those of ``loss`` over the whole
-    batch, but for rounding and for layers that mix examples, as batch normalization.
+    Afterwards, every replica holds the gradients of ``loss`` over the whole batch,
+    apart from rounding and from layers that mix examples, such as batch normalization.
 
     Args:
-        replicas: equal networks on different devices, by ``replicate``.
+        replicas: equal networks on different devices, from ``replicate``.
         X: inputs, shape (n, …), on any device.
         y: labels, shape (n, …).
-        loss: a function of outputs and labels that returns a mean over the examples.
+        loss: function of outputs and labels that returns the mean over the examples.
     Returns:
-        The loss of the batch, shape (), on the device of the first replica.
+        The loss of the batch, shape (), on the first replica's device.
+    Raises:
+        ValueError: X and y differ in length or are empty.
     """
     for net in replicas:
         net.zero_grad()
     shards = split_batch(X, y, [device_of(net) for net in replicas])
-    # Not strict: spare replicas have no shard. The loop does not wait for a device, so
-    # that all of them compute at the same time.
+    # Not strict, because spare replicas have no shard. The loop doesn't wait for a
+    # device, so all of them compute at the same time.
     losses = []
     for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
         share = len(y_shard) / len(y)
@@ -164,10 +166,10 @@ def shard_gradients(
 
 
 def average_buffers(replicas: Sequence[nn.Module]) -> None:
-    """Give all replicas the mean of their floating-point buffers.
+    """Set the floating-point buffers of all replicas to their mean.
 
-    These are the running statistics of batch normalization: each replica has those of
-    its own shards, and the replicas would differ in evaluation.
+    These are the running statistics of batch normalization. Each replica has only seen
+    its own shards, so the replicas would otherwise differ in evaluation.
     """
     if len(replicas) == 1:
         return

@@ -1,10 +1,10 @@
-"""Training scripts on several processes, and on several machines.
+"""Training scripts in several processes and on several machines.
 
 * ``launching``: ``launch``, which starts torchrun from a notebook.
-* ``reports``: ``report``, what a script hands back to the notebook.
-* ``failures``: which rank failed first, and why.
+* ``reports``: ``report``, which sends a script's results to the notebook.
+* ``failures``: finds out which rank failed first, and why.
 * ``cluster``: commands for several machines, and Slurm jobs.
-* ``sagemaker``: jobs of Amazon SageMaker.
+* ``sagemaker``: Amazon SageMaker jobs.
 
-The process of a rank is ``d2l_gpu/common/worker.py``, which does not import PyTorch.
+Each rank's process runs ``d2l_gpu/common/worker.py``, which does not import PyTorch.
 """

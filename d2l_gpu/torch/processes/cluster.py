@@ -1,7 +1,7 @@
-"""Training scripts on several machines: the command to type on each, or a Slurm job.
+"""Training scripts on several machines: a command to type on each, or a Slurm job.
 
-Nothing is started here. What is made is text that starts the script elsewhere: the same
-script that ``launch``, or ``torchrun --standalone``, runs on one machine.
+Nothing is started here. These functions return text that starts a script elsewhere, the
+same script that ``launch`` or ``torchrun --standalone`` runs on one machine.
 """
 
 import re
@@ -22,23 +22,24 @@ from d2l_gpu.common.arguments import (
 )
 from d2l_gpu.vgpu import Table
 
-PORT = 29400  # torchrun's own default for a rendezvous
+PORT = 29400  # torchrun's default for a rendezvous
 
-# By default torchrun keeps one store for all starts of the ranks, and says only at the
-# first where it is: a machine that comes back later asks for that for a minute, and
-# fails (torch 2.13, RendezvousStoreInfo). With this, each start has a store of its own.
+# By default, torchrun keeps one store across restarts, and announces its address only
+# at the first start. A machine that comes back later waits a minute for the address,
+# and fails (torch 2.13, RendezvousStoreInfo). With this variable, each start has its
+# own store.
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of which each part is explained.
+    """A command with an explanation of each part.
 
-    ``print(command)`` shows what is to be pasted into a terminal; the object itself, as
-    the last line of a notebook's cell, shows a table of what its parts mean.
+    ``print(command)`` shows the text to paste into a terminal. As the last line of a
+    notebook cell, the command displays as a table of what its parts mean.
 
     Attributes:
-        environment: the variables that it sets.
+        environment: the environment variables that it sets.
         parts: words that belong together, and what they mean.
     """
 
@@ -47,7 +48,7 @@ class Command:
 
     @property
     def argv(self) -> list[str]:
-        """The command as ``subprocess`` takes it, run by the Python of this process."""
+        """The argument list for ``subprocess``, with this process's Python."""
         words = [word for part, _ in self.parts for word in part]
         return [sys.executable, "-m", "torch.distributed.run", *words]
 
@@ -95,34 +96,35 @@ def torchrun_command(
     interface: str | None = None,
     local_addr: str | None = None,
 ) -> Command:
-    """Return the command that is typed on each of several machines to run a script.
+    """Return the command to type on each of several machines to run a script.
 
-    It is the same on all of them, and they may be started in any order. The script and
-    its data have to be on all machines, under the same path, and their clocks have to
-    agree to within ten seconds.
+    It is the same on all machines, and the order in which they start doesn't matter.
+    All machines need the script and its data, under the same path, and their clocks
+    must agree to within ten seconds.
 
     Args:
         script: the file to run.
-        nproc: number of processes on each machine, one for each of its GPUs.
-        args: arguments of the script; what is no string becomes one.
-        nnodes: number of machines, or the fewest and the most, as ``(1, 2)``: it then
-            begins with those that have come in half a minute, if they are enough, and
-            begins again when a machine comes or goes.
-        head: name or address of the machine by which the others find each other; it is
-            one of them, and all of them have to reach it.
-        port: TCP port there.
-        job: name of the run, the same on all machines; default the script's. A run of
-            another name may use the same head.
-        restarts: how often all ranks are started again after a failure.
-        interface: the network interface that connects the machines, where gloo and NCCL
-            do not find it by themselves.
-        local_addr: name or address by which the others reach *this* machine, where they
-            do not know it by its host name. The only part that differs.
+        nproc: number of processes per machine, one for each GPU.
+        args: arguments of the script; anything but a string is converted to one.
+        nnodes: number of machines, or the minimum and the maximum, such as ``(1, 2)``.
+            With two numbers, the run waits half a minute for machines, starts with
+            those that have joined, if there are enough, and restarts when a machine
+            joins or leaves.
+        head: name or address of the machine where the others meet. It is one of them,
+            and all of them must be able to reach it.
+        port: TCP port on that machine.
+        job: name of the run, the same on all machines; default: the script's. Runs with
+            other names may use the same head.
+        restarts: how often all ranks are restarted after a failure.
+        interface: network interface that connects the machines, if gloo and NCCL don't
+            find it by themselves.
+        local_addr: name or address where the others reach *this* machine, if its host
+            name doesn't work. Only this part differs between machines.
     Returns:
-        The command: print it to paste it.
+        The command; print it to paste it.
     Raises:
         FileNotFoundError: there is no such script.
-        TypeError, ValueError: an argument makes no sense.
+        TypeError, ValueError: an argument is invalid.
     """
     path = check_script(script)
     check_integer("The number of processes", nproc, least=1, example=2)
@@ -179,31 +181,30 @@ def slurm_script(
     output: str = "%x-%j.out",
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a batch script for Slurm that runs a script on several machines.
+    """Return a Slurm batch script that runs a script on several machines.
 
     Save it, activate the environment that has PyTorch, and submit it with ``sbatch``.
-    Two minutes before time is up, the job is put into the queue again, under the same
-    number: a script that keeps checkpoints goes on where the last one was made.
+    Two minutes before its time limit, the job is requeued under the same number, so a
+    script that saves checkpoints continues from the last one.
 
     Args:
         script: the file to run, on a file system that all machines share.
-        nproc: number of processes on each machine.
-        args: arguments of the script; what is no string becomes one.
+        nproc: number of processes per machine.
+        args: arguments of the script; anything but a string is converted to one.
         nnodes: number of machines.
-        time: the longest that the job may run, as ``'04:00:00'`` or ``'1-12:00:00'``.
-        job: name of the job; default the script's.
-        cpus: number of cores on each machine; default what Slurm gives.
-        gpus: number of GPUs on each machine; default ``nproc``, 0 for none.
-        restarts: how often all ranks are started again after a failure.
-        requeue: whether the job goes on in a new one when time is up, or when a machine
-            fails.
-        output: the file for what it prints; ``%x`` is its name, ``%j`` its number.
-        options: more of sbatch's options by their long names: ``{'partition': 'gpu'}``.
+        time: time limit of the job, such as ``'04:00:00'`` or ``'1-12:00:00'``.
+        job: name of the job; default: the script's.
+        cpus: number of cores per machine; default: Slurm's.
+        gpus: number of GPUs per machine; default: ``nproc``; 0 for none.
+        restarts: how often all ranks are restarted after a failure.
+        requeue: whether to requeue the job at the time limit or when a machine fails.
+        output: file for the job's output; ``%x`` is its name, ``%j`` its number.
+        options: more sbatch options by their long names: ``{'partition': 'gpu'}``.
     Returns:
         The text of the batch script.
     Raises:
         FileNotFoundError: there is no such script.
-        TypeError, ValueError: an argument makes no sense.
+        TypeError, ValueError: an argument is invalid.
     """
     path = check_script(script)
     check_integer("The number of processes", nproc, least=1, example=2)
@@ -271,7 +272,7 @@ def _slurm_text(
     if restarts:
         lines.append(f"export {OWN_STORE}=1")
     parts = [
-        # Since Slurm 22.05, srun does not take it from the batch job.
+        # Since Slurm 22.05, srun doesn't inherit this from the batch job.
         "srun --kill-on-bad-exit" + (f" --cpus-per-task={cores}" if cores else ""),
         'torchrun --nnodes="$SLURM_JOB_NUM_NODES"',
         f"--nproc-per-node={nproc}",
@@ -296,7 +297,7 @@ def _slurm_text(
 
 
 def _lines(parts: Sequence[str]) -> str:
-    """The parts of a command, one on each line."""
+    """Return a command with one part per line."""
     return " \\\n    ".join(parts)
 
 

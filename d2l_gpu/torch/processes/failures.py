@@ -1,4 +1,4 @@
-"""Finding out why a launched script failed: which rank was first, and what it said."""
+"""Finding out why a launched script failed: which rank was first, and its error."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ LINES_OF_STDERR = 20  # of a rank that died without an exception
 
 @dataclass
 class Failure:
-    """Why an attempt failed: a sentence without a full stop, and all that was said."""
+    """Why an attempt failed: a sentence without its full stop, and the details."""
 
     sentence: str
     details: str
@@ -28,8 +28,8 @@ class Failure:
 def failure(run: Path, script: Path, attempt: int) -> Failure:
     """Find out which rank failed first in an attempt, and why.
 
-    An error that says that a connection was lost is the consequence of another's: it
-    counts only if no rank has another error or died without one.
+    A lost connection is the consequence of another rank's failure, so it counts only if
+    no rank has another error or died without one.
     """
     raised = records(run, attempt)
     causes = [record for record in raised if not record["lost_connection"]]
@@ -51,7 +51,7 @@ def failure(run: Path, script: Path, attempt: int) -> Failure:
         said = LogReader(run, AGENT_LOG).new(last=True)
         crash = []
         sentence = f"torchrun could not run {script.name}"
-    # Frames above the script's and a list of libraries help nobody.
+    # Leave out the frames above the script's, and the list of libraries.
     ours = tuple(f'  File "{file}' for file in (worker.__file__, programs.__file__))
     skipped = (*ours, '  File "<frozen runpy>', "Extension modules:")
     said = said[-LINES_OF_STDERR:]
@@ -63,7 +63,7 @@ def failure(run: Path, script: Path, attempt: int) -> Failure:
 
 
 def how_ended(code: int) -> str:
-    """Say what an exit code says, "with exit code 3" or "by SIGKILL"."""
+    """Describe an exit code, as "with exit code 3" or "by SIGKILL"."""
     if code >= 0:
         return f"with exit code {code}"
     with contextlib.suppress(ValueError):
@@ -72,7 +72,7 @@ def how_ended(code: int) -> str:
 
 
 def records(run: Path, attempt: int) -> list[dict]:
-    """The exceptions of all ranks in an attempt."""
+    """Return the exceptions that ranks recorded in an attempt."""
     return [
         json.loads(path.read_text(encoding="utf-8"))
         for path in folder_of(run, attempt).glob("error-*.json")
@@ -80,9 +80,10 @@ def records(run: Path, attempt: int) -> list[dict]:
 
 
 def _died(run: Path, attempt: int) -> tuple[int, int] | None:
-    """The rank that torchrun saw end first in an attempt, and its exit code.
+    """Return the rank that torchrun saw end first in an attempt, and its exit code.
 
-    torchrun says so in one line of its log for each attempt that failed.
+    torchrun logs it in one line for each failed attempt; without that line, return
+    None.
     """
     log = (run / AGENT_LOG).read_text(encoding="utf-8", errors="replace")
     found = re.findall(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) ", log)
@@ -93,7 +94,7 @@ def _died(run: Path, attempt: int) -> tuple[int, int] | None:
 
 
 def where_ranks_were(run: Path, script: Path, attempt: int, timeout: float) -> str:
-    """Say that time is up, and where each rank was."""
+    """Return a message that time is up, and where each rank was."""
     stacks = {
         int(path.name.removeprefix("stack-")): path.read_text(encoding="utf-8")
         for path in folder_of(run, attempt).glob("stack-*")

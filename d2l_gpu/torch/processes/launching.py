@@ -1,8 +1,8 @@
-"""Training scripts on several processes, started from a notebook.
+"""Training scripts in several processes, started from a notebook.
 
 ``launch`` runs torchrun, which runs ``d2l_gpu/common/worker.py`` once per rank, and
-that runs the script. What the ranks have to say goes through files in a temporary
-folder: the output of rank 0, what ``report`` was given, and records of exceptions.
+that runs the script. The ranks communicate through files in a temporary folder: the
+output of rank 0, the values passed to ``report``, and records of exceptions.
 """
 
 import contextlib
@@ -45,10 +45,10 @@ from .failures import AGENT_LOG, failure, how_ended, records, where_ranks_were
 from .reports import PROGRESS, LogReader, log_of, results_of
 
 SECONDS_BETWEEN_LOOKS = 0.05
-GRACE = 10.0  # seconds that ranks have to end after a failure
+GRACE = 10.0  # seconds that ranks get to end after a failure
 SECONDS_FOR_STACKS = 3.0
 
-# What C++ writes past Python: PyTorch 2.10 lets gloo say that it is connected.
+# Written by C++, past Python: in PyTorch 2.10, gloo says that it is connected.
 _NOISE = re.compile(r"\[Gloo\] Rank \d+ is connected")
 
 
@@ -61,39 +61,41 @@ def launch(
     timeout: float | None = None,
     restarts: int = 0,
 ) -> list[dict]:
-    """Run a script on several processes with torchrun; return what rank 0 reports.
+    """Run a script in several processes with torchrun; return what rank 0 reports.
 
-    The script is the same that ``torchrun --nproc-per-node 2 script.py`` runs. While
-    it runs, lines that rank 0 prints are shown, as are its warnings; what other ranks
-    print is not. It can show progress with ``report(progress=…)``. If this process
-    uses virtual GPUs, the ranks use virtual ones, too. Ctrl-C ends all ranks; so does
-    the end of this process, whatever ends it. Not on Windows, where torchrun fails.
+    It is the same script that ``torchrun --nproc-per-node 2 script.py`` runs. While it
+    runs, rank 0's output and warnings are shown; the other ranks' output is not. The
+    script can show its progress with ``report(progress=…)``. If this process uses
+    virtual GPUs, so do the ranks. Ctrl-C ends all ranks, and so does the end of this
+    process, whatever the cause. Windows is not supported, because torchrun fails there.
 
     If a rank fails and restarts are left, all ranks are ended and started again, and a
-    line says so and why. A script that keeps ``Checkpoints`` goes on from the last one,
-    and what it reported since then, and reports again, counts once: what is returned is
-    what a run without failures returns. Without them, the values of all attempts follow
-    each other.
+    printed line says why. A script that saves ``Checkpoints`` continues from the last
+    one, and the values that it reports a second time count once, so the result is that
+    of a run without failures. Without checkpoints, the result holds the values of all
+    attempts, one after another.
 
     Args:
         script: the file to run.
         nproc: number of processes, which is the world size, at least 1.
-        args: arguments of the script; what is no string becomes one.
-        port: TCP port by which the processes find each other, on this machine only;
-            default a free one.
-        timeout: seconds after which all processes are ended, restarts included; default
-            no limit.
-        restarts: how often all ranks are started again after a failure, as with
+        args: arguments of the script; anything but a string is converted to one.
+        port: TCP port where the processes find each other, on this machine only;
+            default: a free one.
+        timeout: seconds after which all processes are ended, including restarts;
+            default: no limit.
+        restarts: how often all ranks are restarted after a failure, as with
             ``torchrun --max-restarts``.
     Returns:
         The values of each call of ``report`` on rank 0, in order.
     Raises:
         FileNotFoundError: there is no such script.
-        TypeError, ValueError: an argument makes no sense.
+        TypeError, ValueError: an argument is invalid.
         RuntimeError: a rank failed, and no restart was left. The first line says which
-            and why, the traceback of this rank follows; what failed in consequence on
-            other ranks is left out. Or the port is in use.
-        TimeoutError: the script did not end in time; where each rank was follows.
+            rank and why, followed by its traceback; failures that this caused on other
+            ranks are left out. Or the port is in use, torchrun itself was ended, or
+            this system or PyTorch build can't run it.
+        TimeoutError: the script did not end in time; the message says where each rank
+            was.
     """
     script = _check(script, nproc, args, port, timeout, restarts)
     command = [str(script), *map(str, args)]
@@ -129,21 +131,22 @@ def launch(
 def _start_agent(
     command: list[str], nproc: int, port: int | None, restarts: int, run: Path
 ) -> subprocess.Popen:
-    """Start torchrun in a session of its own, where no Ctrl-C of a terminal arrives."""
+    """Start torchrun in its own session, which a terminal's Ctrl-C doesn't reach."""
     environment = os.environ | _environment(nproc) | {FOLDER: str(run)}
-    # The name of this machine may not be known, offline for example.
+    # This machine's host name may not resolve, for example offline.
     rendezvous = ["--standalone", "--local-addr", "127.0.0.1"]
     if restarts:
-        # torchrun hosts the store by which the ranks find each other, and keeps it for
-        # their next start, with the addresses of those that are gone: many of these
-        # starts fail (torch 2.10 to 2.13; pytorch issue 135712, and PR 135957, which
-        # meant to make a new store for each). With this, rank 0 hosts one each time.
+        # torchrun hosts the store where the ranks find each other, and keeps it for
+        # restarts, along with the addresses of ranks that are gone. Many restarts
+        # therefore fail (torch 2.10 to 2.13; pytorch issue 135712, and PR 135957, which
+        # was meant to make a new store for each). With this variable, rank 0 hosts a
+        # new store each time.
         environment[OWN_STORE] = "1"
         if port is not None:
             environment[PORT] = str(port)
     elif port is not None:
         rendezvous = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
-    # Rank 0's stdout and everyone's stderr into files; other stdout is the agent's.
+    # Rank 0's stdout and all ranks' stderr go to files, other stdout to the agent's.
     redirects = ",".join(f"{rank}:{2 if rank else 3}" for rank in range(nproc))
     with (run / AGENT_LOG).open("w") as log:
         agent = start_child(
@@ -164,10 +167,10 @@ def _start_agent(
 
 
 def _environment(nproc: int) -> dict[str, str]:
-    """What the ranks' environment has on top of this process's."""
+    """Return what is added to this process's environment for the ranks."""
     added = {}
     if nproc > 1 and "OMP_NUM_THREADS" not in os.environ:
-        # torchrun would set 1 and warn; PyTorch would take all cores for each rank.
+        # torchrun would set 1 and warn; PyTorch would use all cores for each rank.
         added["OMP_NUM_THREADS"] = str(max(1, usable_cores() // nproc))
     if virtual_count() and not os.environ.get(VIRTUAL, "").strip():
         added[VIRTUAL] = str(max(virtual_count(), nproc))
@@ -182,7 +185,7 @@ def _follow(
     progress: Progress,
     timeout: float | None,
 ) -> bool:
-    """Show what goes on until torchrun ends; return False if time is up first."""
+    """Show the output until torchrun ends; return False if time is up first."""
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     attempt = 0
     while True:
@@ -207,7 +210,7 @@ def _follow_attempt(
     progress: Progress,
     deadline: float,
 ) -> bool:
-    """Show what rank 0 says until its attempt is over; return False if time is."""
+    """Show rank 0's output until its attempt ends; return False if time is up first."""
     patience = math.inf
     stdout = LogReader(run, log_of(0, "stdout", attempt))
     stderr = LogReader(run, log_of(0, "stderr", attempt))
@@ -215,13 +218,13 @@ def _follow_attempt(
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             agent.wait(SECONDS_BETWEEN_LOOKS)
-        # Looked at before the files: then nothing more is written.
+        # Check this before reading the files: if it's over, they are complete.
         restarted = _attempt(run) > attempt
         over = restarted or agent.returncode is not None
         late = time.monotonic() > deadline
         lines = [x for x in stdout.new(over or late) if not _NOISE.match(x)]
         if restarted and lines and not lines[-1].endswith("\n"):
-            lines.append("\n")  # it was ended before the line was
+            lines.append("\n")  # the rank ended in mid-line
         warnings = stderr.new(over or late)
         if lines or warnings:
             with progress.aside():
@@ -235,24 +238,24 @@ def _follow_attempt(
         if patience == math.inf and records(run, attempt):
             patience = time.monotonic() + GRACE
         elif time.monotonic() > patience:
-            _kill_ranks(run, attempt)  # torchrun then does what it does after a failure
+            _kill_ranks(run, attempt)  # torchrun then handles it like any failure
             deadline = min(deadline, time.monotonic() + GRACE)
 
 
 def _attempt(run: Path) -> int:
-    """How often torchrun has started the ranks again."""
+    """Return how often torchrun has restarted the ranks."""
     numbers = [int(path.name.partition("_")[2]) for path in run.glob("*/attempt_*")]
     return max(numbers, default=0)
 
 
 def _write(stream: Any, lines: list[str]) -> None:
-    if lines and stream is not None:  # Python without a console has none
+    if lines and stream is not None:  # None if Python has no console
         stream.write("".join(lines))
         stream.flush()
 
 
 def _ask_for_stacks(agent: subprocess.Popen, run: Path) -> None:
-    """Let the ranks end by themselves, so that they can first say where they are."""
+    """Let the ranks end by themselves, so that they first record where they are."""
     (run / STACKS_WANTED).touch()
     agent.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -260,10 +263,10 @@ def _ask_for_stacks(agent: subprocess.Popen, run: Path) -> None:
 
 
 def _end(agent: subprocess.Popen, run: Path) -> None:
-    """Leave no process behind: ask, wait, then insist."""
-    agent.stdin.close()  # the ranks end
+    """Leave no process behind: ask, wait, then kill."""
+    agent.stdin.close()  # this makes the ranks end
     if agent.poll() is None:
-        agent.terminate()  # it ends ranks that do not, and itself
+        agent.terminate()  # it ends the remaining ranks, then itself
         with contextlib.suppress(subprocess.TimeoutExpired):
             agent.wait(GRACE)
     if agent.returncode != 0:
@@ -275,8 +278,8 @@ def _end(agent: subprocess.Popen, run: Path) -> None:
 def _kill_ranks(run: Path, attempt: int) -> None:
     """Kill the ranks of an attempt, and the processes that they started.
 
-    torchrun makes each rank a group. It has just ended or is about to: its number
-    cannot belong to others yet.
+    torchrun makes each rank a process group. The rank has just ended or is about to, so
+    its process id can't have been reused yet.
     """
     for path in folder_of(run, attempt).glob("pid-*"):
         with contextlib.suppress(OSError):
@@ -331,7 +334,7 @@ def _check_port(port: int) -> None:
             f"A port is between {PORTS[0]} and {PORTS[-1]}, not {port}{advice}."
         )
     try:
-        # As torchrun listens: on all addresses, also those of a launch a moment ago.
+        # Listen as torchrun does: on all addresses, even those a launch just used.
         if socket.has_dualstack_ipv6():
             taken = {"family": socket.AF_INET6, "dualstack_ipv6": True}
         else:

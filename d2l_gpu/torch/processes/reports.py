@@ -1,4 +1,4 @@
-"""What a launched script hands to its caller, and how it gets there: through files."""
+"""How a launched script sends values to its caller: through files."""
 
 import codecs
 import json
@@ -12,21 +12,22 @@ from d2l_gpu.common.worker import FOLDER, attempt_folder, number_of
 from d2l_gpu.show.progress import checked_fraction
 
 RESULTS, PROGRESS = "results.jsonl", "progress"
-"""Files in the folder of an attempt to which rank 0 appends lines."""
+"""Files in an attempt's folder to which rank 0 appends lines."""
 
 
 def report(**values: Any) -> None:
-    """Hand values to the caller of ``launch``, from rank 0; other ranks do nothing.
+    """Send values from rank 0 to the caller of ``launch``; other ranks do nothing.
 
-    ``report(progress=0.25)`` alone is no result: it sets the progress bar. Without
+    ``report(progress=0.25)`` alone is not a result: it sets the progress bar. Without
     ``launch``, under plain torchrun or Python, the values are printed as one line of
-    JSON, and progress is not shown.
+    JSON, and progress isn't shown.
 
     Args:
-        values: numbers, strings, None, lists and dicts of them; tensors and arrays of
-            one element become numbers, which waits for their device.
+        values: numbers, strings, None, and lists and dicts of them; tensors and arrays
+            of one element become numbers, which waits for their device.
     Raises:
-        TypeError: JSON cannot hold a value, or there is none.
+        TypeError: JSON can't hold a value, progress is not a number, or there are no
+            values.
         ValueError: progress is not between 0 and 1.
     """
     if int(os.environ.get("RANK", "0")) != 0:
@@ -48,8 +49,10 @@ def report(**values: Any) -> None:
 
 
 def reported() -> tuple[str | None, int]:
-    """Return the run of ``launch`` that this is, None without one, and how many values
-    were reported in it."""
+    """Return the name of this run of ``launch``, and how many values it has reported.
+
+    Without ``launch``, return None and 0.
+    """
     run = os.environ.get(FOLDER)
     if not run:
         return None, 0
@@ -57,11 +60,11 @@ def reported() -> tuple[str | None, int]:
 
 
 def take_back(run: str | None, count: int) -> None:
-    """Forget, on rank 0, what was reported since ``reported`` was asked.
+    """Remove, on rank 0, what was reported after ``reported`` was called.
 
     Args:
-        run, count: what ``reported`` returned. If that was not in this run, what ranks
-            reported before their last restart is forgotten.
+        run, count: what ``reported`` returned. If that was in another run, or without
+            ``launch``, remove what this run's earlier attempts reported.
     """
     if not os.environ.get(FOLDER) or int(os.environ["RANK"]) != 0:
         return
@@ -76,8 +79,7 @@ def take_back(run: str | None, count: int) -> None:
 
 
 def results_of(run: Path) -> list[Path]:
-    """The files with what rank 0 reported, one for each attempt that reported, in
-    order."""
+    """Return the files of what rank 0 reported, one per attempt, in order."""
     return sorted(run.glob(f"*/{RESULTS}"), key=lambda path: number_of(path.parent))
 
 
@@ -87,7 +89,7 @@ def _whole_lines(path: Path) -> list[str]:
 
 
 def _number(value: Any) -> Any:
-    """A tensor or array of one element as a number, for JSON."""
+    """Return a tensor or array of one element as a number, for JSON."""
     size = value.numel() if hasattr(value, "numel") else getattr(value, "size", None)
     if hasattr(value, "item") and size == 1:
         number = value.item()
@@ -106,7 +108,7 @@ def _append(path: Path, line: str) -> None:
 
 
 class LogReader:
-    """The lines that other processes append to a file that may not be there yet."""
+    """Reads lines that other processes append to a file that may not exist yet."""
 
     def __init__(self, folder: Path, pattern: str):
         self._folder, self._pattern = folder, pattern
@@ -115,10 +117,10 @@ class LogReader:
         self._rest = ""
 
     def new(self, last: bool = False) -> list[str]:
-        """Return the lines that were completed since the last call.
+        """Return the lines completed since the last call.
 
         Args:
-            last: whether a line without an end counts, since there will be no more.
+            last: whether to include an unfinished line, because there will be no more.
         """
         if self._file is None:
             path = next(self._folder.glob(self._pattern), None)
@@ -134,5 +136,5 @@ class LogReader:
 
 
 def log_of(rank: int, stream: str, attempt: int) -> str:
-    """Where torchrun writes what a rank says, as a pattern below the run's folder."""
+    """Return torchrun's log of a rank's output, as a pattern in the run's folder."""
     return f"*/attempt_{attempt}/{rank}/{stream}.log"

@@ -1,4 +1,4 @@
-"""Training scripts as jobs of Amazon SageMaker: what submits one, what it runs there.
+"""Training scripts as Amazon SageMaker jobs: how to submit one, and what it runs.
 
 Nothing is submitted here, and no account is needed. The names are those of version 2 of
 SageMaker's Python SDK, the last with framework estimators, and of the package
@@ -17,7 +17,7 @@ from d2l_gpu.common.arguments import check_integer, check_name, check_script
 from d2l_gpu.vgpu import Table
 
 CHECKPOINTS = "/opt/ml/checkpoints"
-"""The folder of a container that SageMaker copies to S3, and back into a new one."""
+"""The container folder that SageMaker copies to S3, and back to a new container."""
 
 _FOLDER = "/opt/ml"
 _PORT = "7777"
@@ -25,12 +25,12 @@ _PORT = "7777"
 
 @dataclass(frozen=True)
 class Container:
-    """What one machine of a job gives the script.
+    """What the script finds on one machine of a job.
 
     Attributes:
-        environment: variables; torchrun adds those of each rank.
-        arguments: of the script, from the job's hyperparameters.
-        command: what starts the ranks of this machine.
+        environment: environment variables; torchrun adds those of each rank.
+        arguments: arguments of the script, from the job's hyperparameters.
+        command: the command that starts the ranks of this machine.
     """
 
     environment: Mapping[str, str]
@@ -60,8 +60,9 @@ class SageMakerJob:
 
     Attributes:
         script: the file that the job runs.
-        hyperparameters: its arguments, by name.
-        channels: the data, by the name of the folder in which the script finds it.
+        hyperparameters: arguments of the script, by name.
+        channels: where the data are, by the name of the folder where the script finds
+            them.
         settings: arguments of the SDK's estimator.
     """
 
@@ -88,10 +89,10 @@ class SageMakerJob:
         """Return what the script finds on one of the job's machines.
 
         Args:
-            machine: which of them, from 0.
-            num_gpus: GPUs of a machine of the job's type, and ranks on it.
+            machine: which machine, counted from 0.
+            num_gpus: number of GPUs, and of ranks, on a machine of the job's type.
         Raises:
-            TypeError, ValueError: an argument makes no sense.
+            TypeError, ValueError: an argument is invalid.
         """
         count = self.settings["instance_count"]
         check_integer("A machine", machine, least=0)
@@ -144,31 +145,32 @@ def sagemaker_job(
     job: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> SageMakerJob:
-    """Describe a training job of SageMaker, which runs a script by torchrun.
+    """Describe a SageMaker training job that runs a script with torchrun.
 
-    The whole folder of the script goes with it; packages that ``requirements.txt``
-    there names are installed before it starts.
+    The script's whole folder goes with it. Packages listed in its ``requirements.txt``
+    are installed before the script starts.
 
     Args:
         script: the file to run.
-        hyperparameters: arguments of the script: ``{'epochs': 3}`` reaches it as
+        hyperparameters: arguments of the script: ``{'epochs': 3}`` is passed as
             ``--epochs 3``, True as ``--name True``.
         instance_count: number of machines.
-        instance_type: what they are, as ``'ml.g5.12xlarge'``; they need GPUs.
-        role: the name or ARN of the role that may use the data.
-        checkpoints: a place in S3, as ``'s3://bucket/digits'``, with which SageMaker
-            keeps ``/opt/ml/checkpoints`` in step, also in a job that starts anew.
-        channels: the data, as ``{'training': 's3://bucket/data'}``.
-        framework_version: PyTorch's, in full, of a container that Amazon keeps.
-        py_version: Python's, in that container.
+        instance_type: type of the machines, such as ``'ml.g5.12xlarge'``; they need
+            GPUs.
+        role: name or ARN of the IAM role that may use the data.
+        checkpoints: S3 folder, such as ``'s3://bucket/digits'``, that SageMaker keeps
+            in sync with ``/opt/ml/checkpoints``, even in a new job.
+        channels: where the data are: ``{'training': 's3://bucket/data'}``.
+        framework_version: full PyTorch version of a container that Amazon maintains.
+        py_version: Python version of that container.
         image_uri: another container, for other versions.
-        job: how the job's name begins; default the script's.
+        job: prefix of the job's name; default: the script's name.
         options: more arguments of the estimator: ``{'max_run': 3600}``.
     Returns:
-        The job: print it to have the program that submits it.
+        The job; print it to get the program that submits it.
     Raises:
         FileNotFoundError: there is no such script.
-        TypeError, ValueError: an argument makes no sense.
+        TypeError, ValueError: an argument is invalid.
     """
     path = check_script(script)
     if path.suffix != ".py":
@@ -233,7 +235,7 @@ def sagemaker_job(
 
 
 def _arguments(hyperparameters: Mapping[str, Any]) -> list[str]:
-    """The arguments that the container makes of hyperparameters, by name."""
+    """Return the script's arguments as the container derives them, sorted by name."""
     arguments = []
     for name in sorted(hyperparameters):
         dashes = "-" if len(name) == 1 else "--"
@@ -242,7 +244,7 @@ def _arguments(hyperparameters: Mapping[str, Any]) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """The value of a variable: a text as it is, anything else as JSON."""
+    """Return a variable's value: a string unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

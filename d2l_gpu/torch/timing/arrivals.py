@@ -1,8 +1,8 @@
 """Finds programs that read a copy from a device before it has arrived.
 
-``X.to('cpu', non_blocking=True)`` returns at once, and the bytes come later. Whoever
-reads them without waiting reads what the memory held before: no error, wrong numbers,
-and a time that leaves the copy out.
+``X.to('cpu', non_blocking=True)`` returns at once, and the bytes arrive later. A
+program that reads them without waiting gets what the memory held before: no error,
+wrong numbers, and a time that leaves out the copy.
 """
 
 import contextlib
@@ -14,18 +14,18 @@ from torch.utils._pytree import tree_leaves
 
 
 def check_arrivals(program: Callable, devices: Sequence[torch.device]) -> None:
-    """Run a program once, and raise RuntimeError if it reads a copy too early."""
+    """Run a program once; raise RuntimeError if it reads a copy too early."""
     watch = _UnfinishedCopies()
     with _waiting_noticed(devices, watch), watch:
         program(*devices)
 
 
 class _UnfinishedCopies(TorchDispatchMode):
-    """Sees every operator; knows which memory of the host is still being written to."""
+    """Watches all operators, and tracks which host memory is still being written."""
 
     def __init__(self):
         super().__init__()
-        self.pending: dict[int, torch.Tensor] = {}  # by address; kept alive
+        self.pending: dict[int, torch.Tensor] = {}  # by address; kept alive here
 
     def arrived(self) -> None:
         self.pending.clear()
@@ -52,7 +52,7 @@ class _UnfinishedCopies(TorchDispatchMode):
             if _on_host(result) and not _on_host(source):
                 if late:
                     self.pending[result.untyped_storage().data_ptr()] = result
-                else:  # the host has waited for all that came before
+                else:  # the host has waited for everything before it
                     self.arrived()
         elif func is aten._local_scalar_dense.default and not _on_host(args[0]):
             self.arrived()
@@ -67,7 +67,7 @@ def _on_host(x) -> bool:
 def _waiting_noticed(
     devices: Sequence[torch.device], watch: _UnfinishedCopies
 ) -> Iterator[None]:
-    """Let the watch know of every wait while a program runs."""
+    """Tell the watch about every synchronization while a program runs."""
     modules = {
         torch.get_device_module(device) for device in devices if device.type != "cpu"
     }
@@ -89,7 +89,7 @@ def _waiting_noticed(
             watch.arrived()
             return result
 
-        with contextlib.suppress(TypeError):  # classes written in C
+        with contextlib.suppress(TypeError):  # classes written in C can't be changed
             owner.synchronize = noticed
             changed.append((owner, original))
     try:

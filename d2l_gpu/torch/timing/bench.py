@@ -1,4 +1,4 @@
-"""Programs compared by the time they take, simulated or measured."""
+"""Comparing programs by the time they take, simulated or measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ Device = torch.device | str
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one program took in one place.
+    """The time that one program took in one place.
 
     Attributes:
         program: its name.
         label: ``simulated (V100)`` or ``measured (…)``.
-        seconds: simulated, or the median of the measured ones.
-        spread: half of the distance between the quartiles, in shares of the median;
-            0.0 for simulated times, which are the same every time.
+        seconds: simulated time, or the median of the measured times.
+        spread: half the interquartile range as a fraction of the median; 0.0 for
+            simulated times, which are the same every time.
     """
 
     program: str
@@ -42,15 +42,15 @@ class Measurement:
 
 
 class Comparison(list):
-    """Measurements, program by program and place by place; prints as lines."""
+    """Measurements, by place and then by program; printed as lines."""
 
     def seconds(self, program: str, place: int = 0) -> float:
-        """Return the seconds of a program in the place that was given as the i-th."""
+        """Return a program's seconds in a place, counted from 0."""
         return [each for each in self if each.program == program][place].seconds
 
     def __repr__(self) -> str:
         width = max((len(each.program) for each in self), default=0)
-        # A fixed width for times: lines that are simulated must not depend on others.
+        # Times have a fixed width, because simulated lines must not depend on others.
         return "\n".join(
             f"{each.program:<{width}}  {time:>7}  {label}".strip()
             for each in self
@@ -64,23 +64,24 @@ def bench(
     rounds: int = 9,
     warmup: int = 2,
 ) -> Comparison:
-    """Run programs in several places and return what they took.
+    """Run programs in several places and return how long they took.
 
-    On virtual GPUs the time is simulated: one run tells it. Everywhere else it is
-    measured: after some runs that do not count, programs take turns; before the clock
-    is read, at the start and at the end, every device of the place is waited for.
+    On virtual GPUs the time is simulated, so one run is enough. Everywhere else it is
+    measured: after some warm-up runs, the programs take turns, and every device of the
+    place is synchronized before the clock is read, at the start and at the end.
 
     Args:
-        programs: a function of one argument for each device of a place; or several, by
-            name.
-        places: a device, or several; an empty list is left out, so that
-            ``real_gpus(2)`` can stand here on any machine.
-        rounds: how often each is measured, at least 1.
-        warmup: how often each is run before.
+        programs: a function with one argument for each device of a place, or several
+            functions, by name.
+        places: each a device or a list of devices; empty lists are skipped, so you can
+            write ``real_gpus(2)`` on any machine.
+        rounds: number of measurements per program, at least 1.
+        warmup: number of runs before that; one is made in any case, to check for early
+            reads.
     Raises:
-        TypeError, ValueError: an argument makes no sense.
-        RuntimeError: a program reads a copy from a device that it does not wait for
-            (``non_blocking=True``): what it reads may not be there yet.
+        TypeError, ValueError: an argument is invalid.
+        RuntimeError: a program reads a copy from a device without waiting for it
+            (``non_blocking=True``), so the data may not have arrived.
     """
     check_integer("The number of rounds", rounds, least=1, example=9)
     check_integer("The number of runs to warm up", warmup, least=0, example=2)

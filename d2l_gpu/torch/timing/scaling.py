@@ -18,15 +18,16 @@ ALGORITHMS = ("none", "naive", "ring", "bucketed")
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one step takes.
+    """The cost of one step.
 
     Attributes:
-        num_gpus: devices that take part.
-        batch_size: examples of each of them.
-        seconds: simulated, of the whole step.
-        computing: in which a device computes.
-        communicating: in which its links are busy.
-        simulation: of the step, for its report and its timeline; its devices are gone.
+        num_gpus: number of devices that take part.
+        batch_size: number of examples per device.
+        seconds: simulated time of the whole step.
+        computing: seconds in which a device computes.
+        communicating: seconds in which its busiest link to the other devices is in use.
+        simulation: the step's simulator, for its report and timeline; its devices are
+            gone.
     """
 
     num_gpus: int
@@ -38,7 +39,7 @@ class StepCost:
 
     @property
     def examples_per_second(self) -> float:
-        """Of all devices together."""
+        """Examples per second, over all devices together."""
         return self.num_gpus * self.batch_size / self.seconds
 
 
@@ -55,22 +56,22 @@ def simulate_step(
 ) -> StepCost:
     """Simulate one step of data parallelism: each device has a replica and a batch.
 
-    Shapes alone are computed, of one device, since all do the same. What happens: the
-    batch is copied from page-locked memory, forward, backward, the gradients of all
-    devices are summed, and SGD updates the parameters.
+    Only the shapes are computed, and only for one device, because all do the same. The
+    step copies the batch from page-locked memory, runs forward and backward, sums the
+    gradients of all devices, and updates the parameters with SGD.
 
     Args:
-        net: network, on any device; it is not changed.
-        X, y: images and labels of *one* device; values do not matter.
-        num_gpus: number of devices, from 1.
-        algorithm: how gradients are summed: ``'naive'``, one parameter after the other
-            over one device; ``'ring'``, all at once after backward; ``'bucketed'``, in
-            rings, a bucket as soon as backward has filled it, as
-            DistributedDataParallel does; ``'none'``, not at all.
-        model, link: entries of the catalogue.
-        bucket_bytes: size of a bucket; the last one may be smaller.
+        net: the network, on any device; it isn't changed.
+        X, y: images and labels for *one* device; their values don't matter.
+        num_gpus: number of devices, at least 1.
+        algorithm: how to sum gradients: ``'naive'``, one parameter after the other over
+            one device; ``'ring'``, all at once after backward; ``'bucketed'``, in
+            rings, each bucket as soon as backward has filled it, as in
+            DistributedDataParallel; ``'none'``, not at all.
+        model, link: names in ``d2l_gpu.vgpu.MODELS`` and ``d2l_gpu.vgpu.LINKS``.
+        bucket_bytes: size at which a bucket is full; the last one may be smaller.
     Raises:
-        TypeError, ValueError: an argument makes no sense.
+        TypeError, ValueError: an argument is invalid.
     """
     from d2l_gpu import vgpu
 
@@ -110,7 +111,7 @@ def simulate_step(
                 buckets.finish()
         optimizer.step()
 
-    sim.reset()  # the making of the replica does not count
+    sim.reset()  # making the replica doesn't count
     step()
     buckets.unfollow()
     report = sim.report()
@@ -124,7 +125,7 @@ def simulate_step(
 
 
 class _Buckets:
-    """Gradients that are summed together, in the order in which backward makes them."""
+    """Gradients to sum together, in the order in which backward computes them."""
 
     def __init__(self, sim, parameters: Sequence[nn.Parameter], nbytes: int):
         self.sim, self.parameters, self.nbytes = sim, parameters, nbytes
@@ -139,8 +140,11 @@ class _Buckets:
         ]
 
     def unfollow(self) -> None:
-        """Take the hooks away: parameters that have some are never freed, as these
-        know the parameters, and the garbage collector does not see it."""
+        """Remove the hooks.
+
+        A parameter with hooks is never freed: they refer to the parameters, a cycle
+        that the garbage collector doesn't see.
+        """
         for hook in self.hooks:
             hook.remove()
 
@@ -156,7 +160,7 @@ class _Buckets:
         self.pending.append((parameters, flat, handle))
 
     def finish(self) -> None:
-        """Wait for all sums and put them in the places of the gradients."""
+        """Wait for all sums, and copy them into the gradients."""
         if self.filling:
             self._start()
         for parameters, flat, handle in self.pending:
@@ -180,8 +184,11 @@ def _unflatten(parameters: Sequence[nn.Parameter], flat: torch.Tensor) -> None:
 
 
 def _pinned(x: torch.Tensor) -> torch.Tensor:
-    """Return a batch as page-locked memory; on the meta device, where PyTorch with CUDA
-    refuses to lock anything, one that the clock takes for it."""
+    """Return a batch in page-locked memory, or unchanged if it is on a GPU.
+
+    On the meta device, where PyTorch with CUDA refuses to pin memory, return one that
+    the simulated clock takes for pinned.
+    """
     if x.is_meta:
         return mark_pinned(x)
     return x.pin_memory() if x.device.type == "cpu" else x

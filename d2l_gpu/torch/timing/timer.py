@@ -1,4 +1,4 @@
-"""Measuring time where devices work behind the host's back, or simulating it."""
+"""Timing devices that work asynchronously, on a real or a simulated clock."""
 
 import itertools
 import time
@@ -13,27 +13,29 @@ from ..gpus.inventory import device_model
 
 
 class Timer:
-    """A stopwatch on the host's clock, which can be run many times.
+    """A stopwatch on the host's clock that can be run many times.
 
-    A GPU works asynchronously: the host goes on as soon as work is queued, so that
-    the host's clock alone measures the queueing. With ``devices``, the timer waits
-    for every one of them before it reads the clock, at the start and at the stop.
-    Each device is waited for by name: ``torch.cuda.synchronize()`` waits for the
-    current device only.
+    A GPU works asynchronously: the host goes on as soon as work is queued, so the
+    host's clock alone measures the queueing. With ``devices``, the timer waits for
+    every one of them before it reads the clock, at the start and at the stop. It waits
+    for each device by name, because ``torch.cuda.synchronize()`` waits for the current
+    device only.
 
-    On virtual GPUs the host's clock measures how long the host computed, which says
-    nothing of a GPU. With ``simulated=True`` the timer reads their simulated clock.
+    On virtual GPUs, the host's clock measures how long the host computed, which says
+    nothing about a GPU. With ``simulated=True``, the timer reads their simulated clock.
 
     Args:
-        devices: the device or devices whose work belongs to the measured time;
-            None: do not wait for any.
-        simulated: read the simulated clock of the devices, which are virtual.
+        devices: the device or devices whose work is timed; None: don't wait for any.
+        simulated: whether to read the simulated clock of the devices, which are
+            virtual.
     Attributes:
-        label: what the times are: ``simulated (V100)``, or ``measured (…)`` and what
-            the devices are.
+        times: the recorded times, in seconds.
+        label: what the times are: ``simulated (V100)``, or ``measured (…)`` with the
+            names of the devices.
     Raises:
-        RuntimeError, AssertionError: PyTorch's own, where there is no such device.
-        ValueError: simulated time is asked for, and the devices have no such clock.
+        RuntimeError, AssertionError: from PyTorch, if there is no such device.
+        ValueError: simulated is True, but the devices have no simulated clock in
+            common.
     Source: d2l 1.0.3 ``Timer``, section 3.1; ``devices`` is this project's own.
     """
 
@@ -53,7 +55,7 @@ class Timer:
         self.start()
 
     def start(self) -> None:
-        """Start to measure, or start anew; making a timer starts it too."""
+        """Start or restart the timer; creating one starts it too."""
         self._synchronize()
         self._started: float | None = self._now()
 
@@ -63,7 +65,7 @@ class Timer:
         Returns:
             Seconds since the start.
         Raises:
-            RuntimeError: the timer is stopped already.
+            RuntimeError: the timer has already been stopped.
         """
         if self._started is None:
             raise RuntimeError("This timer is stopped already: call start() first.")
@@ -77,7 +79,7 @@ class Timer:
         """Return the mean of the recorded times in seconds.
 
         Raises:
-            RuntimeError: nothing was recorded yet.
+            RuntimeError: nothing has been recorded yet.
         """
         if not self.times:
             raise RuntimeError(
@@ -103,10 +105,10 @@ class Timer:
         return f"measured ({', '.join(names) or cpu_name()})"
 
     def _now(self) -> float:
-        """Seconds of the host's clock, or whole picoseconds of the simulated one."""
+        """Return the host's clock in seconds, or the simulated one in picoseconds."""
         if self._simulation is None:
             return time.perf_counter()
-        # From when the clock was made: others may reset it on the way.
+        # Counted from the clock's creation, because others may reset it meanwhile.
         return self._simulation.clock.host()
 
     def _synchronize(self) -> None:
@@ -114,20 +116,20 @@ class Timer:
 
 
 def synchronize(devices: Sequence[torch.device]) -> None:
-    """Wait for devices; the CPU needs none."""
+    """Wait for devices to finish their work; the CPU needs no waiting."""
     for device in devices:
         module = torch.get_device_module(device)
-        # torch.mps has one device and takes no argument here (torch 2.10 to 2.13).
+        # torch.mps has one device, and takes no argument here (torch 2.10 to 2.13).
         module.synchronize(*([] if device.type == "mps" else [device]))
 
 
 def place_name(device: torch.device) -> str:
-    """Return what a device is: its model's name."""
+    """Return the model name of a device."""
     return cpu_name() if device.type == "cpu" else device_model(device)
 
 
 def _simulator_of(devices: Sequence[torch.device]):
-    """Return the simulation that all devices belong to."""
+    """Return the simulation that all the devices belong to."""
     from d2l_gpu import vgpu
 
     found = [vgpu.simulator_of(device) for device in devices]

@@ -84,10 +84,10 @@ class TorchGpus(Gpus[torch.device]):
         Args:
             n: number of virtual GPUs, at least 1.
             memory: capacity of each, in bytes or as ``'512MiB'``, ``'2GiB'``; default:
-                4 GiB, or less if the host has less to spare; with ``backing='meta'``, the
-                model's.
-            backing: device that computes their values; default: the machine's CUDA GPU if
-                it has exactly one, otherwise the CPU; ``'meta'`` computes no values.
+                4 GiB, or less if the host has less to spare; with ``backing='meta'``,
+                the model's.
+            backing: device that computes their values; default: the machine's CUDA GPU
+                if it has exactly one, otherwise the CPU; ``'meta'`` computes no values.
             as_cuda: whether they also answer to the names ``cuda:0``, ``cuda:1`` …, so
                 that programs written for CUDA run unmodified; impossible where PyTorch
                 sees a real CUDA GPU.

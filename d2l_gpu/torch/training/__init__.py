@@ -4,6 +4,7 @@
 * ``nets``: the networks that the lessons train.
 * ``evaluation``: accuracy, counted on the device.
 * ``schedule``: the learning rate over time.
-* ``forms``: channels last and bfloat16, tried out on the machine at hand.
-* ``checkpoints``: going on after a crash; ``parameter_files``: parameters in files.
+* ``forms``: channels last and bfloat16, timed on the machine at hand.
+* ``checkpoints``: resuming after a crash.
+* ``parameter_files``: saving and loading parameters.
 """

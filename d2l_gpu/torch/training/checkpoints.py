@@ -1,11 +1,11 @@
-"""Checkpoints: what a training needs to go on after a crash as if nothing had happened.
+"""Checkpoints: what training needs to go on after a crash as if nothing had happened.
 
-Each rank writes a file of its own, ``step-00000020-rank-0-of-2.pt``: what
-``torch.save`` makes of its state, followed by a mark and the SHA-256 of both, which
-``torch.load`` does not mind. A checkpoint is there when all ranks have written theirs.
-The mark is the same on all ranks, and another after each ``resume``. So files of one
-step are not taken for one checkpoint where some ranks had written theirs before a
-crash, and others wrote theirs after it, maybe with another learning rate.
+Each rank writes its own file, ``step-00000020-rank-0-of-2.pt``: the output of
+``torch.save`` for its state, followed by a mark and the SHA-256 of both, which
+``torch.load`` ignores. A checkpoint is complete when all ranks have written their
+files. The mark is the same on all ranks and changes with each ``resume``. Without it,
+files of the same step would pass for one checkpoint even if some ranks wrote theirs
+before a crash and others after it, perhaps with another learning rate.
 """
 
 import hashlib
@@ -32,23 +32,23 @@ from d2l_gpu.common.files import PART
 from ..processes.reports import reported, take_back
 from .parameter_files import fits, loaded, saved, write_durably
 
-KEPT = 2  # checkpoints: if the newest turns out to be damaged, there is one before it
+KEPT = 2  # checkpoints, in case the newest turns out to be damaged
 _NAME = re.compile(r"step-(\d+)-rank-(\d+)-of-(\d+)\.pt")
 _DIGEST = hashlib.sha256
 _SIZES = (16, 32)  # bytes of a mark and of a digest
 
 
 class Checkpoints:
-    """Checkpoints of a training in a folder, from which it goes on after a crash.
+    """Checkpoints of a training run in a folder, from which it resumes after a crash.
 
-    A checkpoint holds the network, the optimizer, the schedule of the learning rate,
-    the number of steps, and the state of the random numbers of Python, of NumPy, of
-    PyTorch on the CPU and on the network's devices. A training that is interrupted at
-    any moment and goes on from it computes the same bits as one that is not, where
-    computing itself gives the same bits each time. (With three ranks or more,
-    DistributedDataParallel adds in another order in its first step than later, unless
-    it is made with ``find_unused_parameters=True``.) The last two are kept, and an
-    older one is deleted only when the newer is on the disk, on all ranks.
+    A checkpoint holds the network, the optimizer, the learning rate schedule, the
+    number of steps, and the random states of Python, of NumPy, and of PyTorch on the
+    CPU and on the network's devices. A run that is interrupted at any moment and
+    resumed computes the same bits as one that isn't, provided that the computation
+    itself is deterministic. (With three or more ranks, DistributedDataParallel adds in
+    a different order in its first step than later, unless it is created with
+    ``find_unused_parameters=True``.) The last two checkpoints are kept, and an older
+    one is deleted only when the newer one is on disk on all ranks.
 
     ::
 
@@ -62,23 +62,24 @@ class Checkpoints:
                 if step % 10 == 0:
                     checkpoints.save(step)
 
-    With several ranks, all of them make it, after ``init_process_group``, and all call
-    ``resume`` and ``save`` at the same steps, each with its own state. One folder
-    belongs to one run.
+    With several ranks, all of them create one, after ``init_process_group``, and all
+    call ``resume`` and ``save`` at the same steps, each with its own state. Each run
+    needs its own folder.
 
     Args:
-        folder: where the files are; it is made if it is not there. The ranks may share
-            it, or have one each on their own machines.
-        net: the network; one that is wrapped in DistributedDataParallel or DataParallel
-            is saved without that, so that names are the network's own.
+        folder: where the files are kept; it is created if it doesn't exist. The ranks
+            may share it, or have one each on their own machines.
+        net: the network; if it is wrapped in DistributedDataParallel or DataParallel,
+            it is saved without the wrapper, so the names are the network's own.
         optimizer: its optimizer.
-        schedule: of the learning rate, None: there is none.
-        others: what else has ``state_dict`` and ``load_state_dict``, as a GradScaler,
-            each by a name of your choice.
+        schedule: the learning rate schedule; None: there is none.
+        others: anything else with ``state_dict`` and ``load_state_dict``, such as a
+            GradScaler, each under a name of your choice.
     Raises:
-        NotADirectoryError: the folder is a file; other OSErrors: it cannot be made.
-        TypeError: something has no ``state_dict``.
-        RuntimeError: there are several ranks, and they do not know of each other yet.
+        NotADirectoryError: the folder is a file.
+        OSError: the folder can't be created.
+        TypeError: something has no ``state_dict`` or no ``load_state_dict``.
+        RuntimeError: there are several ranks but no process group yet.
     """
 
     def __init__(
@@ -106,24 +107,24 @@ class Checkpoints:
                 f"Checkpoints need a folder, and {folder} is a file: name another."
             )
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._steps: list[int] | None = None  # of good ones; None before resume()
+        self._steps: list[int] | None = None  # of good files; None before resume()
         self._mark = b""
         self._checked = False
 
     def resume(self) -> int:
-        """Put everything back to the newest checkpoint that all ranks can read.
+        """Restore everything from the newest checkpoint that all ranks can read.
 
-        What is damaged on one rank is of no use to the others: all go back to the one
-        before, with a warning. What ``report`` handed over in this run of ``launch``
-        after that checkpoint is taken back, since it will be reported again. Call it
-        later, too, to go back to the last checkpoint.
+        A checkpoint that is damaged on one rank is of no use to the others, so all go
+        back to the one before, with a warning. What was passed to ``report`` after that
+        checkpoint, in this run of ``launch``, is taken back, because it will be
+        reported again. You can also call this later, to return to the last checkpoint.
 
         Returns:
-            The number of the step that was given to ``save``; 0 if there is no
-            checkpoint, and then everything stays as it is.
+            The step that was passed to ``save``; 0 if there is no checkpoint, in which
+            case no state changes.
         Raises:
-            ValueError: the checkpoints are those of another model, optimizer or number
-                of ranks, or none can be read; everything stays as it is.
+            ValueError: the checkpoints are of another model, optimizer or number of
+                ranks, or none can be read on all ranks; no state changes.
         """
         self._remove_parts()
         found = self._agree(self._look())
@@ -132,28 +133,27 @@ class Checkpoints:
             state = self._state(steps[-1])
             for name, part in self._parts.items():
                 part.load_state_dict(state["states"][name])
-        # Last, since reading may draw random numbers; on a fresh start nothing is set.
         take_back(*(state["reported"] if steps else (None, 0)))
-        if steps:
+        if steps:  # last, because loading may draw random numbers
             self._set_random_states(state["random"])
         self._steps, self._mark = steps[-KEPT:], found[0].next_mark
         return steps[-1] if steps else 0
 
     def save(self, step: int) -> None:
-        """Save a checkpoint; return when it is on the disk, on all ranks.
+        """Save a checkpoint; return when it is on disk on all ranks.
 
-        Save after a step of the optimizer and before the next backward pass: gradients
-        are not in it. Report before you save: what is reported after the last
-        checkpoint before a crash is reported again. A step that was saved last is not
-        saved again.
+        Save after a step of the optimizer and before the next backward pass, because
+        gradients aren't saved. Report before you save: after a crash, values reported
+        since the last checkpoint are reported again. A step that has just been saved
+        isn't saved again.
 
         Args:
-            step: how many steps were made, at least as many as before.
+            step: number of steps so far, no less than in the last checkpoint.
         Raises:
-            OSError: a rank cannot write, for want of space or permission; this is
-                raised on all ranks, and the last good checkpoint is kept.
-            ValueError: a later step was saved before.
-            TypeError: a state holds what cannot be read back safely.
+            OSError: a rank can't write, for lack of space or permission. All ranks
+                raise it, and the last good checkpoint is kept.
+            ValueError: step is negative, or a later step was saved before.
+            TypeError: step is not an integer, or a state can't be read back safely.
             RuntimeError: ``resume`` was not called.
         """
         check_integer("A step", step, least=0, example=20)
@@ -168,7 +168,7 @@ class Checkpoints:
                 "steps from the number that resume() returns."
             )
         if step in self._steps[-1:]:
-            return  # a crash in between would leave neither the old nor the new one
+            return  # a crash while replacing it could leave neither file
         content = self._content(step)
         path = self._path(step)
         trouble = None
@@ -179,7 +179,7 @@ class Checkpoints:
         said = self._agree(trouble and (trouble.strerror or str(trouble)))
         if any(said):
             if not trouble:
-                path.unlink(missing_ok=True)  # half a checkpoint is none
+                path.unlink(missing_ok=True)  # useless without the other ranks'
             rank = next(rank for rank, text in enumerate(said) if text)
             self._raise_not_saved(step, rank, said[rank], trouble)
         self._steps = [*self._steps, step][-KEPT:]
@@ -187,7 +187,7 @@ class Checkpoints:
             if file.step not in self._steps:
                 file.path.unlink(missing_ok=True)
 
-    # -------------------------------------------------------------- what is in it
+    # -------------------------------------------------------------- content
 
     def _content(self, step: int) -> io.BytesIO:
         content = saved(
@@ -200,7 +200,7 @@ class Checkpoints:
             }
         )
         if not self._checked:
-            # Found out now, and not when it is needed.
+            # Find out now, rather than when the checkpoint is needed.
             try:
                 loaded(content.getbuffer())
             except pickle.UnpicklingError as error:
@@ -221,7 +221,7 @@ class Checkpoints:
         kind, keys, *rest = np.random.get_state()
         return {
             "python": random.getstate(),
-            # As an array it would need classes of NumPy to be read.
+            # Loading a NumPy array would need NumPy's classes.
             "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), *rest),
             "cpu": torch.get_rng_state(),
             "devices": [
@@ -246,7 +246,7 @@ class Checkpoints:
             _generator_of(device)[1](state)
 
     def _devices(self) -> list[torch.device]:
-        """The network's devices but for the CPU, each once."""
+        """Return the network's devices other than the CPU, each once."""
         net = self._parts["net"]
         tensors = [*net.parameters(), *net.buffers()]
         return [x for x in dict.fromkeys(t.device for t in tensors) if x.type != "cpu"]
@@ -257,12 +257,12 @@ class Checkpoints:
         return self._folder / f"step-{step:08d}-rank-{self._rank}-of-{self._world}.pt"
 
     def _files(self) -> list["_File"]:
-        """The checkpoints of this rank, oldest first."""
+        """Return this rank's checkpoints, oldest first."""
         mine = [x for x in _files(self._folder) if x.rank == self._rank]
         return sorted(mine, key=lambda file: file.step)
 
     def _look(self) -> "_Found":
-        """What this rank has."""
+        """Return what this rank finds in the folder."""
         good, bad = [], []
         for file in self._files():
             if file.world == self._world:
@@ -275,7 +275,7 @@ class Checkpoints:
         return _Found(good, bad, worlds, uuid.uuid4().bytes)
 
     def _usable(self, found: Sequence["_Found"]) -> list[int]:
-        """The steps that all ranks can go on from, the newest last."""
+        """Return the steps from which all ranks can resume, newest last."""
         worlds = set().union(*(x.worlds for x in found)) - {self._world}
         if worlds:
             raise ValueError(
@@ -287,7 +287,7 @@ class Checkpoints:
             step for step, _ in set.intersection(*(set(x.good) for x in found))
         )
         bad = [name for x in found for name in x.bad]
-        # A run that was killed in its very first save leaves one good file at most.
+        # A run killed during its very first save leaves at most one good file per rank.
         if not steps and (bad or any(len(x.good) > 1 for x in found)):
             what = "damaged: " + ", ".join(bad) if bad else "not there on all ranks"
             raise ValueError(
@@ -303,7 +303,7 @@ class Checkpoints:
         return steps
 
     def _state(self, step: int) -> dict:
-        """The content of a checkpoint, once it is known to be that of these parts."""
+        """Return a checkpoint's content, having checked that it is of these parts."""
         state = loaded(_read(self._path(step))[0])
         if state["kinds"] != self._kinds():
             raise ValueError(
@@ -329,10 +329,10 @@ class Checkpoints:
         return state
 
     def _remove_parts(self) -> None:
-        """Remove what processes left that were killed while they wrote."""
+        """Remove the partial files of processes that were killed while writing."""
         for path in self._folder.glob(f"step-*{PART}"):
             match = _NAME.match(path.name)
-            # Each rank its own, and those of ranks that are no more.
+            # Each rank removes its own, and those of ranks that no longer exist.
             if match and int(match[2]) % self._world == self._rank:
                 path.unlink(missing_ok=True)
 
@@ -350,7 +350,7 @@ class Checkpoints:
         ) from trouble
 
     def _agree(self, mine: Any) -> list:
-        """Return what each of the ranks has to say."""
+        """Return what each rank passes, in order of rank."""
         everyone = [mine]
         if self._world > 1:
             everyone *= self._world
@@ -360,7 +360,7 @@ class Checkpoints:
 
 @dataclass
 class _Found:
-    """What a rank finds in its folder, and a mark for what is to come."""
+    """What a rank finds in its folder, and the mark it proposes for new checkpoints."""
 
     good: list[tuple[int, bytes]]  # steps and marks
     bad: list[str]
@@ -382,10 +382,10 @@ def _files(folder: Path) -> list[_File]:
 
 
 def _read(path: Path) -> tuple[memoryview, bytes] | None:
-    """What was saved in a file, and its mark; None if it is not what was written."""
+    """Return the content of a file and its mark, or None if it is damaged."""
     try:
         content = memoryview(path.read_bytes())
-    except OSError:  # the disk cannot read it, so it is as good as damaged
+    except OSError:  # unreadable, so no better than damaged
         return None
     mark, digest = _SIZES
     content, expected = content[:-digest], content[-digest:]
@@ -395,9 +395,9 @@ def _read(path: Path) -> tuple[memoryview, bytes] | None:
 
 
 def _generator_of(device: torch.device) -> tuple:
-    """Functions that get and set the state of a device's random numbers."""
+    """Return functions that get and set a device's random state."""
     module = torch.get_device_module(device)
-    if device.type == "mps":  # there is only one, and it is not asked for
+    if device.type == "mps":  # there is only one device, and it is never passed
         return module.get_rng_state, module.set_rng_state
     return (
         lambda: module.get_rng_state(device),

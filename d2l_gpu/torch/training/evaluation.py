@@ -1,4 +1,4 @@
-"""Counting on the device: sums that leave it only when somebody reads them."""
+"""Counting on the device: sums that reach the host only when they are read."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,20 +13,20 @@ from ..parallel.pieces import device_of, replicate, split_batch
 
 
 class Accumulator:
-    """n running sums that do not make the host wait for a device.
+    """n running sums that don't make the host wait for a device.
 
-    What is a tensor is added on its own device, what is a number on the host.
-    Values reach the host only when a sum is read, ``metric[i]``: reading one after
-    each batch would wait for the device each time. A slot that is given tensors of
-    several devices keeps one partial sum on each. Integers and bools are summed as
-    int64, floating-point tensors in their own precision, but at least in float32.
+    Tensors are added on their own device, numbers on the host. Values reach the host
+    only when a sum is read, ``metric[i]``: reading one after each batch would wait for
+    the device each time. A sum of tensors on several devices keeps one partial sum on
+    each. Integers and bools are summed as int64, floating-point tensors in their own
+    precision, but at least in float32.
 
     Args:
         n: number of sums.
     Raises:
         ValueError: n is not a positive integer.
-    Source: d2l 1.0.3 ``Accumulator``, section 3.1, which calls ``float`` on every
-        value that is added.
+    Source: d2l 1.0.3 ``Accumulator``, section 3.1, which calls ``float`` on every value
+        that is added.
     """
 
     def __init__(self, n: int):
@@ -41,7 +41,8 @@ class Accumulator:
         Args:
             args: n values, each a number or a tensor of one element on any device.
         Raises:
-            ValueError: not n values, or a tensor of several elements.
+            ValueError: there aren't n values, or a tensor doesn't have exactly one
+                element.
         """
         if len(args) != self._n:
             raise ValueError(
@@ -61,8 +62,8 @@ class Accumulator:
                 if device in sums:
                     sums[device] = sums[device] + value
                 else:
-                    # A copy, so that a later change in place of what was added does
-                    # not change the sum.
+                    # Copy, so that changing the value in place later doesn't change the
+                    # sum.
                     sums[device] = value.to(_sum_dtype(value.dtype), copy=True)
             else:
                 self._on_host[i] += float(value)
@@ -75,7 +76,7 @@ class Accumulator:
         ]
 
     def __getitem__(self, i: int) -> float:
-        """Return the i-th sum, which waits for the devices that hold a part of it."""
+        """Return the i-th sum, waiting for the devices that hold a part of it."""
         return self._on_host[i] + sum(
             float(part) for part in self._on_device[i].values()
         )
@@ -88,19 +89,19 @@ def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def accuracy(y_hat: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return how many predictions are right: a count, not a fraction.
+    """Return the number of correct predictions: a count, not a fraction.
 
-    The count stays on the device of the arguments, so that counting does not make
-    the host wait; ``float(accuracy(…))`` and ``Accumulator`` read it.
+    The count stays on the arguments' device, so counting doesn't make the host wait;
+    ``float(accuracy(…))`` and ``Accumulator`` read it.
 
     Args:
-        y_hat: scores, shape (n, classes) or (n, classes, …), of which the largest is
-            the prediction; or predicted labels, of the shape of y.
+        y_hat: scores, shape (n, classes) or (n, classes, …), the largest of which is
+            the prediction; or predicted labels, with the shape of y.
         y: labels, shape (n,) or (n, …), integer, on the same device.
     Returns:
-        A tensor of shape () and type int64, on the same device.
+        A tensor of shape () and dtype int64, on the same device.
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes don't match.
     Source: d2l 1.0.3 ``accuracy``, section 3.1, which returns a float.
     """
     if y_hat.dim() == y.dim() + 1 and y_hat.dim() > 1:
@@ -119,18 +120,18 @@ def evaluate_accuracy_gpu(
     data_iter: Iterable,
     device: torch.device | str | None = None,
 ) -> float:
-    """Return the fraction of right predictions of a network over a data set.
+    """Return the accuracy of a network on a data set.
 
-    The network is evaluated in evaluation mode, without gradients; afterwards each
-    of its modules is in the mode in which it was. The host waits for the device
-    once, at the end.
+    The network runs in evaluation mode, without gradients; afterwards, each of its
+    modules is back in its previous mode. The host waits for the device once, at the
+    end.
 
     Args:
         net: a module, or a function, from inputs to scores of shape (n, classes).
-        data_iter: batches (X, y); X is a tensor or a list of tensors that net takes
-            as one argument, y holds labels of shape (n,).
-        device: where to move the batches; default: where the first parameter of net
-            is. Without parameters, batches stay where they are.
+        data_iter: batches (X, y); X is a tensor or a list of tensors that net takes as
+            one argument, y holds labels of shape (n,).
+        device: where to move the batches; default: the device of net's first parameter.
+            Without parameters, batches stay where they are.
     Returns:
         The accuracy, from 0 to 1.
     Raises:
@@ -154,20 +155,22 @@ def evaluate_accuracy_gpus(
     data_iter: Iterable,
     devices: Sequence[torch.device | str] | None = None,
 ) -> float:
-    """Return the fraction of right predictions, each batch shared out over devices.
+    """Return the accuracy of a network, with each batch split over devices.
 
-    As ``evaluate_accuracy_gpu``, with one replica of the network on every device. The
-    host waits for each device once, at the end.
+    This is ``evaluate_accuracy_gpu`` with one replica of the network on every device.
+    The host waits for each device once, at the end.
 
     Args:
-        net: a module, of which replicas are made and thrown away again; or the
-            replicas themselves, one for each device, where training has them already.
+        net: a module, of which temporary replicas are made; or the replicas themselves,
+            one for each device, if training has made them already.
         data_iter: batches (X, y) of tensors, y of shape (n,).
-        devices: where to evaluate; default: all GPUs, or where the replicas are.
+        devices: where to evaluate; default: all GPUs (the CPU if there are none), or
+            where the replicas are.
     Returns:
         The accuracy, from 0 to 1.
     Raises:
-        ValueError: data_iter holds no examples, or replicas and devices do not fit.
+        ValueError: data_iter holds no examples, or the replicas aren't on these
+            devices.
     Source: d2l 1.0.3 ``evaluate_accuracy_gpus``, section 13.6 (MXNet only).
     """
     if isinstance(net, nn.Module):
@@ -194,7 +197,7 @@ def evaluate_accuracy_gpus(
 
 
 def _fraction_right(scored: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
-    """The accuracy over pairs of scores and labels, read when all are counted."""
+    """Return the accuracy of pairs of scores and labels, read once at the end."""
     correct, examples = Accumulator(1), 0
     with torch.no_grad():
         for y_hat, y in scored:
@@ -210,9 +213,9 @@ def _fraction_right(scored: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> floa
 
 @contextmanager
 def evaluation_mode(*nets: nn.Module) -> Iterator[None]:
-    """Put networks into evaluation mode, and each module back into its own afterwards.
+    """Put networks into evaluation mode, and restore each module's mode afterwards.
 
-    One mode per module: some may be kept in evaluation mode while others train.
+    The modules may differ: some may stay in evaluation mode while others train.
     """
     modes = {module: module.training for net in nets for module in net.modules()}
     for net in nets:
@@ -225,14 +228,15 @@ def evaluation_mode(*nets: nn.Module) -> Iterator[None]:
 
 
 def move(batch: Any, device: torch.device | str | None) -> Any:
-    """Return a batch with each of its tensors on a device.
+    """Return a batch with all its tensors on a device.
 
     Args:
-        batch: a tensor, or lists, tuples and dictionaries of them; what is no tensor
-            is left alone.
-        device: where to; None: nothing is moved.
+        batch: a tensor, or lists, tuples and dictionaries of tensors; anything else is
+            left alone.
+        device: where to move them; None: nothing is moved.
     Returns:
-        The batch in the same structure, tuples as lists.
+        The batch with the same structure, but tuples become lists; with None, the batch
+        itself.
     """
     if device is None:
         return batch

@@ -1,9 +1,9 @@
-"""Forms in which a training step can be computed, and which of them is fast here.
+"""Forms in which to compute a training step, and which of them is fast here.
 
-Memory in the order of channels last, and bfloat16 where it is as good, change nothing
-of what a training computes but its rounding. Whether they are faster depends on the
-processor: with AMX, bfloat16 is; with AVX2 alone, it is many times slower. So what a
-form is worth is measured, on the network and the batch in question.
+Channels last, and bfloat16 where it is accurate enough, change nothing but the
+rounding. Whether they are faster depends on the processor: with AMX, bfloat16 is; with
+AVX2 alone, it is many times slower. So each form is timed on the actual network and
+batch.
 """
 
 import copy
@@ -18,21 +18,21 @@ from torch.nn import functional as F
 
 from ..timing.timer import synchronize
 
-ROUNDS = 3  # of a trial, after one that is thrown away
-HOPELESS = 3.0  # times as slow in the first round as the plain form
-SECONDS_OF_TRIAL = 20.0  # after which no other round begins
-WORTH_IT = 1.05  # times as fast as the plain form, at least
+ROUNDS = 3  # of a trial, after one to warm up
+HOPELESS = 3.0  # a form this many times slower in the first round is dropped
+SECONDS_OF_TRIAL = 20.0  # no other round begins after this
+WORTH_IT = 1.05  # smallest speedup for which the plain form is replaced
 
 
 @dataclass(frozen=True)
 class Form:
-    """How the arithmetic of a training step is carried out.
+    """How a training step is computed.
 
     Attributes:
-        channels_last: whether images lie in memory pixel by pixel, not channel by
-            channel: what the kernels of convolutions like best.
-        dtype: of matrix products and convolutions; parameters stay float32, as
-            ``torch.autocast`` has it.
+        channels_last: whether images are stored pixel by pixel rather than channel by
+            channel, which convolution kernels prefer.
+        dtype: dtype of matrix products and convolutions; parameters stay float32, as in
+            ``torch.autocast``.
     """
 
     channels_last: bool = False
@@ -43,11 +43,11 @@ class Form:
         return f"{str(self.dtype).removeprefix('torch.')}, {order}"
 
     def apply(self, net: nn.Module) -> nn.Module:
-        """Return a network that computes the same in this form, on the same parameters.
+        """Return a network that computes in this form, with the same parameters.
 
         Args:
-            net: maps inputs, shape (n, c, h, w) or another, to scores. Its weights are
-                laid out anew in place.
+            net: maps inputs, of shape (n, c, h, w) or another, to scores. The memory
+                format of its weights is changed in place.
         """
         if self == PLAIN:
             return net
@@ -65,7 +65,7 @@ FORMS = (
 
 
 class _InForm(nn.Module):
-    """A network in a form: its inputs are laid out, its outputs are float32 again."""
+    """A network in a form: it converts its inputs, and its outputs to float32."""
 
     def __init__(self, net: nn.Module, form: Form):
         super().__init__()
@@ -82,10 +82,10 @@ class _InForm(nn.Module):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial of forms has found.
+    """The result of timing several forms.
 
     Attributes:
-        seconds: of one training step in each form, medians.
+        seconds: median time of a training step in each form.
         best: the fastest form; the plain one unless another is clearly faster.
     """
 
@@ -97,7 +97,7 @@ class Trial:
         return fastest if self.speedup(fastest) >= WORTH_IT else PLAIN
 
     def speedup(self, form: Form) -> float:
-        """Return how many times as fast as the plain form this one is."""
+        """Return the speedup of a form over the plain one."""
         return self.seconds[PLAIN] / self.seconds[form]
 
     def __str__(self) -> str:
@@ -116,16 +116,16 @@ def try_forms(
     loss: Callable = F.cross_entropy,
     forms: Sequence[Form] = FORMS,
 ) -> Trial:
-    """Measure training steps in several forms, by turns, on copies of a network.
+    """Time training steps in several forms, in turn, on copies of a network.
 
     Args:
-        net: on the device to try; neither it nor random numbers are changed.
+        net: on the device to try; neither it nor the random state is changed.
         X: inputs of one batch, shape (n, …), on the same device.
         y: their labels, shape (n, …).
-        loss: a function of outputs and labels.
-        forms: to try beside the plain one.
+        loss: function of outputs and labels.
+        forms: the forms to try besides the plain one.
     Returns:
-        The trial: seconds of a step in each form, and the best of them.
+        The trial: seconds per step in each form, and the best form.
     """
     steps = {
         form: form.apply(copy.deepcopy(net).train())
@@ -135,9 +135,9 @@ def try_forms(
     if X.device.type != "cpu":
         on = {"devices": [X.device.index], "device_type": X.device.type}
     with torch.random.fork_rng(**on):
-        # The first turn finds caches cold, and libraries looking for kernels.
+        # In the first round, caches are cold and libraries search for kernels.
         cold = {form: _seconds(step, X, y, loss) for form, step in steps.items()}
-        # Without matrix units bfloat16 can take ten times as long: once is enough.
+        # Without matrix units, bfloat16 can take ten times as long: once is enough.
         warm: dict[Form, list[float]] = {
             form: [] for form in steps if cold[form] <= HOPELESS * cold[PLAIN]
         }
@@ -152,7 +152,7 @@ def try_forms(
 
 
 def _seconds(net: nn.Module, X: torch.Tensor, y: torch.Tensor, loss: Callable) -> float:
-    """Return how long a forward and a backward pass take."""
+    """Return the seconds that a forward and a backward pass take."""
     synchronize([X.device])
     began = time.perf_counter()
     net.zero_grad()

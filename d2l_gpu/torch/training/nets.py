@@ -6,22 +6,22 @@ from torch.nn import functional as F
 
 
 class Residual(nn.Module):
-    """The residual block: two 3×3 convolutions, and a path around them.
+    """A residual block: two 3×3 convolutions and a shortcut around them.
 
-    Returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) where the shape changes.
+    It returns relu(f(X) + X), or relu(f(X) + conv1x1(X)) if the shape changes.
 
     Args:
         num_channels: channels of the output.
-        use_1x1conv: whether a 1×1 convolution on the path around gives X the shape of
-            the output.
-        strides: stride of the first convolution, and of the 1×1 convolution.
-        input_channels: channels of the input. Default: ``num_channels`` or, with a 1×1
-            convolution, those of the first input, for which the convolutions wait
-            (they are lazy, as in the book).
+        use_1x1conv: whether a 1×1 convolution on the shortcut gives X the output's
+            shape.
+        strides: stride of the first convolution and of the 1×1 convolution.
+        input_channels: channels of the input. Default: ``num_channels``; with a 1×1
+            convolution, those of the first input, because the convolutions are lazy, as
+            in the book.
     Raises:
-        ValueError: the shape changes, and no 1×1 convolution makes X follow.
+        ValueError: the shape changes, but use_1x1conv is False.
     Source: He et al., Deep Residual Learning for Image Recognition, CVPR 2016
-    (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
+        (arXiv:1512.03385); d2l 1.0.3 ``Residual``, section 8.6.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ def _conv(
 
 
 def resnet18(num_classes: int, in_channels: int = 1) -> nn.Sequential:
-    """Return ResNet-18 for small images: no reduction before the residual blocks.
+    """Return ResNet-18 for small images, without downsampling before the blocks.
 
-    Images (n, in_channels, h, w) become logits (n, num_classes). It begins with a 3×3
-    convolution of stride 1 instead of 7×7, stride 2 and max-pooling. All convolutions
-    have biases and the path around a block no batch normalization, as in the book:
+    It maps images (n, in_channels, h, w) to logits (n, num_classes). It starts with a
+    3×3 convolution of stride 1 instead of a 7×7 one of stride 2 and max-pooling. As in
+    the book, all convolutions have biases, and shortcuts have no batch normalization:
     11,175,818 parameters for 10 classes and one channel.
 
     Args:

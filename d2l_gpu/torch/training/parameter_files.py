@@ -1,4 +1,4 @@
-"""Parameters in files: written whole or not at all, read without running anything."""
+"""Parameters in files: written completely or not at all, read without running code."""
 
 import io
 import pickle
@@ -11,40 +11,40 @@ from d2l_gpu.common.files import replacing
 
 
 def save_parameters(net: nn.Module, path: str | Path) -> None:
-    """Write a network's parameters and buffers to a file.
+    """Save a network's parameters and buffers to a file.
 
-    The file appears under its name when it is complete; until then, and if writing
-    fails, what was there before stays.
+    The file gets its name only when it is complete. Until then, and if writing fails,
+    any earlier file of that name stays.
 
     Args:
-        net: the network; it may live on any device.
+        net: the network, on any device.
         path: name of the file.
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file can't be written.
     """
     write_durably(Path(path), saved(net.state_dict()))
 
 
 def load_parameters(net: nn.Module, path: str | Path) -> None:
-    """Read parameters and buffers from a file into a network, wherever it lives.
+    """Load parameters and buffers from a file into a network on any device.
 
-    Nothing but tensors and plain containers is read (``weights_only=True``). If the
-    file cannot be used, the network stays as it was.
+    Only tensors and plain containers are read (``weights_only=True``). If the file
+    can't be used, the network stays as it was.
 
     Args:
         net: the network; its parameters stay on their devices.
-        path: a file by ``save_parameters``, or by ``torch.save(net.state_dict(), …)``.
+        path: a file from ``save_parameters`` or ``torch.save(net.state_dict(), …)``.
     Raises:
-        FileNotFoundError: there is no such file; OSError: it cannot be read.
-        ValueError: the file is damaged, holds something else than parameters, or those
-            of another network.
+        FileNotFoundError: there is no such file.
+        OSError: the file can't be read.
+        ValueError: the file is damaged, or doesn't hold this network's parameters.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
             f"There is no file {path}: check its name, or save the parameters first."
         )
-    # Read first: what is raised afterwards is about the content, not about the disk.
+    # Read the file first, so that later errors are about its content, not the disk.
     content = path.read_bytes()
     try:
         state = loaded(content)
@@ -61,7 +61,7 @@ def load_parameters(net: nn.Module, path: str | Path) -> None:
 
 
 def fits(net: nn.Module, state: object) -> bool:
-    """Return whether names and shapes in a state are those of a network."""
+    """Return whether a state has the same names and shapes as a network's."""
     return isinstance(state, dict) and _shapes(state) == _shapes(net.state_dict())
 
 
@@ -76,10 +76,10 @@ def _shapes(state: dict) -> dict:
 
 
 def saved(state: dict) -> io.BytesIO:
-    """Return what ``torch.save`` makes of a state, in memory.
+    """Return the output of ``torch.save`` for a state, in memory.
 
-    Written to a file directly, a full disk would be a RuntimeError about positions in
-    an archive (torch 2.10 to 2.13).
+    If ``torch.save`` wrote to a file itself, a full disk would be a RuntimeError about
+    positions in an archive (torch 2.10 to 2.13).
     """
     content = io.BytesIO()
     torch.save(state, content)
@@ -87,21 +87,22 @@ def saved(state: dict) -> io.BytesIO:
 
 
 def loaded(content: bytes | memoryview) -> object:
-    """Return what ``saved`` was given, with all tensors on the CPU.
+    """Return the state that was passed to ``saved``, with all tensors on the CPU.
 
-    Nothing but tensors and plain containers is read.
+    Only tensors and plain containers are read.
     """
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def write_durably(path: Path, content: io.BytesIO) -> None:
-    """Write a file that appears under its name when it is complete and on the disk.
+    """Write a file that gets its name only when it is complete and on disk.
 
-    If that fails, what was there before stays and nothing else is left behind. What a
-    killed process leaves is not hidden: ``Checkpoints`` looks for it, and so may you.
+    If that fails, any earlier file stays, and nothing else is left behind. Only a
+    process that is killed while writing leaves a file; it isn't hidden, so that
+    ``Checkpoints`` and you can find it.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file can't be written.
     """
     with replacing(path, hidden=False, durable=True) as file:
         file.write(content.getbuffer())

@@ -1,4 +1,4 @@
-"""How the learning rate changes while a network trains."""
+"""How the learning rate changes during training."""
 
 import torch
 
@@ -6,18 +6,18 @@ import torch
 def linear_schedule_with_warmup(
     optimizer: torch.optim.Optimizer, num_warmup_steps: int, num_training_steps: int
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """Let the learning rate rise linearly to its full value, then fall linearly to 0.
+    """Return a schedule that raises the learning rate linearly, then lowers it to 0.
 
-    Call ``step`` on what is returned after each step of the optimizer.
+    Call its ``step`` after each step of the optimizer.
 
     Args:
-        optimizer: its present learning rate is the full value.
-        num_warmup_steps: steps until the full value is reached; 0: it is there at once.
-        num_training_steps: steps in all, at least 1.
+        optimizer: its current learning rate is the full value.
+        num_warmup_steps: steps until the full value is reached; 0: no warm-up.
+        num_training_steps: total number of steps, at least 1.
     Raises:
-        ValueError: the steps make no sense.
+        ValueError: num_warmup_steps is negative, or not less than num_training_steps.
     Source: the warm-up: Goyal et al., Accurate, Large Minibatch SGD, 2017
-    (arXiv:1706.02677), section 2.2.
+        (arXiv:1706.02677), section 2.2.
     """
     if not 0 <= num_warmup_steps < num_training_steps:
         raise ValueError(

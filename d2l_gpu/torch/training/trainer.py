@@ -1,4 +1,4 @@
-"""Models, data and the trainer that brings both to one device."""
+"""Models, data, and the trainer that brings both to one device."""
 
 import itertools
 import weakref
@@ -28,13 +28,13 @@ from .evaluation import move
 
 
 class Module(nn.Module, HyperParameters):
-    """The base of models: a network, its loss, its optimizer, and a board to plot on.
+    """Base class of models: a network, its loss, its optimizer, and a board to plot on.
 
     A subclass sets ``net`` (or defines ``forward``) and defines ``loss``.
 
     Args:
-        plot_train_per_epoch: points per epoch of what is plotted in training.
-        plot_valid_per_epoch: points per epoch of what is plotted in validation.
+        plot_train_per_epoch: points to plot per epoch in training.
+        plot_valid_per_epoch: points to plot per epoch in validation.
     Source: d2l 1.0.3 ``Module``, section 3.2.2.
     """
 
@@ -47,18 +47,19 @@ class Module(nn.Module, HyperParameters):
 
     @property
     def trainer(self) -> "Trainer | None":
-        """The trainer that prepared this model, for as long as it exists."""
+        """The trainer that prepared this model; None if there is none, or no longer."""
         reference = self.__dict__.get("_trainer")
         return reference() if reference is not None else None
 
     @trainer.setter
     def trainer(self, trainer: "Trainer") -> None:
-        # The trainer holds the model. Were the model to hold the trainer, `del` would
-        # free neither, nor the device memory of both, until the garbage collector runs.
+        # The trainer holds the model. If the model also held the trainer, `del` would
+        # free neither of them, nor their device memory, until the garbage collector
+        # runs.
         self.__dict__["_trainer"] = weakref.ref(trainer)
 
     def __getstate__(self) -> dict:
-        # Copies and files of a model do not take its trainer and data along.
+        # Copies and saved models don't include the trainer and its data.
         return {key: value for key, value in self.__dict__.items() if key != "_trainer"}
 
     def loss(self, y_hat: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -77,14 +78,14 @@ class Module(nn.Module, HyperParameters):
         return self.net(X)
 
     def plot(self, key: str, value: float | torch.Tensor, train: bool) -> None:
-        """Add a value of the present batch to the curve ``train_key`` or ``val_key``.
+        """Add a value for the current batch to the curve ``train_key`` or ``val_key``.
 
-        The value stays on its device until there are enough for a point.
+        The value stays on its device until there are enough values for a point.
 
         Args:
-            key: what the value is, for example ``'loss'``.
+            key: name of the value, such as ``'loss'``.
             value: a number or a tensor of one element.
-            train: whether this is training or validation.
+            train: True for training, False for validation.
         Raises:
             RuntimeError: no trainer has prepared this model.
         """
@@ -107,7 +108,7 @@ class Module(nn.Module, HyperParameters):
         self.board.draw(x, value, label, every_n=max(1, int(batches / points)))
 
     def training_step(self, batch: Sequence) -> torch.Tensor:
-        """Return the loss of a batch (inputs …, labels) and plot it."""
+        """Return the loss of a batch (inputs …, labels), and plot it."""
         loss = self.loss(self(*batch[:-1]), batch[-1])
         self.plot("loss", loss, train=True)
         return loss
@@ -127,12 +128,12 @@ class Module(nn.Module, HyperParameters):
         return torch.optim.SGD(self.parameters(), lr=self.lr)
 
     def apply_init(self, inputs: Sequence[torch.Tensor], init=None) -> None:
-        """Give lazy layers their shapes by a forward pass, then initialise the network.
+        """Give lazy layers their shapes in a forward pass, then initialise the network.
 
         Args:
             inputs: the arguments of forward.
-            init: a function of a module, applied to each module of ``net``; None: the
-                initialisation stays as it is.
+            init: function to apply to each module of ``net``; None: keep PyTorch's
+                initialisation.
         Source: d2l 1.0.3 ``Module.apply_init``, section 6.4.
         """
         self.forward(*inputs)
@@ -141,11 +142,12 @@ class Module(nn.Module, HyperParameters):
 
 
 class DataModule(HyperParameters):
-    """The base of data sets: where the batches for training and validation come from.
+    """Base class of data sets, which provide the training and validation batches.
 
     Args:
         root: folder of the files, for subclasses that have any.
-        num_workers: processes that load batches, for subclasses that use them.
+        num_workers: number of processes that load batches, for subclasses that use
+            them.
     Source: d2l 1.0.3 ``DataModule``, section 3.2.3.
     """
 
@@ -174,15 +176,15 @@ class DataModule(HyperParameters):
     ) -> DataLoader:
         """Return batches of ``self.batch_size`` examples from tensors in memory.
 
-        Each batch is taken with one indexing per tensor, not example by example, so
-        that the tensors may as well lie on a GPU.
+        Each batch takes one indexing operation per tensor rather than one per example,
+        so the tensors may just as well be on a GPU.
 
         Args:
             tensors: tensors of n examples each, shape (n, …).
             train: whether to shuffle.
             indices: which of the examples to use.
         Returns:
-            A DataLoader of lists of tensors, the last batch possibly smaller.
+            A DataLoader of lists of tensors; the last batch may be smaller.
         Source: d2l 1.0.3 ``DataModule.get_tensorloader``, section 3.3.3.
         """
         dataset = TensorDataset(*(tensor[indices] for tensor in tensors))
@@ -192,17 +194,18 @@ class DataModule(HyperParameters):
 
 
 class Trainer(HyperParameters):
-    """A trainer on one device: the GPU ``gpu(0)``, or the CPU if no GPU is asked for.
+    """A trainer on one device: the GPU ``gpu(0)``, or the CPU if num_gpus is 0.
 
     Args:
         max_epochs: passes over the training data, at least 1.
         num_gpus: 1 for the GPU, 0 for the CPU.
-        gradient_clip_val: largest norm of the gradient; 0: any.
+        gradient_clip_val: largest norm of the gradient; 0: no limit.
     Raises:
-        TypeError: an argument is not a number of its kind.
-        ValueError: an argument makes no sense, or there are not so many GPUs. What
-            was asked for is never replaced by the CPU.
-        NotImplementedError: several GPUs: that takes data parallelism.
+        TypeError: an argument is not a number of the right type.
+        ValueError: an argument is invalid, or there aren't enough GPUs; the trainer
+            never falls back to the CPU.
+        NotImplementedError: there are enough GPUs, but num_gpus is more than 1, which
+            takes data parallelism.
     Source: d2l 1.0.3 ``Trainer``, sections 3.2.4 and 6.7.
     """
 
@@ -228,7 +231,11 @@ class Trainer(HyperParameters):
         self.device = self.gpus[0] if self.gpus else cpu()
 
     def prepare_data(self, data: DataModule) -> None:
-        """Get the batches and count them."""
+        """Get the batches and count them.
+
+        Raises:
+            ValueError: there are no training batches.
+        """
         self.train_dataloader = data.train_dataloader()
         self.val_dataloader = data.val_dataloader()
         self.num_train_batches = len(self.train_dataloader)
@@ -241,11 +248,11 @@ class Trainer(HyperParameters):
             )
 
     def prepare_model(self, model: Module) -> None:
-        """Move the model to the device, its lazy layers initialised.
+        """Move the model to the device, with its lazy layers initialised.
 
         Lazy layers get their shapes from one example of the first batch, before the
-        model moves and before its optimizer is made: so the same seed gives the same
-        weights whatever the device, and the optimizer sees real parameters.
+        model moves and before its optimizer is created. So the same seed gives the same
+        weights on every device, and the optimizer sees real parameters.
 
         Raises:
             TypeError: the model is not a d2l.Module.
@@ -263,14 +270,14 @@ class Trainer(HyperParameters):
         self.model = model
 
     def fit(self, model: Module, data: DataModule) -> None:
-        """Train a model, and plot on its board, from empty.
+        """Train a model, and plot on its board, which is cleared first.
 
         Args:
             model: the model; its parameters are moved to the device and stay there.
-            data: the data; batches are moved as they come.
+            data: the data; each batch is moved when it is needed.
         Raises:
             TypeError: the model is not a d2l.Module.
-            ValueError: there are no training data.
+            ValueError: there are no training batches.
         """
         self.prepare_data(data)
         self.prepare_model(model)
@@ -311,7 +318,7 @@ class Trainer(HyperParameters):
     def clip_gradients(self, grad_clip_val: float, model: nn.Module) -> None:
         """Scale the gradients down to a norm of at most grad_clip_val.
 
-        The norm stays on the device: the host does not wait to compare it.
+        The norm stays on the device, so the host doesn't wait for it.
 
         Source: d2l 1.0.3 ``Trainer.clip_gradients``, section 9.5.
         """
@@ -324,13 +331,13 @@ class Trainer(HyperParameters):
             part[:1].to(where) if isinstance(part, torch.Tensor) else part
             for part in batch[:-1]
         ]
-        # Not in training mode: no running statistics, no random numbers for dropout.
+        # Evaluation mode: no running statistics are updated, no dropout is drawn.
         model.eval()
         with torch.no_grad():
             model(*inputs)
 
     def _report(self) -> None:
-        """Outside Jupyter, where no figure grows, print a line per epoch."""
+        """Print a line per epoch outside Jupyter, where no figure grows."""
         board = self.model.board
         if board.display and board.data and not in_jupyter():
             latest = [
@@ -338,7 +345,7 @@ class Trainer(HyperParameters):
             ]
             print(
                 f"epoch {self.epoch + 1}/{self.max_epochs}: {', '.join(latest)}",
-                flush=True,  # also where the output goes to a file
+                flush=True,  # even if the output goes to a file
             )
 
 
@@ -346,7 +353,7 @@ def sgd(params: Iterable[torch.Tensor], lr: float, batch_size: int) -> None:
     """Take one step of minibatch stochastic gradient descent, then zero the gradients.
 
     Args:
-        params: parameters, changed in place; those without a gradient are left alone.
+        params: parameters, changed in place; those without a gradient are skipped.
         lr: the learning rate.
         batch_size: number of examples over which the loss was summed.
     Source: d2l 1.0.3 ``sgd``, section 3.4.

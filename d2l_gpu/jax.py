@@ -55,7 +55,7 @@ class JaxGpus(Gpus[jax.Device]):
         self._asked = False
 
     def cpu(self) -> jax.Device:
-        """Return the CPU: all its cores and all of the host's memory."""
+        """Return the CPU device: all cores and all of the host's memory."""
         return jax.local_devices(backend="cpu")[0]
 
     def real(self) -> list[jax.Device]:

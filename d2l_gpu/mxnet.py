@@ -71,7 +71,7 @@ class MxnetGpus(Gpus[mx.Context]):
     title = "MXNet"
 
     def cpu(self) -> mx.Context:
-        """Return the CPU, cpu(0): all its cores and all of the host's memory."""
+        """Return the CPU, cpu(0): all cores and all of the host's memory."""
         return mx.cpu()
 
     def real(self) -> list[mx.Context]:
@@ -107,9 +107,9 @@ def load_data_digits(
     """Return batches of the handwritten digits that ship with scikit-learn.
 
     1,797 real greyscale images of 8×8 pixels, 1,437 for training and 360 for testing,
-    are shuffled once, always in the same order. No network is needed. A batch is a pair
-    of arrays on the CPU: images of shape (n, 1, height, width), float32, from 0 to 1,
-    and labels of shape (n,), int32.
+    are shuffled once, always in the same order. No download is needed. A batch is a
+    pair of arrays on the CPU: images of shape (n, 1, height, width), float32, from 0 to
+    1, and labels of shape (n,), int32.
 
     Args:
         batch_size: number of examples per batch.

@@ -61,7 +61,7 @@ def check_arguments(args: Sequence[Any]) -> list[str]:
 
 
 def check_name(what: str, name: str) -> str:
-    """Return a name; raise ValueError if it might need quoting somewhere."""
+    """Return a name; raise ValueError if it might need quoting."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
             f"{what} is a name of letters, digits, '.', '_' and '-' such as "

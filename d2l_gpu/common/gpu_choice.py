@@ -20,7 +20,7 @@ Device = TypeVar("Device")
 
 @dataclass(frozen=True)
 class Decision(Generic[Device]):
-    """The GPUs that a process uses, once `require_gpus` or `use_virtual_gpus` ran.
+    """The GPUs in use, as `require_gpus` or `use_virtual_gpus` decided.
 
     Attributes:
         devices: the GPUs, in order.
@@ -51,7 +51,7 @@ class Gpus(ABC, Generic[Device]):
 
     @abstractmethod
     def cpu(self) -> Device:
-        """Return the CPU: all its cores and all of the host's memory."""
+        """Return the CPU device: all cores and all of the host's memory."""
 
     @abstractmethod
     def real(self) -> Sequence[Device]:
@@ -101,7 +101,7 @@ class Gpus(ABC, Generic[Device]):
             i: index of the GPU.
         Raises:
             TypeError: i is not an integer.
-            ValueError: i is negative, or there is no such GPU among those in use.
+            ValueError: i is negative, or there is no such GPU.
             RuntimeError: nothing has been decided yet, and the framework has no names
                 for devices that may not exist (JAX).
         """

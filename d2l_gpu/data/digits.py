@@ -9,7 +9,7 @@ TRAIN, TEST = slice(None, -360), slice(-360, None)  # of 1,797
 
 
 def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
-    """Return images and labels, which ship with scikit-learn: no network is needed.
+    """Return images and labels, which ship with scikit-learn: no download is needed.
 
     They are shuffled, always in the same order, because in the original each writer's
     digits follow one another.
@@ -33,7 +33,6 @@ def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
             name=error.name,
         ) from error
     digits = load_digits()
-    # NumPy guarantees that RandomState gives the same numbers in every version (NEP
-    # 19).
+    # NumPy guarantees the same RandomState numbers in all versions (NEP 19).
     mixed = np.random.RandomState(0).permutation(len(digits.target))
     return digits.images[mixed], digits.target[mixed].astype(np.int64)

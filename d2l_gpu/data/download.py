@@ -140,7 +140,7 @@ def _remove_abandoned(target: Path) -> None:
 
 @contextlib.contextmanager
 def _folder_trouble(target: Path) -> Iterator[None]:
-    """Give the system's OSErrors a message that tells the reader what to do."""
+    """Give OSErrors from the file system a message that says what to do."""
     try:
         yield
     except OSError as error:

@@ -48,7 +48,7 @@ FASHION_MNIST = Source(
 def checksum(path: Path) -> str:
     """Return the MD5 checksum of a file, in hexadecimal."""
     with path.open("rb") as file:
-        # Some systems refuse MD5 unless it's declared not to be for security.
+        # Some systems allow MD5 only if it's declared not to be for security.
         new = partial(hashlib.md5, usedforsecurity=False)
         return hashlib.file_digest(file, new).hexdigest()
 

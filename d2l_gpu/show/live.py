@@ -70,7 +70,7 @@ class LiveFigure:
         raise NotImplementedError
 
     def _title(self) -> str:
-        """Return one line on what the figure shows, whatever its data."""
+        """Return one line on what the figure shows that doesn't depend on the data."""
         raise NotImplementedError
 
     def _description(self) -> str:
@@ -107,7 +107,7 @@ class LiveFigure:
         """Show the current state now, if the display is behind."""
         if not self._behind:
             return
-        with default_style():  # its import isn't part of the redraw's time
+        with default_style():  # keeps its import out of the timing
             began = time.monotonic()
             if self._handle is None:
                 self._open_display()
@@ -192,9 +192,9 @@ class LiveFigure:
 
 
 def _png(figure: "Figure") -> bytes:
-    """Return the figure as a palette PNG, a third of the size to keep in git for good.
+    """Return the figure as a palette PNG, which takes a third of the space in git.
 
-    It has no metadata, where Matplotlib would write its version.
+    It has no metadata, because Matplotlib would record its version there.
     """
     from PIL import Image  # a dependency of Matplotlib
 

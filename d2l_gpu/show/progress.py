@@ -127,8 +127,7 @@ class Progress:
             desc=self.label or None,
             leave=False,
             bar_format="{desc} {elapsed}",
-            # Set both, because tqdm shows nothing if the terminal doesn't know its
-            # size.
+            # Set both: tqdm shows nothing if the terminal's size is unknown.
             ncols=min(72, shutil.get_terminal_size().columns),
             nrows=20,
         )

@@ -31,9 +31,9 @@ ROOFLINE_SIZE = (7.0, 4.4)
 def default_style() -> Iterator[None]:
     """Import Matplotlib silently, and draw in its default style.
 
-    Its first import on a machine reports on stderr that it builds a font cache. The
-    default style makes a lesson's figures look the same everywhere, because a reader's
-    own style may be white on black.
+    Its first import on a machine reports on stderr that it is building a font cache.
+    The default style makes a lesson's figures look the same everywhere, even if the
+    reader's own style is white on black.
 
     Raises:
         ImportError: Matplotlib is not installed.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 
 class TextCurves:
-    """Prints ``epoch 3: train loss 0.52, test acc 0.81``, one line per whole x.
+    """Prints ``epoch 3: train loss 0.52, test acc 0.81``, one line per integer x.
 
     A line is printed once all curves have a point at its x. If some have fewer points,
     it is printed when the next x comes, or at the end. After 20 lines only every tenth

@@ -194,7 +194,7 @@ class Animator(LiveFigure):
             y: one value per curve, or a single value if there is only one curve. None
                 adds no point.
         Raises:
-            ValueError: x and y differ in length, or a value is not single.
+            ValueError: x and y differ in length, or a value is not a single number.
         Source: d2l 1.0.3 ``Animator.add``.
         """
         ys = listed(y)

@@ -16,7 +16,7 @@ def require_book() -> None:
     """Check that the book's package d2l 1.0.3 is installed and can be imported.
 
     This imports what the package needs, but not the package itself, which looks for
-    GPUs when it is imported: decide on virtual ones first.
+    GPUs when it is imported: decide on virtual ones before you import it.
 
     Raises:
         ImportError: the package, or something it needs, is missing or doesn't fit; the
@@ -65,7 +65,7 @@ def _check_torchvision() -> None:
 
 
 def _install_needs() -> str:
-    """Return the command that installs what else d2l needs, and no other PyTorch."""
+    """Return the command that installs d2l's other requirements for this PyTorch."""
     import torch
 
     return f"pip install pandas torchvision torch=={torch.__version__.split('+')[0]}"

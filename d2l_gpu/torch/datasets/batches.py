@@ -110,8 +110,7 @@ class Batches:
         """
         epoch, batch = self.epoch, self.batch
         self.epoch, self.batch = epoch + 1, 0
-        # The generator starts running at its first batch, when the epoch may have
-        # changed.
+        # The generator runs only from its first batch on, when self.epoch may differ.
         return self._batches(epoch, batch)
 
     def set_epoch(self, epoch: int, batch: int = 0) -> None:
@@ -180,8 +179,8 @@ class Batches:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         images, labels = self._data.placed
         order = self._order(epoch, images.device) if self.shuffle else None
-        # CUDA divides by a number on the host by multiplying with its inverse (torch
-        # 2.10 to 2.13). Dividing by a number on the device rounds as on the CPU.
+        # CUDA divides by a number on the host by multiplying by its inverse (torch 2.10
+        # to 2.13). Dividing by a number on the device rounds as on the CPU.
         white = torch.full((), 255.0, device=self.device)
         first = batch * self.batch_size
         for start in range(first, self.num_examples, self.batch_size):
@@ -197,7 +196,7 @@ class Batches:
             yield _resized(X, self.resize), y.to(self.device)
 
     def _order(self, epoch: int, device: torch.device) -> torch.Tensor:
-        """Return an epoch's order of examples, in one copy to where the images are."""
+        """Return an epoch's order of examples, copied to the images' device."""
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(self.num_examples)
         # Half the bytes of int64, and enough for two billion images.

@@ -1,4 +1,4 @@
-"""The images that the course trains on: Fashion-MNIST, and digits without a network.
+"""The images that the course trains on: Fashion-MNIST, and digits without a download.
 
 Both loaders take the same arguments and return batches of the same form, so a network
 that works with one works with the other.
@@ -33,8 +33,8 @@ def load_data_fashion_mnist(
     """Return batches of Fashion-MNIST: 60,000 images for training, 10,000 for testing.
 
     They are greyscale images of 28×28 pixels, of ten kinds of clothing. The first call
-    downloads 30 MB, to the folder in the environment variable ``D2L_GPU_DATA`` or else
-    to the system's cache folder.
+    downloads 30 MB, to the folder that the environment variable ``D2L_GPU_DATA`` names
+    or else to the system's cache folder.
 
     Args:
         batch_size: number of examples per batch.
@@ -66,8 +66,8 @@ def load_data_digits(
 ) -> tuple[Batches, Batches]:
     """Return batches of the handwritten digits that ship with scikit-learn.
 
-    They are 1,797 real greyscale images of 8×8 pixels, 1,437 for training and 360 for
-    testing; no network is needed. They are shuffled, always in the same order, because
+    There are 1,797 real greyscale images of 8×8 pixels, 1,437 for training and 360 for
+    testing; no download is needed. They are shuffled, always in the same order, because
     in the original each writer's digits follow one another. So the same people wrote
     the training images and the test images.
 

@@ -89,8 +89,7 @@ class _CopiesOfOperators(TorchDispatchMode):
         return result
 
     def _copied(self, read: torch.Tensor, written: torch.Tensor) -> None:
-        # The CPU converts dtypes itself; between GPUs, the source converts before
-        # copying.
+        # Dtypes are converted on the CPU or, between GPUs, on the source.
         element = read if written.device.type == "cpu" else written
         nbytes = written.numel() * element.element_size()
         self._note(nbytes, read.device, written.device)

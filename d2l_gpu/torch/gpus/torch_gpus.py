@@ -19,7 +19,7 @@ class TorchGpus(Gpus[torch.device]):
     """PyTorch's GPUs: any accelerator, or the virtual GPUs of `d2l_gpu.vgpu`."""
 
     def cpu(self) -> torch.device:
-        """Return the CPU: all its cores and all of the host's memory."""
+        """Return the CPU device: all cores and all of the host's memory."""
         return torch.device("cpu")
 
     def real(self) -> list[torch.device]:
@@ -136,7 +136,7 @@ def real_gpus(n: int = 1) -> list[torch.device]:
 
 
 def to(x, *args, **kwargs):
-    """Return ``x.to(*args, **kwargs)``: a function, as in d2l."""
+    """Return ``x.to(*args, **kwargs)``; a function, like d2l's."""
     return x.to(*args, **kwargs)
 
 

@@ -197,7 +197,7 @@ class _LabelCheck:
 
     On a GPU, such a label aborts a kernel, and GPU work in this process fails from then
     on. So labels are checked beforehand: all at once if the data set holds them,
-    otherwise batch by batch, except on a GPU, where the check would have to wait.
+    otherwise batch by batch, except on a GPU, where the host would have to wait.
     """
 
     def __init__(self, net: nn.Module, data: Iterable):

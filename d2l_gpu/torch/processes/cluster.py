@@ -118,8 +118,8 @@ def torchrun_command(
         restarts: how often all ranks are restarted after a failure.
         interface: network interface that connects the machines, if gloo and NCCL don't
             find it by themselves.
-        local_addr: name or address where the others reach *this* machine, if its host
-            name doesn't work. Only this part differs between machines.
+        local_addr: name or address at which the others reach *this* machine, if its
+            host name doesn't work. Only this part differs between machines.
     Returns:
         The command; print it to paste it.
     Raises:
@@ -194,7 +194,7 @@ def slurm_script(
         nnodes: number of machines.
         time: time limit of the job, such as ``'04:00:00'`` or ``'1-12:00:00'``.
         job: name of the job; default: the script's.
-        cpus: number of cores per machine; default: Slurm's.
+        cpus: number of cores per machine; default: Slurm's default.
         gpus: number of GPUs per machine; default: ``nproc``; 0 for none.
         restarts: how often all ranks are restarted after a failure.
         requeue: whether to requeue the job at the time limit or when a machine fails.

@@ -63,7 +63,7 @@ def launch(
 ) -> list[dict]:
     """Run a script in several processes with torchrun; return what rank 0 reports.
 
-    It is the same script that ``torchrun --nproc-per-node 2 script.py`` runs. While it
+    The script is the same as for ``torchrun --nproc-per-node 2 script.py``. While it
     runs, rank 0's output and warnings are shown; the other ranks' output is not. The
     script can show its progress with ``report(progress=…)``. If this process uses
     virtual GPUs, so do the ranks. Ctrl-C ends all ranks, and so does the end of this
@@ -79,7 +79,7 @@ def launch(
         script: the file to run.
         nproc: number of processes, which is the world size, at least 1.
         args: arguments of the script; anything but a string is converted to one.
-        port: TCP port where the processes find each other, on this machine only;
+        port: TCP port at which the processes meet, on this machine only;
             default: a free one.
         timeout: seconds after which all processes are ended, including restarts;
             default: no limit.
@@ -218,7 +218,7 @@ def _follow_attempt(
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             agent.wait(SECONDS_BETWEEN_LOOKS)
-        # Check this before reading the files: if it's over, they are complete.
+        # Before reading the files: if the attempt is over, they are complete.
         restarted = _attempt(run) > attempt
         over = restarted or agent.returncode is not None
         late = time.monotonic() > deadline

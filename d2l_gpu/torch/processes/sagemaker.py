@@ -61,8 +61,8 @@ class SageMakerJob:
     Attributes:
         script: the file that the job runs.
         hyperparameters: arguments of the script, by name.
-        channels: where the data are, by the name of the folder where the script finds
-            them.
+        channels: the data's locations, by the name of the folder in which the script
+            finds them.
         settings: arguments of the SDK's estimator.
     """
 
@@ -147,8 +147,8 @@ def sagemaker_job(
 ) -> SageMakerJob:
     """Describe a SageMaker training job that runs a script with torchrun.
 
-    The script's whole folder goes with it. Packages listed in its ``requirements.txt``
-    are installed before the script starts.
+    The script's whole folder is uploaded with it. Packages listed in its
+    ``requirements.txt`` are installed before the script starts.
 
     Args:
         script: the file to run.
@@ -160,7 +160,7 @@ def sagemaker_job(
         role: name or ARN of the IAM role that may use the data.
         checkpoints: S3 folder, such as ``'s3://bucket/digits'``, that SageMaker keeps
             in sync with ``/opt/ml/checkpoints``, even in a new job.
-        channels: where the data are: ``{'training': 's3://bucket/data'}``.
+        channels: the data's locations: ``{'training': 's3://bucket/data'}``.
         framework_version: full PyTorch version of a container that Amazon maintains.
         py_version: Python version of that container.
         image_uri: another container, for other versions.

@@ -71,8 +71,8 @@ def bench(
     place is synchronized before the clock is read, at the start and at the end.
 
     Args:
-        programs: a function with one argument for each device of a place, or several
-            functions, by name.
+        programs: a function with one argument for each device of a place, or a
+            dictionary of names and such functions.
         places: each a device or a list of devices; empty lists are skipped, so you can
             write ``real_gpus(2)`` on any machine.
         rounds: number of measurements per program, at least 1.

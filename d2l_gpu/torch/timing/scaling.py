@@ -71,7 +71,7 @@ def simulate_step(
         model, link: names in ``d2l_gpu.vgpu.MODELS`` and ``d2l_gpu.vgpu.LINKS``.
         bucket_bytes: size at which a bucket is full; the last one may be smaller.
     Raises:
-        TypeError, ValueError: an argument is invalid.
+        TypeError, ValueError: an argument is invalid, or the network has lazy layers.
     """
     from d2l_gpu import vgpu
 

@@ -303,7 +303,7 @@ class Checkpoints:
         return steps
 
     def _state(self, step: int) -> dict:
-        """Return a checkpoint's content, having checked that it is of these parts."""
+        """Return a checkpoint's content, after checking that it fits these parts."""
         state = loaded(_read(self._path(step))[0])
         if state["kinds"] != self._kinds():
             raise ValueError(

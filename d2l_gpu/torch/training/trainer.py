@@ -69,7 +69,11 @@ class Module(nn.Module, HyperParameters):
         )
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Return ``net(X)``."""
+        """Return ``net(X)``.
+
+        Raises:
+            NotImplementedError: there is no ``net``.
+        """
         if not hasattr(self, "net"):
             raise NotImplementedError(
                 f"{type(self).__name__} has no network: set self.net in the "
@@ -78,7 +82,7 @@ class Module(nn.Module, HyperParameters):
         return self.net(X)
 
     def plot(self, key: str, value: float | torch.Tensor, train: bool) -> None:
-        """Add a value for the current batch to the curve ``train_key`` or ``val_key``.
+        """Add a value of this batch to the curve ``train_<key>`` or ``val_<key>``.
 
         The value stays on its device until there are enough values for a point.
 
@@ -119,7 +123,11 @@ class Module(nn.Module, HyperParameters):
         self.plot("loss", loss, train=False)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return the optimizer: plain SGD with learning rate ``self.lr``."""
+        """Return the optimizer: plain SGD with learning rate ``self.lr``.
+
+        Raises:
+            NotImplementedError: there is no ``self.lr``.
+        """
         if not hasattr(self, "lr"):
             raise NotImplementedError(
                 f"{type(self).__name__} has no learning rate: set self.lr, or define "
@@ -201,7 +209,7 @@ class Trainer(HyperParameters):
         num_gpus: 1 for the GPU, 0 for the CPU.
         gradient_clip_val: largest norm of the gradient; 0: no limit.
     Raises:
-        TypeError: an argument is not a number of the right type.
+        TypeError: an argument has the wrong type.
         ValueError: an argument is invalid, or there aren't enough GPUs; the trainer
             never falls back to the CPU.
         NotImplementedError: there are enough GPUs, but num_gpus is more than 1, which

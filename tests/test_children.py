@@ -15,6 +15,8 @@ from d2l_gpu.common.children import kill_child, start_child
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 
+AT_ONCE = 30.0  # the signal that ends a process is sent to its own as well
+
 # Starts a process of its own, says the numbers of both, and never ends by itself.
 SLEEPING = """
 import os, subprocess, sys, time
@@ -79,15 +81,18 @@ def test_all_processes_end_with_the_one_that_began(code, sent, tmp_path):
         env=os.environ | PATH | NO_GPUS | {"PYTHONPATH": path, "TMPDIR": str(tmp_path)},
         stderr=subprocess.DEVNULL,
     )
+    started = []
     try:
-        started = numbers(tmp_path)
+        started = child, grandchild = numbers(tmp_path)
         process.send_signal(sent)
         process.wait(PATIENCE)
-        for number in started:
-            wait_until(lambda number=number: not runs(number))
+        wait_until(lambda: not runs(child))
+        wait_until(lambda: not runs(grandchild), AT_ONCE)
     finally:
         process.kill()
         process.wait()
+        for number in filter(runs, started):
+            os.kill(number, signal.SIGKILL)
 
 
 def test_what_a_child_leaves_behind_is_ended(tmp_path):

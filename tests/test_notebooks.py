@@ -450,7 +450,7 @@ def test_numbers_of_tolerant_cells_may_deviate_and_nothing_else_may(tmp_path):
     }
 
 
-# ---- Every notebook twice: tools.pytest_setup.py
+# ---- Every notebook twice: tools/pytest_setup.py
 
 COUNT = "n = globals().get('n', 0) + 1\nprint(n)"
 ALIVE = "import weakref\nprint('last' in globals() and last() is not None)"
@@ -536,7 +536,15 @@ def test_what_a_cell_displays_is_kept_as_notebooks_keep_it(tmp_path):
 
 def test_this_repository_runs_its_notebooks_so():
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", "notebooks"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "--weekly",
+            "notebooks",
+        ],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

@@ -1,9 +1,10 @@
 """Configure how pytest runs the notebooks, and how its processes share cores and files.
 
-nbval runs most notebooks twice in one kernel, like readers who choose Run All again. It
-compares every cell both times, with numbers within a tolerance if the cell has one. A
-framework with a separate environment uses the kernel there. Notebooks with missing
-dependencies are skipped; with --forbid-skips, a skipped test fails.
+nbval runs notebooks twice in one kernel, like readers who choose Run All again
+(``pytest_sizes.py`` decides which runs leave out the second time). It compares every
+cell both times, with numbers within a tolerance if the cell has one. A framework with a
+separate environment uses the kernel there. Notebooks with missing dependencies are
+skipped; with --forbid-skips, a skipped test fails.
 """
 
 import contextlib
@@ -58,6 +59,9 @@ LONGEST = (
 )
 
 
+AGAIN = " again"  # ends the names of cells that are run a second time
+
+
 class NotebookTwice(IPyNbFile):
     """A notebook whose cells nbval runs and compares, in most cases twice."""
 
@@ -83,7 +87,7 @@ class NotebookTwice(IPyNbFile):
         reason = why_not_here([cell.cell.source for cell in cells], sys.platform)
         if reason is not None:
             pytest.skip(reason, allow_module_level=True)
-        for again in ("",) if runs_once(self.path) else ("", " again"):
+        for again in ("",) if runs_once(self.path) else ("", AGAIN):
             for cell in cells:
                 yield ToleratedCell.from_parent(
                     self,

@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 SYSTEMS = {"ubuntu", "macos", "windows"}
 
+# The workflows whose job ``test`` runs the tests.
+TESTED = ("ci", "weekly")
+
 _SCRIPT = re.compile(r"bash (\.ci/[\w-]+)( [^\n]*)?")
 
 
@@ -47,8 +50,8 @@ def problems(root: Path) -> Iterator[str]:
     for name, workflow in workflows.items():
         for problem in step_problems(workflow, scripts):
             yield f"{name}: {problem}"
-    for problem in matrix_problems(workflows["ci.yml"]["jobs"]["test"], project):
-        yield f"ci.yml: {problem}"
+    gate, weekly = (workflows[f"{name}.yml"]["jobs"]["test"] for name in TESTED)
+    yield from matrix_problems(gate, weekly, project)
 
 
 def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
@@ -75,38 +78,36 @@ def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
                 yield f"{key}: `{command}` is not run by the shell bash"
 
 
-def matrix_problems(job: Mapping, project: Mapping) -> Iterator[str]:
+def matrix_problems(gate: Mapping, weekly: Mapping, project: Mapping) -> Iterator[str]:
     """Yield where the test matrix differs from what the project promises.
 
     Args:
-        job: the test job, whose matrix has ``os``, ``python`` and ``torch``.
-        project: the table ``project`` of pyproject.toml.
+        gate: the job of the tests that each push runs, for every system and Python.
+        weekly: the weekly one, which also has the oldest PyTorch.
+        project: the table of pyproject.toml.
     """
-    matrix = job["strategy"]["matrix"]
+    matrix = gate["strategy"]["matrix"]
     if set(matrix["os"]) != SYSTEMS:
-        yield f"the systems are {matrix['os']}, not {sorted(SYSTEMS)}"
+        yield f"ci.yml: the systems are {matrix['os']}, not {sorted(SYSTEMS)}"
     version = re.compile(r"Programming Language :: Python :: (\d+\.\d+)")
     found = [version.fullmatch(text) for text in project["classifiers"]]
     promised = [match[1] for match in found if match]
     if matrix["python"] != promised:
-        yield f"the Pythons are {matrix['python']}, the classifiers say {promised}"
+        yield f"ci.yml: the Pythons are {matrix['python']}, promised are {promised}"
     if project["requires-python"] != f">={promised[0]}":
         yield f"requires-python is {project['requires-python']}, not >={promised[0]}"
+    runs = [step["run"].strip() for step in gate["steps"] if "run" in step]
+    if runs != ["bash .ci/run"]:
+        yield f"ci.yml: the tests are {runs}, not all of what `bash .ci/run` checks"
     requirements = project["optional-dependencies"]["torch"]
     (bound,) = (text for text in requirements if text.startswith("torch"))
     oldest = bound.replace(">=", "==") + ".*"
-    if matrix["torch"] != ["torch"]:
-        yield f"PyTorch is {matrix['torch']}, not the newest on every system and Python"
-    others = matrix.get("include", [])
-    if {other["torch"] for other in others} != {oldest}:
-        yield f"the oldest PyTorch is not tested: {oldest}"
-    if {other["os"] for other in others} != SYSTEMS:
-        yield "the oldest PyTorch is not tested on every system"
-    if {other["python"] for other in others} - set(promised):
-        yield "the oldest PyTorch is tested on a Python that is not promised"
-    runs = [step["run"].strip() for step in job["steps"] if "run" in step]
-    if runs != ["bash .ci/run"]:
-        yield f"the tests are {runs}, not all of what `bash .ci/run` checks"
+    others = weekly["strategy"]["matrix"].get("include", [])
+    with_oldest = [other for other in others if other["torch"] == oldest]
+    if {other["os"] for other in with_oldest} != SYSTEMS:
+        yield f"weekly.yml: {oldest} is not tested on every system"
+    if {other["python"] for other in with_oldest} - set(promised):
+        yield f"weekly.yml: {oldest} is tested on a Python that is not promised"
 
 
 def _schema_problems(schema: str, *paths: Path) -> Iterator[str]:

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fresh_process import NO_GPUS, PATH, run_fresh
-from waiting import PATIENCE
+
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
+from tests.helpers.waiting import PATIENCE
 
 TUTORIAL = Path(__file__).parent / "scripts" / "tutorial_2020.py"
 

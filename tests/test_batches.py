@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from fresh_process import run_fresh
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.datasets.batches import choose_epoch
+from tests.helpers.fresh_process import run_fresh
 
 IMAGES = torch.from_numpy(
     np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)

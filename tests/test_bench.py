@@ -5,11 +5,11 @@ import time
 
 import pytest
 import torch
-from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.timing.bench import _spread
 from d2l_gpu.torch.timing.scaling import BUCKET
+from tests.helpers.fresh_process import run_fresh
 
 pytestmark = pytest.mark.virtual_gpus(2)
 

@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 import torch
-from conftest import REPOSITORY
-from waiting import wait_until
 
 from d2l_gpu import torch as d2l
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import wait_until
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
 from common import alternated

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import GOOD_LESSON, REPOSITORY, write_lesson
-from fresh_process import PATH, run_without_torch
 
 from d2l_gpu.torch import book
+from tests.helpers.fresh_process import PATH, run_without_torch
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.toy_lessons import GOOD_LESSON, write_lesson
 from tools import build, companion
 
 needs_book = pytest.mark.skipif(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import run_without_torch
 
 from d2l_gpu import vgpu
+from tests.helpers.fresh_process import run_without_torch
+from tests.helpers.paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "d2l_gpu"
 OURS = sorted((PACKAGE / "vgpu").rglob("*.py"))

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import REPOSITORY, SANITIZE
-from lab_server import Lab, running_lab
 from nbformat import NotebookNode
 from nbval.plugin import get_sanitize_patterns
-from waiting import PATIENCE, wait_until
 
+from tests.helpers.lab_server import Lab, running_lab
+from tests.helpers.paths import REPOSITORY, SANITIZE
+from tests.helpers.waiting import PATIENCE, wait_until
 from tools.check import is_compared
 
 NOTEBOOKS = REPOSITORY / "notebooks" / "en" / "pytorch"

@@ -9,11 +9,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import FRONT_MATTER, GOOD_LESSON, draw_figure, write_lesson
 from nbformat.v4 import new_output
 from PIL import Image
 
 from d2l_gpu.common.frameworks import Framework
+from tests.helpers.toy_lessons import (
+    FRONT_MATTER,
+    GOOD_LESSON,
+    draw_figure,
+    write_lesson,
+)
 from tools import edition, readme
 from tools.build import main
 from tools.check import edition_problems

@@ -17,14 +17,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from conftest import REPOSITORY
-from file_server import md5, serving
-from waiting import PATIENCE, wait_until
 
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
 from d2l_gpu.course.install_bundle import START, this_platform, this_python
 from d2l_gpu.data.sources import Source
+from tests.helpers.file_server import md5, serving
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE, wait_until
 
 NAME = f"d2l-gpu-bundle-0.1.0-{this_platform()}-py{this_python().replace('.', '')}"
 IMAGES = b"images of clothing"

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fresh_process import NO_GPUS, PATH, run_fresh
 from torch import nn
 from torch.nn import functional as F
-from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
+from tests.helpers.waiting import PATIENCE
 
 SCRIPTS = Path(__file__).parent / "scripts"
 STEPS = 12

@@ -5,8 +5,8 @@ import shutil
 
 import nbformat
 import pytest
-from conftest import REPOSITORY
 
+from tests.helpers.paths import REPOSITORY
 from tools import classroom, durations
 from tools.check import notebook_problems
 from tools.edition import Project

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import PUBLISHED
-from waiting import PATIENCE, runs, wait_until
 
 import d2l_gpu
 from d2l_gpu import cli, course
+from tests.helpers.toy_lessons import PUBLISHED
+from tests.helpers.waiting import PATIENCE, runs, wait_until
 
 NAMES = ("01_devices", "02_tensors", "03_copying")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from fresh_process import NO_GPUS, PATH
-from namespaces import two_machines, why_not
-from waiting import PATIENCE, processes_with, wait_until
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import NO_GPUS, PATH
+from tests.helpers.namespaces import two_machines, why_not
+from tests.helpers.waiting import PATIENCE, processes_with, wait_until
 
 SCRIPT = Path(__file__).parent / "scripts" / "two_nodes.py"
 NASTY = [
@@ -430,7 +430,7 @@ def test_nothing_outlives_a_killed_caller(tmp_path):
     tag = str(tmp_path / "sleeper")
     code = f"""if True:
         import subprocess, sys, time
-        from namespaces import two_machines
+        from tests.helpers.namespaces import two_machines
         with two_machines() as machines:
             sleep = [sys.executable, "-c", "import time; time.sleep(600)", {tag!r}]
             for machine in machines:

@@ -4,8 +4,8 @@ import subprocess
 
 import nbformat
 import pytest
-from conftest import stream
 
+from tests.helpers.cells import stream
 from tools.compare_notebooks import main
 
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 import torch
-from fresh_process import run_fresh
 from torch import nn
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import run_fresh
 
 pytestmark = pytest.mark.virtual_gpus(3, memory="256MiB")
 

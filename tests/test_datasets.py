@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from file_server import md5, serving
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.datasets import images as datasets
+from tests.helpers.file_server import md5, serving
 
 
 def idx(values: np.ndarray) -> bytes:

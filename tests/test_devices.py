@@ -3,12 +3,12 @@
 Decisions hold for a process, so each is tried in a process of its own.
 """
 
-import attempts
 import pytest
 import torch
-from fresh_process import run_fresh, run_without_torch
 
 from d2l_gpu import torch as d2l
+from tests.helpers import attempts
+from tests.helpers.fresh_process import run_fresh, run_without_torch
 
 PRELUDE = "import torch\nfrom d2l_gpu import torch as d2l\n"
 

@@ -1,45 +1,19 @@
 """Training on virtual GPUs of several processes, started as users start them."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 import torch
-from conftest import REPOSITORY
-from fresh_process import NO_GPUS, PATH
-from waiting import PATIENCE
+
+from tests.helpers.ranks import run
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not torch.distributed.is_available(),
     reason="needs torch.distributed with gloo",
 )
 
-SCRIPTS = REPOSITORY / "tests" / "scripts"
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-
-
-def run(*command: str) -> subprocess.CompletedProcess:
-    """Run Python with a script of tests/scripts, on two ranks.
-
-    The scripts end themselves if they hang, so no rank is left behind: torchrun starts
-    each in a session of its own, where no signal from here reaches it.
-    """
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=SCRIPTS,
-        env=os.environ | PATH | NO_GPUS | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        out, err = process.communicate(timeout=2 * PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        pytest.fail(f"The ranks have not come to an end.\n{out}{err}")
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def check(*command: str) -> subprocess.CompletedProcess:

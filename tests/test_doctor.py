@@ -14,10 +14,6 @@ import venv
 from pathlib import Path
 
 import pytest
-from bad_probes import prints_and_fails, speaks_then_dies, speaks_then_hangs
-from broken_machines import look_once, until_begun
-from conftest import REPOSITORY
-from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu import cli, doctor
 from d2l_gpu.doctor import (
@@ -32,6 +28,14 @@ from d2l_gpu.doctor import (
 from d2l_gpu.doctor import (
     probe_process as child,
 )
+from tests.helpers.bad_probes import (
+    prints_and_fails,
+    speaks_then_dies,
+    speaks_then_hangs,
+)
+from tests.helpers.broken_machines import look_once, until_begun
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE, runs, wait_until
 
 MODULE = ["-m", "d2l_gpu.cli", "doctor"]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]

@@ -9,13 +9,13 @@ import venv
 from pathlib import Path
 
 import pytest
-from broken_machines import look, look_once, until_begun
-from file_server import md5
-from waiting import runs, wait_until
 
 from d2l_gpu.data.sources import Source
 from d2l_gpu.doctor import downloads as data
 from d2l_gpu.doctor import network, room
+from tests.helpers.broken_machines import look, look_once, until_begun
+from tests.helpers.file_server import md5
+from tests.helpers.waiting import runs, wait_until
 
 TRAIN, TEST = "train.gz", "test.gz"
 

@@ -5,12 +5,12 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-from broken_machines import look, look_once, until_begun
-from waiting import runs, wait_until
 
 from d2l_gpu import doctor
 from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.doctor import build, facts, nvidia, pytorch
+from tests.helpers.broken_machines import look, look_once, until_begun
+from tests.helpers.waiting import runs, wait_until
 
 ONE, TWO = ["NVIDIA Test 9000"], ["NVIDIA Test 9000"] * 2
 NEW, OLD = {"driver": "580.65", "cuda": "13.0"}, {"driver": "470.82", "cuda": "11.4"}

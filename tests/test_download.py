@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from file_server import md5, serving, truncated
-from fresh_process import PATH, run_fresh
-from waiting import wait_until
 
 from d2l_gpu.common.settings import data_folder
 from d2l_gpu.data import download
 from d2l_gpu.data.download import fetch
+from tests.helpers.file_server import md5, serving, truncated
+from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.waiting import wait_until
 
 NAME = "images.gz"
 GOOD = bytes(range(256)) * 1000

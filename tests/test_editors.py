@@ -8,12 +8,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import REPOSITORY
-from fresh_process import NO_GPUS, PATH, run_fresh
-from lab_server import jupyter_settings
-from waiting import PATIENCE
 
 from d2l_gpu.course.page import LessonResult, report_html
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
+from tests.helpers.lab_server import jupyter_settings
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").rglob("*.ipynb"))
 LESSON = REPOSITORY / "notebooks" / "en" / "pytorch" / "01_devices.ipynb"

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
 
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
+from tests.helpers.paths import REPOSITORY
 from tools import environments, pytest_setup
 
 MXNET = next(each for each in FRAMEWORKS if each.tag == "mxnet")

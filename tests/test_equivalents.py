@@ -2,10 +2,10 @@
 
 import nbformat
 import pytest
-from conftest import REPOSITORY
 from markdown_it import MarkdownIt
 
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework, framework
+from tests.helpers.paths import REPOSITORY
 from tools.edition import Project
 from tools.equivalents import PLACE, with_table
 from tools.lesson import Cell, Lesson

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from fresh_process import run_fresh
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import run_fresh
 
 
 class CountReads(TorchDispatchMode):

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import NO_GPUS
-from waiting import PATIENCE
+
+from tests.helpers.fresh_process import NO_GPUS
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE
 
 EXAMPLE = REPOSITORY / "examples" / "tiny_device.py"
 SCRIPT = REPOSITORY / "tests" / "scripts" / "tiny_device_promises.py"

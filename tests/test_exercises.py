@@ -12,14 +12,14 @@ import sys
 import textwrap
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import PATH, run_fresh
-from waiting import wait_until
 
 from d2l_gpu.exercises import specification
 from d2l_gpu.exercises.judge import judge, why_no_answer
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
+from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import wait_until
 
 
 def total(a, b, c, device):

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from waiting import wait_until
 
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import wait_until
 from tools.faults import __main__ as command
 from tools.faults.catalogue import Fault, chosen, read_faults
 from tools.faults.copies import Runs

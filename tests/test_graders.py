@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import PATH
-from graders.answers import Graded
-from test_notebooks import checks_in
-from waiting import PATIENCE
 
 from d2l_gpu.common.frameworks import FRAMEWORKS
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.judge import NO_GPUS
 from d2l_gpu.exercises.registry import lessons_of
+from tests.graders.answers import Graded
+from tests.helpers.cells import checks_in
+from tests.helpers.fresh_process import PATH
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE
 from tools import environments
 
 LESSONS = [(each.tag, lesson) for each in FRAMEWORKS for lesson in lessons_of(each.tag)]
@@ -41,9 +41,9 @@ def _graded(framework: str, lesson: str, gpus: int | None) -> list:
         pytest.skip(reason)
     own = environments.has_its_own(its)
     python = environments.interpreter(framework) if own else sys.executable
-    arguments = f"{framework!r}, {lesson!r}, {gpus}"
+    module = [python, "-m", "tests.graders.answers", framework, lesson]
     done = subprocess.run(
-        [python, "-c", f"from graders.answers import report; report({arguments})"],
+        module if gpus is None else [*module, str(gpus)],
         env={**os.environ, **PATH, "D2L_GPU_VIRTUAL": "", **NO_GPUS},
         capture_output=True,
         text=True,

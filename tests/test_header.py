@@ -18,10 +18,11 @@ from pathlib import Path, PurePosixPath
 
 import nbformat
 import pytest
-from conftest import FRONT_MATTER, GOOD_LESSON, REPOSITORY, write_lesson
 
 import d2l_gpu
 from d2l_gpu.common.frameworks import FRAMEWORKS, framework
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.toy_lessons import FRONT_MATTER, GOOD_LESSON, write_lesson
 from tools.build import main as build
 from tools.edition import Project
 from tools.header import PLATFORMS, Header, platform_links

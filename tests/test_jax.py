@@ -8,9 +8,10 @@ import json
 import sys
 from importlib.util import find_spec
 
-import attempts
 import pytest
-from fresh_process import run_without_torch
+
+from tests.helpers import attempts
+from tests.helpers.fresh_process import run_without_torch
 
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
-from lab_server import PATH, Lab, jupyter_settings, running_lab
 from nbformat.sign import NotebookNotary
-from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu import cli
+from tests.helpers.lab_server import PATH, Lab, jupyter_settings, running_lab
+from tests.helpers.waiting import PATIENCE, runs, wait_until
 
 NAMES = ("01_devices", "02_tensors", "A1_more")
 

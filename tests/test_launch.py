@@ -22,10 +22,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fresh_process import NO_GPUS, PATH, run_fresh
-from waiting import PATIENCE, processes_with, sleeps, wait_until
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
+from tests.helpers.waiting import PATIENCE, processes_with, sleeps, wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not torch.distributed.is_available(),

@@ -12,12 +12,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 
-import attempts
 import pytest
-from conftest import REPOSITORY
-from test_notebooks import sanitised_by_nbval
 
 from d2l_gpu.common.frameworks import framework
+from tests.helpers import attempts
+from tests.helpers.cells import sanitised_by_nbval
+from tests.helpers.paths import REPOSITORY
 from tools import environments
 
 SERVER = """

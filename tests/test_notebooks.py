@@ -6,20 +6,18 @@ import re
 import runpy
 import subprocess
 import sys
-from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from conftest import REPOSITORY, SANITIZE, executed_cell, stream
-from fresh_process import PATH
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from nbval.plugin import IPyNbCell, get_sanitize_patterns
 
 from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of
+from tests.helpers.cells import checks_in, executed_cell, sanitised_by_nbval, stream
+from tests.helpers.fresh_process import PATH
+from tests.helpers.paths import REPOSITORY, SANITIZE
 from tools import pytest_setup
 from tools.check import comparison, edition_problems, notebook_problems
 from tools.edition import Project
@@ -85,14 +83,6 @@ def test_every_exercise_is_specified_checked_and_solved(edition):
         assert checked and checked == set(checks_in(edition / SOLUTIONS / path.name))
         sources = "\n".join(cell.source for cell in nbformat.read(path, 4).cells)
         assert checked == set(re.findall(rf"^### ({lesson}\.\d+) ", sources, re.M))
-
-
-def checks_in(path: Path) -> Iterator[str]:
-    """Yield the numbers of the exercises that the cells of a notebook check."""
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "code":
-            calls = r"^(?:d2l\.)?check\('([\w.]+)'"  # in A1, d2l is the book's
-            yield from re.findall(calls, cell.source, re.M)
 
 
 # ---- Planted notebooks that the checks must reject
@@ -278,12 +268,6 @@ def test_edition_without_notebooks_is_rejected():
 
 
 # ---- Sanitising: what differs between machines becomes equal, all else does not
-
-
-def sanitised_by_nbval(text: str) -> str:
-    patterns = OrderedDict(get_sanitize_patterns(SANITIZE.read_text()))
-    cell = SimpleNamespace(parent=SimpleNamespace(sanitize_patterns=patterns))
-    return IPyNbCell.sanitize(cell, text)
 
 
 SIMULATED = "two products  1.23 ms  simulated (V100)"

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import REPOSITORY
 from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
@@ -24,6 +23,7 @@ from d2l_gpu import cli
 from d2l_gpu.common.frameworks import FRAMEWORKS
 from d2l_gpu.common.requirements import module_of, modules, requirements
 from d2l_gpu.course import lesson_names
+from tests.helpers.paths import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]

@@ -11,12 +11,12 @@ import sys
 import nbformat
 import pytest
 import torch
-from fresh_process import PATH, run_fresh
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
-from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.waiting import PATIENCE
 
 SIZE = struct.Struct(">II")
 
@@ -356,7 +356,7 @@ def in_jupyter():
         "plt.plot([1, 2])\nNone",
         "d2l.ProgressBoard('x', display=False).draw(0, 0, 'y')",
         # Training twice in one cell.
-        "from toy_training import trained, Line\nfrom torch import nn\n"
+        "from tests.helpers.toy_training import trained, Line\nfrom torch import nn\n"
         "model, trainer = trained(lambda: nn.LazyLinear(1))\n"
         "trainer.fit(model, Line())",
         "board.draw(301, 0, 'rising')\nboard.draw(302, 0, 'rising')",

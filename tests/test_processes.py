@@ -8,11 +8,11 @@ import time
 
 import pytest
 import torch
-from test_distributed import run
 from torch import nn
-from waiting import PATIENCE
 
 from d2l_gpu import vgpu
+from tests.helpers.ranks import run
+from tests.helpers.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ import sys
 
 import nbformat
 import pytest
-from fresh_process import PATH
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.course.kernel import run_cells
+from tests.helpers.fresh_process import PATH
 from tools.outputs import normalised
 
 

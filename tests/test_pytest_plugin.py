@@ -8,8 +8,9 @@ import textwrap
 from importlib.metadata import entry_points
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import NO_GPUS, PATH, run_without_torch
+
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_without_torch
+from tests.helpers.paths import REPOSITORY
 
 pytest_plugins = ["pytester"]
 

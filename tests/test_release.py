@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
 
 import d2l_gpu
+from tests.helpers.paths import REPOSITORY
 from tools import check_wheel, release
 
 CHANGELOG = """\

@@ -8,11 +8,11 @@ import xml.dom.minidom
 
 import pytest
 import torch
-from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.devices import PLAIN, Devices
+from tests.helpers.fresh_process import run_fresh
 
 pytestmark = pytest.mark.virtual_gpus(2)
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fresh_process import PATH
 
+from tests.helpers.fresh_process import PATH
 from tools.pytest_setup import framework_of
 from tools.pytest_sizes import Size, changed_since, differs, notebook_size
 

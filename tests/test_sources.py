@@ -5,12 +5,12 @@ from pathlib import Path
 
 import jupytext
 import pytest
-from conftest import REPOSITORY
 from jupyter_server.services.contents.largefilemanager import LargeFileManager
 from jupytext.sync_contentsmanager import build_sync_jupytext_contents_manager_class
 
 from d2l_gpu.common.frameworks import framework
 from d2l_gpu.course.kernel import run_cells
+from tests.helpers.paths import REPOSITORY
 from tools import environments
 from tools.edition import Project
 

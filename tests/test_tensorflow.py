@@ -7,9 +7,10 @@ one process answers all questions before that, and those after it.
 import json
 from importlib.util import find_spec
 
-import attempts
 import pytest
-from fresh_process import run_without_torch
+
+from tests.helpers import attempts
+from tests.helpers.fresh_process import run_without_torch
 
 needs_tensorflow = pytest.mark.skipif(
     find_spec("tensorflow") is None, reason="TensorFlow is not installed"

@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import run_fresh
 
 
 def test_a_timer_runs_from_its_making_and_records_every_stop():

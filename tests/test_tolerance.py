@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from conftest import stream
 from nbformat.v4 import new_output
 
+from tests.helpers.cells import stream
 from tools.tolerance import deviations, settled, tolerance
 
 COMMITTED = """\

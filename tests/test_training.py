@@ -9,12 +9,12 @@ import weakref
 
 import pytest
 import torch
-from fresh_process import run_fresh
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from toy_training import Line, Regression, trained
 
 from d2l_gpu import torch as d2l
+from tests.helpers.fresh_process import run_fresh
+from tests.helpers.toy_training import Line, Regression, trained
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_weights_trained_on_a_virtual_gpu_are_those_of_the_cpu_bit_by_bit():
         import torch
         from torch import nn
         from d2l_gpu import torch as d2l
-        from toy_training import Line, Regression
+        from tests.helpers.toy_training import Line, Regression
         d2l.use_virtual_gpus(2)
 
         class Adam(Regression):
@@ -246,7 +246,7 @@ def test_what_leaves_a_gpu_in_training_is_the_points_of_the_curves():
         import torch
         from torch import nn
         from d2l_gpu import torch as d2l, vgpu
-        from toy_training import Line, Regression
+        from tests.helpers.toy_training import Line, Regression
         d2l.use_virtual_gpus(2)
         torch.manual_seed(0)
         model = Regression(nn.Linear(2, 1))

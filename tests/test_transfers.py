@@ -3,12 +3,12 @@
 import threading
 
 import torch
-from fresh_process import run_fresh
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.torch.gpus.copy_log import Transfer
 from d2l_gpu.vgpu import Table
+from tests.helpers.fresh_process import run_fresh
 
 
 def test_a_table_is_text_and_html():

@@ -4,8 +4,8 @@ it is missing or stale."""
 import nbformat
 import polib
 import pytest
-from conftest import FRONT_MATTER, GOOD_LESSON, write_lesson
 
+from tests.helpers.toy_lessons import FRONT_MATTER, GOOD_LESSON, write_lesson
 from tools import readme
 from tools.build import main as build
 from tools.edition import Project

@@ -2,8 +2,8 @@
 planted bad ones."""
 
 import pytest
-from conftest import REPOSITORY
 
+from tests.helpers.paths import REPOSITORY
 from tools.edition import Project
 from tools.glossary import Glossary
 from tools.languages import LOCALE

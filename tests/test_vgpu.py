@@ -9,11 +9,11 @@ import threading
 import numpy as np
 import pytest
 import torch
-from fresh_process import run_fresh
 from torch import nn
 
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim.machine import HOST
+from tests.helpers.fresh_process import run_fresh
 
 MIB = 2**20
 

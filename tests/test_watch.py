@@ -9,10 +9,11 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import GOOD_LESSON, REPOSITORY, write_lesson
-from fresh_process import PATH
-from waiting import PATIENCE, runs, wait_until
 
+from tests.helpers.fresh_process import PATH
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.toy_lessons import GOOD_LESSON, write_lesson
+from tests.helpers.waiting import PATIENCE, runs, wait_until
 from tools.build import main as build
 from tools.edition import Project, editions
 from tools.watch import preview, serving

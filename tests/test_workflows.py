@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import REPOSITORY
 
+from tests.helpers.paths import REPOSITORY
 from tools import workflows
 
 WORKFLOWS = REPOSITORY / ".github" / "workflows"

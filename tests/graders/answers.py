@@ -12,13 +12,16 @@ A right one is written differently from the solution. A wrong one is a mistake t
 readers make; the text is part of the hint that they are to get for it, and for no other
 mistake in that exercise. Values are answers, too: ``wrong("01.3", "from 0")(4)``.
 
-As a program, it grades answers and prints JSON; see `test_graders.py`.
+As a program, it grades answers and prints JSON; see `report` and `test_graders.py`:
+
+    python -m tests.graders.answers <framework> <lesson> [<number of GPUs>]
 """
 
 import contextlib
 import importlib
 import io
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -93,7 +96,7 @@ def report(framework: str, lesson: str, gpus: int | None) -> None:
         lesson: as ``"03"``.
         gpus: a process has one number of them; None for the smallest.
     """
-    name = f"graders.{framework}.lesson_{lesson.lower()}"
+    name = f"tests.graders.{framework}.lesson_{lesson.lower()}"
     answers = importlib.import_module(name).ANSWERS.all
     exercises = of_lesson(framework, lesson)
     counts = sorted({exercise.gpus for exercise in exercises.values()})
@@ -129,3 +132,8 @@ def _verdict(exercise: Exercise, value: Any) -> Verdict:
     if problem:
         return Verdict(exercise.number, problem=problem)
     return child.grade(exercise, value, [])
+
+
+if __name__ == "__main__":
+    _, tag, lesson, *numbers = sys.argv
+    report(tag, lesson, int(numbers[0]) if numbers else None)

@@ -1,7 +1,8 @@
 """Answers to the exercises of lesson 01 that TensorFlow, JAX and MXNet share."""
 
 import numpy as np
-from graders.answers import Answers
+
+from tests.graders.answers import Answers
 
 
 def add_answers(answers: Answers, d2l) -> None:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from graders.answers import Answers
+
+from tests.graders.answers import Answers
 
 SIZES = {"bool": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "int32": 4}
 

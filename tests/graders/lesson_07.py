@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-from graders.answers import Answers
+
+from tests.graders.answers import Answers
 
 
 def add_shared(answers: Answers, to: Callable, sums: Callable, host: Callable) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
-from graders.answers import Answers
+
+from tests.graders.answers import Answers
 
 
 def add_shared(

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
-from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
+from tests.helpers.waiting import PATIENCE
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 dist.init_process_group("gloo")

@@ -8,9 +8,9 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from waiting import PATIENCE, wait_until
 
 from d2l_gpu import vgpu
+from tests.helpers.waiting import PATIENCE, wait_until
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="64MiB")

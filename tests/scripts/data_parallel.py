@@ -18,9 +18,9 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
-from waiting import PATIENCE
 
 from d2l_gpu import vgpu
+from tests.helpers.waiting import PATIENCE
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="64MiB")

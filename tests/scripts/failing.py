@@ -5,9 +5,9 @@ import os
 
 import torch
 import torch.distributed as dist
-from waiting import PATIENCE
 
 from d2l_gpu import vgpu
+from tests.helpers.waiting import PATIENCE
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 vgpu.enable(2, memory="1MiB")

@@ -9,9 +9,9 @@ import torch
 import torch.multiprocessing as mp
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-from waiting import PATIENCE
 
 from d2l_gpu import vgpu
+from tests.helpers.waiting import PATIENCE
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 if "enable" in sys.argv:  # in the processes that are spawned, too

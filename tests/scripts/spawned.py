@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from waiting import PATIENCE
 
 from d2l_gpu import vgpu
+from tests.helpers.waiting import PATIENCE
 
 
 def train(rank: int, rendezvous: str) -> None:

@@ -8,9 +8,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from waiting import PATIENCE
 
 from d2l_gpu import torch as d2l
+from tests.helpers.waiting import PATIENCE
 
 faulthandler.dump_traceback_later(PATIENCE, exit=True)
 d2l.use_virtual_gpus(2, memory="64MiB")

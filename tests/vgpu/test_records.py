@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import REPOSITORY
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.operators import operator
 from d2l_gpu.vgpu.records import FAMILIES, RECORDS, Record, record_of
+from tests.helpers.paths import REPOSITORY
 
 # With and without overload; those of other libraries keep their namespace.
 OVERLOADS = {

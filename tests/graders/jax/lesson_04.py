@@ -1,8 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from graders import memory
-from graders.answers import Answers
+
+from tests.graders import memory
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

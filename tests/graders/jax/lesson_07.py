@@ -1,10 +1,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from graders.answers import Answers
-from graders.lesson_07 import add_shared
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from tests.graders.answers import Answers
+from tests.graders.lesson_07 import add_shared
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

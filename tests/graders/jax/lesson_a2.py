@@ -1,7 +1,8 @@
 import jax
 import numpy as np
-from graders.answers import Answers
-from graders.lesson_a2 import add_shared
+
+from tests.graders.answers import Answers
+from tests.graders.lesson_a2 import add_shared
 
 ANSWERS = Answers()
 

@@ -1,8 +1,8 @@
 import mxnet as mx
-from graders.answers import Answers
-from graders.lesson_01 import add_answers
 
 from d2l_gpu import mxnet as d2l
+from tests.graders.answers import Answers
+from tests.graders.lesson_01 import add_answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

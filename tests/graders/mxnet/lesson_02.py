@@ -1,8 +1,8 @@
-from graders.answers import Answers
-from graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
 from mxnet import np, npx
 
 from d2l_gpu import mxnet as d2l
+from tests.graders.answers import Answers
+from tests.graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,7 +1,7 @@
-from graders.answers import Answers
 from mxnet import np
 
 from d2l_gpu import mxnet as d2l
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

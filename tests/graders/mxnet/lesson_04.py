@@ -1,8 +1,8 @@
-from graders import memory
-from graders.answers import Answers
 from mxnet import np
 
 from d2l_gpu import mxnet as d2l
+from tests.graders import memory
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,5 +1,6 @@
 import torch
-from graders.answers import Answers
+
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,10 +1,10 @@
 import copy
 
 import torch
-from graders.answers import Answers
 from torch import nn
 
 from d2l_gpu import torch as d2l
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,9 +1,9 @@
 import time
 
 import torch
-from graders.answers import Answers
 
 from d2l_gpu import torch as d2l
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -2,10 +2,10 @@ import copy
 from statistics import mean
 
 import torch
-from graders.answers import Answers
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

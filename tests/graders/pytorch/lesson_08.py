@@ -1,7 +1,7 @@
 import torch
-from graders.answers import Answers
 
 from d2l_gpu import torch as d2l
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -5,8 +5,9 @@ import os
 import statistics
 
 import torch
-from graders.answers import Answers
 from torch.nn import functional as F
+
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,7 +1,8 @@
 import torch
-from graders.answers import Answers
 from torch import nn
 from torch.nn import functional as F
+
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

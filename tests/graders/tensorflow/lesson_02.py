@@ -1,6 +1,7 @@
 import tensorflow as tf
-from graders.answers import Answers
-from graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
+
+from tests.graders.answers import Answers
+from tests.graders.lesson_02 import add_bytes_of, add_parameters, add_random_on
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

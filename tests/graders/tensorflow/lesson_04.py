@@ -1,8 +1,7 @@
-from graders import memory
-from graders.answers import Answers
-
 from d2l_gpu import tensorflow as d2l
 from d2l_gpu.tensorflow import tf
+from tests.graders import memory
+from tests.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

@@ -1,6 +1,7 @@
 import tensorflow as tf
-from graders.answers import Answers
-from graders.lesson_07 import add_shared
+
+from tests.graders.answers import Answers
+from tests.graders.lesson_07 import add_shared
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong

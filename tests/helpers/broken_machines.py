@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import PATIENCE
 
 from d2l_gpu import doctor
 from d2l_gpu.doctor import Finding
+from tests.helpers.waiting import PATIENCE
 
 
 def look(name: str, timeout: float = PATIENCE) -> list[Finding]:

@@ -9,10 +9,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from conftest import REPOSITORY
-from waiting import PATIENCE
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE
 
-PATH = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests")])}
+PATH = {"PYTHONPATH": str(REPOSITORY)}
 # Real GPUs are hidden, so that the tests say the same on every machine.
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 
@@ -74,7 +74,11 @@ def _checked(status: int, out: str, err: str) -> str:
 def _server() -> subprocess.Popen:
     """A process that forks for each code; it ends when its standard input does."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from fork_server import code; exec(code())"],
+        [
+            sys.executable,
+            "-c",
+            "from tests.helpers.fork_server import code; exec(code())",
+        ],
         env=_environment({}),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE
 
 
 class FileServer:

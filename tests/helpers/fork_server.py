@@ -1,6 +1,6 @@
 """Processes forked from one that has imported PyTorch and no more.
 
-    python -c "from fork_server import code; exec(code())"
+    python -c "from tests.helpers.fork_server import code; exec(code())"
 
 reads a line of JSON for each code to be run from stdin, and writes a line with its exit
 status to stdout; see ``fresh_process.py``. It computes nothing itself, so that there
@@ -14,7 +14,8 @@ import sys
 import tempfile
 
 import torch  # noqa: F401
-from waiting import PATIENCE
+
+from tests.helpers.waiting import PATIENCE
 
 
 def code() -> str:
@@ -43,5 +44,5 @@ def _become_fresh(request: dict) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # which depends on the environment
-    for name in ("fork_server", "waiting"):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]

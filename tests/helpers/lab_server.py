@@ -1,6 +1,6 @@
 """Running `d2l-gpu lab` for tests: the real command, with a Jupyter of its own.
 
-    python tests/lab_server.py <published> <arguments of d2l-gpu>
+    python tests/helpers/lab_server.py <published> <arguments of d2l-gpu>
 
 runs the command with the notebooks below the folder <published>, until its standard
 input ends: so it ends with the test, however that one ends.
@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from waiting import PATIENCE, wait_until
-
-PATH = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+from tests.helpers.fresh_process import PATH
+from tests.helpers.waiting import PATIENCE, wait_until
 
 
 @dataclass

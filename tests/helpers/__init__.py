@@ -1,0 +1,1 @@
+"""What tests of several modules use; ``conftest.py`` has the fixtures."""

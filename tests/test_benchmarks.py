@@ -41,6 +41,7 @@ def test_import_time_prints_a_sentence_and_json():
     assert sentence.startswith("import d2l_gpu.torch")
 
 
+@pytest.mark.all
 def test_virtual_overhead_prints_two_tables_and_json():
     (first, *lines), result = run_benchmark("virtual_overhead", "--quick")
     assert first.startswith(result["hardware"])
@@ -53,6 +54,7 @@ def test_virtual_overhead_prints_two_tables_and_json():
     assert re.search(r"\d\.\d+ virtual, \d\.\d+ with as many replicas", lines[-1])
 
 
+@pytest.mark.all
 def test_accuracy_prints_a_row_per_seed_and_json():
     lines, result = run_benchmark("accuracy", "--quick")
     (row,) = [line.split() for line in lines if line.startswith("seed 0")]
@@ -74,6 +76,7 @@ def test_loader_prints_a_table_and_json():
     assert result["value"] == pytest.approx(values[0] / best, rel=0.01)
 
 
+@pytest.mark.all
 @pytest.mark.skipif(
     sys.platform == "win32" or not torch.distributed.is_available(),
     reason="needs torch.distributed with gloo",
@@ -87,6 +90,7 @@ def test_ddp_scaling_prints_two_ratios_and_json():
     assert ratio == pytest.approx(result["value"], abs=0.006)
 
 
+@pytest.mark.all
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(),
     reason="needs torch.distributed with gloo, and /proc",
@@ -125,6 +129,7 @@ def test_recovery_sees_half_a_file_and_a_process_that_is_left(tmp_path):
         process.wait()
 
 
+@pytest.mark.all
 def test_train_cpu_prints_a_ladder_and_json():
     (first, features, _, *lines), result = run_benchmark("train_cpu", "--quick")
     assert first.startswith(result["hardware"])
@@ -137,6 +142,7 @@ def test_train_cpu_prints_a_ladder_and_json():
     assert lines[-1].startswith("a trial took ")
 
 
+@pytest.mark.all
 def test_train_gpu_climbs_the_ladder_and_says_what_it_lacks():
     (first, second, *lines), result = run_benchmark(
         "train_gpu", "--quick", "--device", "cpu"
@@ -168,6 +174,7 @@ def test_clock_is_near_the_published_runs():
     assert json.loads(kept.splitlines()[-1])["value"] == result["value"]
 
 
+@pytest.mark.all
 def test_clock_vs_gpu_compares_what_it_measures():
     # The CPU stands for a GPU here: what comes out is no statement about the clock.
     options = ("--quick", "--device", "cpu", "--model", "Xeon E5-2698 v4")

@@ -209,7 +209,13 @@ def expected(output: NotebookNode) -> tuple[str, str]:
     return "text/plain", output.data["text/plain"]
 
 
-@pytest.mark.parametrize("view", [(), ("--classic",)], ids=["lab", "classic"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param((), id="lab"),
+        pytest.param(("--classic",), id="classic", marks=pytest.mark.all),
+    ],
+)
 def test_run_all_shows_what_is_committed(opened, view):
     page, lab = opened("01", *view)
     assert f"/{'doc' if view else 'lab'}/tree/01_devices.ipynb" in page.url
@@ -249,6 +255,7 @@ def check_picture(output: dict, committed: NotebookNode) -> None:
     assert image["shown"] == committed.metadata["image/png"]["width"]
 
 
+@pytest.mark.all
 def test_animator_is_one_picture_that_changes_while_the_cell_runs(
     opened, write_notebook, tmp_path
 ):

@@ -494,6 +494,7 @@ def test_installer_needs_nothing_but_the_bundle(unpacked, tmp_path):
     assert opens in (folder / start).read_text()
 
 
+@pytest.mark.all
 def test_installing_again_keeps_changed_notebooks_and_the_environment(
     unpacked, tmp_path
 ):
@@ -665,6 +666,7 @@ def without_network() -> list[str]:
     pytest.skip("network namespaces cannot be made here (unshare --net fails)")
 
 
+@pytest.mark.all
 def test_bundle_of_this_environment_runs_a_lesson_without_a_network(
     tmp_path, monkeypatch
 ):

@@ -471,6 +471,7 @@ def test_ranks_agree(launched, folder):
     assert results == [{"done": True}]
 
 
+@pytest.mark.all
 @needs_ranks
 @pytest.mark.parametrize(
     ("device", "kills", "steps"),

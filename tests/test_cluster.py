@@ -325,6 +325,7 @@ def wait_for(agents: list[subprocess.Popen]) -> None:
             agent.communicate()
 
 
+@pytest.mark.all
 @needs_torchrun
 def test_two_agents_on_this_machine(tmp_path, environment, on_one_machine):
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -345,6 +346,7 @@ def test_two_machines_train_as_one(tmp_path, environment, on_one_machine):
     assert sorted(result["hosts"]) == ["node-a", "node-b"]
 
 
+@pytest.mark.all
 @needs_torchrun
 @needs_machines
 def test_a_machine_that_crashes_comes_back(tmp_path, environment, on_one_machine):

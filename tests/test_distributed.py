@@ -26,7 +26,14 @@ def check(*command: str) -> subprocess.CompletedProcess:
     return done
 
 
-@pytest.mark.parametrize("backend", ["gloo", "default", "device_id"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "gloo",
+        pytest.param("default", marks=pytest.mark.all),
+        pytest.param("device_id", marks=pytest.mark.all),
+    ],
+)
 def test_collectives(backend):
     check(*TORCHRUN, "collectives.py", backend)
 
@@ -35,11 +42,13 @@ def test_training_on_two_ranks_is_training_on_the_whole_batch():
     check(*TORCHRUN, "data_parallel.py")
 
 
+@pytest.mark.all
 def test_ten_steps_on_two_ranks_are_those_on_the_whole_batch_to_twelve_digits():
     done = check(*TORCHRUN, "ten_steps.py")
     assert "Warning" not in done.stderr  # DDP keeps statistics from the tenth step on
 
 
+@pytest.mark.all
 def test_processes_started_by_torch_multiprocessing():
     check("spawned.py")
 

@@ -184,6 +184,7 @@ def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch
         d2l.report(**values)
 
 
+@pytest.mark.all
 def test_ranks_share_the_cores(script, monkeypatch, capfd):
     monkeypatch.setattr(MODULE, "usable_cores", lambda: 6)
     path = script("print(os.environ.get('OMP_NUM_THREADS'))")
@@ -251,7 +252,7 @@ def test_warnings_of_rank_0_are_shown_on_stderr(script, capsys):
 # ---------------------------------------------------------------- failures
 
 
-@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("failing", [pytest.param(0, marks=pytest.mark.all), 1])
 @pytest.mark.parametrize("tidy", [False, True], ids=["", "closes its connections"])
 def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
     path = script(
@@ -388,6 +389,7 @@ def test_a_crash_in_c_says_where_python_was(script):
     assert text.splitlines()[-1].endswith('train.py", line 3 in <module>')
 
 
+@pytest.mark.all
 def test_exit_codes_count_as_python_counts_them(script):
     assert d2l.launch(script("sys.exit(0) if rank else sys.exit()"), 2) == []
     first, *_, last = failure_of(script("sys.exit(3)"), 1).splitlines()
@@ -416,7 +418,11 @@ ERROR = ("raise ValueError('a bad batch')", "failed with ValueError: a bad batch
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [((0, *SIGNAL), (1, *EXIT)), ((1, *SIGNAL), (0, *ERROR))]
+    ("first", "second"),
+    [
+        ((0, *SIGNAL), (1, *EXIT)),
+        pytest.param((1, *SIGNAL), (0, *ERROR), marks=pytest.mark.all),
+    ],
 )
 def test_ranks_start_again_and_a_line_says_why(script, capfd, first, second):
     path = script(
@@ -481,6 +487,7 @@ def test_values_of_all_attempts_follow_each_other(script):
     ]
 
 
+@pytest.mark.all
 def test_values_after_the_last_checkpoint_are_reported_once(script, tmp_path):
     path = script(
         """
@@ -509,6 +516,7 @@ def test_values_after_the_last_checkpoint_are_reported_once(script, tmp_path):
     assert d2l.launch(path, 1, [folder], restarts=1) == [{"begin": True}, *steps[6:]]
 
 
+@pytest.mark.all
 def test_a_port_can_be_used_twice_in_a_row_also_by_restarted_ranks(script):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -549,6 +557,7 @@ def test_what_a_killed_rank_had_started_is_ended(script):
     see_all_ended(path)
 
 
+@pytest.mark.all
 def test_a_rank_that_fails_and_does_not_end_starts_again(script, monkeypatch):
     path = script(
         """
@@ -652,8 +661,12 @@ def see_all_ended(path: Path) -> None:
     wait_until(lambda: not processes_with(path.name))
 
 
+# Without restarts, and with ranks that would come back.
+RESTARTS = [pytest.param(0, marks=pytest.mark.all), 9999]
+
+
 @needs_proc
-@pytest.mark.parametrize("restarts", [0, 9999])
+@pytest.mark.parametrize("restarts", RESTARTS)
 def test_ctrl_c_leaves_no_process(hanging, restarts):
     def interrupt() -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -664,7 +677,7 @@ def test_ctrl_c_leaves_no_process(hanging, restarts):
 
 
 @needs_proc
-@pytest.mark.parametrize("restarts", [0, 9999])
+@pytest.mark.parametrize("restarts", RESTARTS)
 def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
     code = f"""if True:
         from d2l_gpu import torch as d2l
@@ -684,7 +697,7 @@ def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
 
 
 @needs_proc
-@pytest.mark.parametrize("restarts", [0, 9999])
+@pytest.mark.parametrize("restarts", RESTARTS)
 def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
     hanging, restarts, monkeypatch
 ):
@@ -703,7 +716,7 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
 
 
 @needs_proc
-@pytest.mark.parametrize("restarts", [0, 9999])
+@pytest.mark.parametrize("restarts", RESTARTS)
 def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
     def kill_torchrun() -> None:
         ours = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()

@@ -70,7 +70,12 @@ def test_saving_from_jupyterlab_changes_nothing_but_what_was_edited(path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "name", ["pytorch/03_copying", "tensorflow/A2_equivalents", "jax/02_tensors"]
+    "name",
+    [
+        "pytorch/03_copying",
+        pytest.param("tensorflow/A2_equivalents", marks=pytest.mark.all),
+        pytest.param("jax/02_tensors", marks=pytest.mark.all),
+    ],
 )
 def test_source_runs_as_it_is(name, tmp_path):
     """No build is involved: what is executed is what jupytext opens."""

@@ -14,15 +14,15 @@ mistake in that exercise. Values are answers, too: ``wrong("01.3", "from 0")(4)`
 
 As a program, it grades answers and prints JSON; see `report` and `test_graders.py`:
 
-    python -m tests.graders.answers <framework> <lesson> [<number of GPUs>]
+    python -m tests.graders.answers pytorch 03
 """
 
+import argparse
 import contextlib
 import importlib
 import io
 import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -85,20 +85,25 @@ class Graded:
     text: str
 
 
-def report(framework: str, lesson: str, gpus: int | None) -> None:
-    """Grade answers to the exercises of a lesson here, and print about them as JSON.
+def report(
+    framework: str, lessons: Sequence[str], gpus: int | None, right: bool = False
+) -> None:
+    """Grade answers to the exercises of lessons here, and print about them as JSON.
 
     That is: the numbers of the exercises; how many GPUs they have, the smallest number
     first; and the answers, each `Graded`, to those that have so many GPUs.
 
     Args:
         framework: the tag of the edition.
-        lesson: as ``"03"``.
+        lessons: as ``["03"]``.
         gpus: a process has one number of them; None for the smallest.
+        right: whether to leave out the mistakes.
     """
-    name = f"tests.graders.{framework}.lesson_{lesson.lower()}"
-    answers = importlib.import_module(name).ANSWERS.all
-    exercises = of_lesson(framework, lesson)
+    exercises, answers = {}, []
+    for lesson in lessons:
+        name = f"tests.graders.{framework}.lesson_{lesson.lower()}"
+        answers += importlib.import_module(name).ANSWERS.all
+        exercises |= of_lesson(framework, lesson)
     counts = sorted({exercise.gpus for exercise in exercises.values()})
     wanted = counts[0] if gpus is None else gpus
     with contextlib.redirect_stdout(io.StringIO()):
@@ -108,6 +113,7 @@ def report(framework: str, lesson: str, gpus: int | None) -> None:
             _graded(framework, answer)
             for answer in answers
             if find(framework, answer.number).gpus == wanted
+            and not (right and answer.hint is not None)
         ]
     print(json.dumps([list(exercises), counts, results]))
 
@@ -134,6 +140,15 @@ def _verdict(exercise: Exercise, value: Any) -> Verdict:
     return child.grade(exercise, value, [])
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("framework")
+    parser.add_argument("lessons", nargs="+")
+    parser.add_argument("--gpus", type=int)
+    parser.add_argument("--right", action="store_true")
+    options = parser.parse_args()
+    report(options.framework, options.lessons, options.gpus, options.right)
+
+
 if __name__ == "__main__":
-    _, tag, lesson, *numbers = sys.argv
-    report(tag, lesson, int(numbers[0]) if numbers else None)
+    main()

@@ -1,4 +1,4 @@
-"""Processes forked from one that has imported PyTorch and no more.
+"""Processes forked from one that has imported PyTorch and what that imports later.
 
     python -c "from tests.helpers.fork_server import code; exec(code())"
 
@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 
+import sympy  # noqa: F401  PyTorch's first operator on a virtual GPU imports it
 import torch  # noqa: F401
 
 from tests.helpers.waiting import PATIENCE

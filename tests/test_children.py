@@ -7,11 +7,11 @@ import sys
 import textwrap
 
 import pytest
-from conftest import REPOSITORY
-from fresh_process import NO_GPUS, PATH
-from waiting import PATIENCE, runs, wait_until
 
 from d2l_gpu.common.children import kill_child, start_child
+from tests.helpers.fresh_process import NO_GPUS, PATH
+from tests.helpers.paths import REPOSITORY
+from tests.helpers.waiting import PATIENCE, runs, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs process groups")
 

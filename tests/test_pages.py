@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
 from markdown_it import MarkdownIt
+
+from tests.helpers.paths import REPOSITORY
 
 PAGES = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
 PAGES += [

@@ -2,8 +2,8 @@
 
     python benchmarks/recovery.py [--kills 20] [--plain 6] [--any 20] [--quick]
 
-A small network with every kind of state (``tests/scripts/recovering.py``) trains for 15
-steps on two ranks with gloo, and saves a checkpoint every third step.
+A small network with every kind of state (``tests/programs/training/recovering.py``)
+trains for 15 steps on two ranks with gloo, and saves a checkpoint every third step.
 
 - Ranks 0 and 1 are killed in turns with SIGKILL, at randomly drawn (seeded) steps:
   before a step, after its backward pass, while a checkpoint is being written, or right
@@ -35,7 +35,13 @@ from statistics import median
 
 from common import hardware, print_result
 
-SCRIPT = Path(__file__).resolve().parents[1] / "tests" / "scripts" / "recovering.py"
+SCRIPT = (
+    Path(__file__).resolve().parents[1]
+    / "tests"
+    / "programs"
+    / "training"
+    / "recovering.py"
+)
 STEPS, SAVE_EVERY, RANKS = 15, 3, 2
 KILLS_OF_A_RUN = 4
 SECONDS_TO_RECOVER = 60

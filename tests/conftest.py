@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A project of its own, which test_pytest_plugin.py runs as its users would.
-collect_ignore = ["example_project"]
+collect_ignore = ["vgpu/example_project"]
 
 
 @pytest.fixture

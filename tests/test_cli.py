@@ -14,6 +14,7 @@ import pytest
 
 import d2l_gpu
 from d2l_gpu import cli, course
+from tests.helpers.paths import REPOSITORY
 from tests.helpers.toy_lessons import PUBLISHED
 from tests.helpers.waiting import PATIENCE, runs, wait_until
 
@@ -217,7 +218,7 @@ def test_version_and_help_name_the_program(capsys):
 
 
 def test_clone_runs_its_own_notebooks():
-    folder = Path(__file__).resolve().parents[1] / "notebooks" / "en" / "pytorch"
+    folder = REPOSITORY / "notebooks" / "en" / "pytorch"
     assert course.notebooks_dir("en", "pytorch") == folder
 
 

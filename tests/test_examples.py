@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.fresh_process import NO_GPUS
-from tests.helpers.paths import REPOSITORY
+from tests.helpers.paths import PROGRAMS, REPOSITORY
 from tests.helpers.waiting import PATIENCE
 
 EXAMPLE = REPOSITORY / "examples" / "tiny_device.py"
-SCRIPT = REPOSITORY / "tests" / "scripts" / "tiny_device_promises.py"
+SCRIPT = PROGRAMS / "examples" / "tiny_device_promises.py"
 PROMISES = (
     "it_needs_nothing_of_this_project",
     "mixing_devices_is_an_error",

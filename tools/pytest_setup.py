@@ -37,7 +37,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 LONGEST = (
     "07_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
-    "test_launch.py",
+    "test_launching.py",
     "test_graders.py",
     "test_benchmarks.py",
     "test_bundle.py",

@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from tests.helpers.fresh_process import NO_GPUS, PATH
-from tests.helpers.paths import REPOSITORY
+from tests.helpers.paths import PROGRAMS
 from tests.helpers.waiting import PATIENCE
 
-SCRIPTS = REPOSITORY / "tests" / "scripts"
+SCRIPTS = PROGRAMS / "distributed"
 
 
 def run(*command: str) -> subprocess.CompletedProcess:
-    """Run Python with a script of tests/scripts, on two ranks.
+    """Run Python with a script of tests/programs/distributed, on two ranks.
 
     The scripts end themselves if they hang, so no rank is left behind: torchrun starts
     each in a session of its own, where no signal from here reaches it.

@@ -1,0 +1,242 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from d2l_gpu import jax as d2l
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+@right("03.1")
+def in_two_groups(a, b, c, device):
+    near = [x for x in (a, b, c) if x.device == device]
+    far = [x for x in (a, b, c) if x.device != device]
+    if far:
+        near.append(jax.device_put(jnp.stack(far).sum(0), device))
+    return jnp.stack(near).sum(0)
+
+
+@wrong("03.1", "crossed to the same GPU")
+def sends_each(a, b, c, device):
+    a, b, c = jax.device_put((a, b, c), device)
+    return a + b + c
+
+
+@wrong("03.1", "then the result to the other")
+def adds_where_a_is(a, b, c, device):
+    b, c = jax.device_put((b, c), a.device)
+    return jax.device_put(a + b + c, device)
+
+
+@wrong("03.1", "by way of the CPU")
+def adds_on_the_cpu(a, b, c, device):
+    a, b, c = jax.device_put((a, b, c), d2l.cpu())
+    return jax.device_put(a + b + c, device)
+
+
+@wrong("03.1", "have to give 111")
+def forgets_one(a, b, c, device):
+    a, b = jax.device_put((a, b), device)
+    return a + b
+
+
+@wrong("03.1", "is not always where it is wanted")
+def leaves_it_where_a_is(a, b, c, device):
+    b, c = jax.device_put((b, c), a.device)
+    return a + b + c
+
+
+@wrong("03.1", "incompatible devices")
+def sends_nothing(a, b, c, device):
+    return jax.device_put(a + b + c, device)
+
+
+@right("03.2")
+def compiled(images, device):
+    scaled = jax.jit(lambda X: X.astype(jnp.float32) / 255)
+    return scaled(jax.device_put(images, device))
+
+
+@wrong("03.2", "Which of the operations made the images larger")
+def converts_first(images, device):
+    return jax.device_put(images.astype(jnp.float32) / 255, device)
+
+
+@wrong("03.2", "They still go to 255")
+def forgets_to_scale(images, device):
+    return jax.device_put(images, device).astype(jnp.float32)
+
+
+@wrong("03.2", "It is uint8")
+def forgets_to_convert(images, device):
+    return jax.device_put(images, device)
+
+
+@wrong("03.2", "integers were divided")
+def divides_integers(images, device):
+    return (jax.device_put(images, device) // 255).astype(jnp.float32)
+
+
+@wrong("03.2", "send the batch as a whole")
+def sends_image_by_image(images, device):
+    sent = jnp.stack(jax.device_put(list(images), device))
+    return sent.astype(jnp.float32) / 255
+
+
+@wrong("03.2", "returned an ndarray")
+def forgets_jax(images, device):
+    return (images / 255).astype(np.float32)
+
+
+@wrong("03.2", "It stayed behind")
+def forgets_to_send(images, device):
+    return jnp.asarray(images).astype(jnp.float32) / 255
+
+
+@right("03.3")
+def adds_on_the_gpu(losses):
+    total = losses[0]
+    for loss in losses[1:]:
+        total = total + loss
+    return (total / len(losses)).item()
+
+
+@wrong("03.3", "each loss was fetched by itself")
+def fetches_each(losses):
+    return sum(float(loss) for loss in losses) / len(losses)
+
+
+@wrong("03.3", "whose value nobody has fetched")
+def returns_an_array(losses):
+    return jnp.stack(losses).mean()
+
+
+@wrong("03.3", "This is the sum")
+def forgets_to_divide(losses):
+    return float(jnp.stack(losses).sum())
+
+
+@wrong("03.3", "let the GPU do the arithmetic")
+def fetches_all_at_once(losses):
+    return float(np.asarray(jnp.stack(losses)).mean())
+
+
+@wrong("03.3", "copied back to the GPU")
+def makes_a_new_array(losses):
+    numbers = np.array([float(loss) for loss in losses], np.float32)
+    return float(jax.device_put(numbers, d2l.gpu(0)).mean())
+
+
+@right("03.4")
+def with_slices(tensors, device):
+    bucket = jax.device_put(jnp.concatenate([x.ravel() for x in tensors]), device)
+    parts, start = [], 0
+    for x in tensors:
+        parts.append(bucket[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return parts
+
+
+@wrong("03.4", "copies were made")
+def as_a_tree(tensors, device):
+    return jax.device_put(tensors, device)
+
+
+@wrong("03.4", "had the shape")
+def forgets_the_shapes(tensors, device):
+    bucket = jax.device_put(jnp.concatenate([x.ravel() for x in tensors]), device)
+    return jnp.split(bucket, np.cumsum([x.size for x in tensors])[:-1])
+
+
+@wrong("03.4", "bytes crossed, and the tensors have")
+def pads(tensors, device):
+    most = max(x.size for x in tensors)
+    rows = jnp.stack([jnp.pad(x.ravel(), (0, most - x.size)) for x in tensors])
+    rows = jax.device_put(rows, device)
+    return [
+        row[: x.size].reshape(x.shape) for row, x in zip(rows, tensors, strict=True)
+    ]
+
+
+@wrong("03.4", "lives on cpu:1")
+def forgets_the_device(tensors, device):
+    return [x.copy() for x in tensors]
+
+
+@wrong("03.4", "went in, 39 came out")
+def loses_the_last(tensors, device):
+    return jax.device_put(tensors[:-1], device)
+
+
+@right("03.5")
+def sends_before_the_loop(X, rounds):
+    half, one = jax.device_put((np.float32(0.5), np.float32(1)), X.device)
+    for _ in range(rounds):
+        X = half * X + one
+    return X
+
+
+@right("03.5")
+def compiles_the_loop(X, rounds):
+    def one_round(i, X):
+        return 0.5 * X + 1
+
+    loop = jax.jit(lambda X, n: jax.lax.fori_loop(0, n, one_round, X))
+    return loop(X, jax.device_put(rounds, X.device))
+
+
+@wrong("03.5", "One number was sent")
+def plain(X, rounds):
+    for _ in range(rounds):
+        X = 0.5 * X + 1
+    return X
+
+
+@wrong("03.5", "An argument of a compiled function was sent")
+def sends_the_rounds(X, rounds):
+    return jax.jit(lambda X, n: jax.lax.fori_loop(0, n, lambda i, X: 0.5 * X + 1, X))(
+        X, rounds
+    )
+
+
+@wrong("03.5", "An array was sent")
+def computes_with_arrays_of_numpy(X, rounds):
+    half = np.full(X.shape, 0.5, np.float32)
+    for _ in range(rounds):
+        X = half * X + half + half
+    return X
+
+
+@wrong("03.5", "came to the host")
+def computes_with_numpy(X, rounds):
+    values = np.asarray(X)
+    for _ in range(rounds):
+        values = np.float32(0.5) * values + np.float32(1)
+    return jax.device_put(values, X.device)
+
+
+@wrong("03.5", "inside of the loop")
+def sends_in_the_loop(X, rounds):
+    for _ in range(rounds):
+        X = jax.device_put(0.5, X.device) * X + jax.device_put(1, X.device)
+    return X
+
+
+@wrong("03.5", "It knows a function by itself")
+def compiles_in_the_loop(X, rounds):
+    for _ in range(rounds):
+        X = jax.jit(lambda X: 0.5 * X + 1)(X)
+    return X
+
+
+@wrong("03.5", "as if it were the first round")
+def makes_one_round(X, rounds):
+    return jax.jit(lambda X: 0.5 * X + 1)(X)
+
+
+@wrong("03.4", "not in the order")
+def begins_in_the_middle(tensors, device):
+    parts = with_slices(tensors, device)
+    return parts[5:] + parts[:5]

@@ -1,0 +1,173 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.exercises.graders import memory
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+memory.answers(right, wrong)
+
+
+@right("04.2")
+def asks_all(model):
+    places = [x.devices() for x in jax.tree.leaves(model)]
+    devices = set().union(*places)
+    if len(devices) != 1:
+        raise ValueError(f"on {devices}")
+    (device,) = devices
+    return device
+
+
+@wrong("04.2", "Which parameters did it look at?")
+def asks_the_first(model):
+    return next(iter(jax.tree.leaves(model)[-1].devices()))
+
+
+@wrong("04.2", "It raised AssertionError")
+def asserts(model):
+    places = {d for x in jax.tree.leaves(model) for d in x.devices()}
+    assert len(places) == 1, places
+    return places.pop()
+
+
+@wrong("04.2", "It returned NamedSharding")
+def asks_for_device(model):
+    places = {x.device for x in jax.tree.leaves(model)}
+    if len(places) > 1:
+        raise ValueError(f"on {places}")
+    return places.pop()
+
+
+@wrong("04.2", "It raised KeyError")
+def goes_one_level_deep(model):
+    (place,) = model["first"]["W"].devices()
+    if len({x.device for x in model["first"].values()}) > 1:
+        raise ValueError("cpu:1 cpu:2")
+    return place
+
+
+@wrong("04.2", "It says: 'too many'")
+def names_no_devices(model):
+    places = {d for x in jax.tree.leaves(model) for d in x.devices()}
+    if len(places) > 1:
+        raise ValueError("too many")
+    return places.pop()
+
+
+@right("04.3")
+def with_dynamic_slices(weight, i, j, value):
+    old = jax.lax.dynamic_slice(weight, (i, j), (1, 1)).item()
+    new = jnp.full((1, 1), value, weight.dtype, device=weight.device)
+    return old, jax.lax.dynamic_update_slice(weight, new, (i, j))
+
+
+@wrong("04.3", "choose the number where the parameters live")
+def fetches_all(weight, i, j, value):
+    return float(np.asarray(weight)[i, j]), weight.at[i, j].set(value)
+
+
+@wrong("04.3", "more than the one number was written")
+def sends_a_mask(weight, i, j, value):
+    mask = np.zeros(weight.shape, bool)
+    mask[i, j] = True
+    return float(weight[i, j]), jnp.where(mask, value, weight)
+
+
+@wrong("04.3", "It is the new one")
+def writes_first(weight, i, j, value):
+    weight = weight.at[i, j].set(value)
+    return float(weight[i, j]), weight
+
+
+@wrong("04.3", "not a number of Python's")
+def returns_an_array(weight, i, j, value):
+    return weight[i, j], weight.at[i, j].set(value)
+
+
+@wrong("04.3", "It is not.")
+def forgets_what_set_returns(weight, i, j, value):
+    old = float(weight[i, j])
+    weight.at[i, j].set(value)
+    return old, weight
+
+
+@wrong("04.3", "numbers differ")
+def writes_a_row(weight, i, j, value):
+    return float(weight[i, j]), weight.at[i].set(value)
+
+
+@wrong("04.3", "is not subscriptable")
+def takes_the_wrong_thing(weight, i, j, value):
+    return weight.devices[i, j], weight
+
+
+@right("04.4")
+def one_after_the_other(layers, devices, X):
+    first, second = layers
+    H = jax.jit(lambda layer, X: X @ layer["W"] + layer["b"])(first, X)
+    return jax.device_put(H, devices[1]) @ second["W"] + second["b"]
+
+
+def linear(layer, X):
+    return X @ layer["W"] + layer["b"]
+
+
+@wrong("04.4", "parameters of the last layer")
+def computes_on_the_first(layers, devices, X):
+    for layer in layers:
+        X = linear(jax.device_put(layer, devices[0]), X)
+    return jax.device_put(X, devices[1])
+
+
+@wrong("04.4", "parameters of the first layer")
+def computes_on_the_last(layers, devices, X):
+    X = jax.device_put(X, devices[1])
+    for layer in layers:
+        X = linear(jax.device_put(layer, devices[1]), X)
+    return X
+
+
+@wrong("04.4", "cannot find its way back")
+def by_way_of_numpy(layers, devices, X):
+    H = np.asarray(linear(layers[0], X))
+    return linear(layers[1], jax.device_put(H, devices[1]))
+
+
+@wrong("04.4", "and the last layer on")
+def brings_it_back(layers, devices, X):
+    return jax.device_put(one_after_the_other(layers, devices, X), devices[0])
+
+
+@wrong("04.4", "incompatible devices")
+def sends_nothing(layers, devices, X):
+    return linear(layers[1], linear(layers[0], X))
+
+
+@wrong("04.4", "Their shape is")
+def forgets_the_last(layers, devices, X):
+    return jax.device_put(linear(layers[0], X), devices[1])
+
+
+@wrong("04.2", "Which parameters did it look at?")
+def asks_the_ends(model):
+    leaves = jax.tree.leaves(model)
+    places = leaves[0].devices() | leaves[-1].devices()
+    if len(places) > 1:
+        raise ValueError(str(places))
+    return places.pop()
+
+
+@wrong("04.2", "it said {")
+def returns_a_set(model):
+    return set().union(*(x.devices() for x in jax.tree.leaves(model)))
+
+
+@wrong("04.3", "and `weight` on")
+def makes_it_on_the_cpu(weight, i, j, value):
+    new = jnp.zeros(weight.shape).at[i, j].set(value - weight[i, j].item())
+    old = weight[i, j].item()
+    here = jax.device_put(weight, new.device)
+    return old, here + new

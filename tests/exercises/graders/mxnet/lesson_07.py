@@ -1,0 +1,114 @@
+from mxnet import gluon, np
+
+from tests.exercises.graders.answers import Answers
+from tests.exercises.graders.lesson_07 import add_shared
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+def to(x, device):
+    return x.as_in_ctx(device)
+
+
+def add_up(parts, device):
+    return sum(to(part, device) for part in parts)
+
+
+add_shared(ANSWERS, to, add_up, lambda x: x.asnumpy())
+
+
+def move(parameter, device, gradient, rate):
+    array = parameter.data(device)
+    array -= rate * to(gradient, device)
+
+
+@right("07.5")
+def with_set_data(params, devices, batch_size, lr):
+    for parameter in params:
+        total = add_up(parameter.list_grad(), devices[0])
+        new = parameter.data(devices[0]) - lr / batch_size * total
+        parameter.set_data(new)
+
+
+@right("07.5")
+def with_a_trainer(params, devices, batch_size, lr):
+    gluon.Trainer(
+        {parameter.name: parameter for parameter in params},
+        "sgd",
+        {"learning_rate": lr},
+        update_on_kvstore=True,
+    ).step(batch_size, ignore_stale_grad=True)
+
+
+@wrong("07.5", "gone its own way")
+def nobody_adds(params, devices, batch_size, lr):
+    for parameter in params:
+        for device in devices:
+            move(parameter, device, parameter.grad(device), lr / batch_size)
+
+
+@wrong("07.5", "as far as the mean of the gradients")
+def averages(params, devices, batch_size, lr):
+    for parameter in params:
+        total = add_up(parameter.list_grad(), devices[0])
+        for device in devices:
+            move(parameter, device, total, lr / batch_size / len(devices))
+
+
+@wrong("07.5", "once for each device")
+def applies_it_thrice(params, devices, batch_size, lr):
+    for _ in devices:
+        with_set_data(params, devices, batch_size, lr)
+
+
+@wrong("07.5", "where the loss rises")
+def climbs(params, devices, batch_size, lr):
+    with_set_data(params, devices, batch_size, -lr)
+
+
+@wrong("07.5", "gradients are sums over images")
+def forgets_the_batch(params, devices, batch_size, lr):
+    with_set_data(params, devices, 1, lr)
+
+
+@wrong("07.5", "as the gradient of the first shard says")
+def first_shard_only(params, devices, batch_size, lr):
+    for parameter in params:
+        for device in devices:
+            move(parameter, device, parameter.grad(devices[0]), lr / batch_size)
+
+
+@wrong("07.5", "The copy on cpu(2) is as it was")
+def first_copy_only(params, devices, batch_size, lr):
+    for parameter in params:
+        total = add_up(parameter.list_grad(), devices[0])
+        move(parameter, devices[0], total, lr / batch_size)
+
+
+@wrong("07.5", "No copy has changed")
+def binds_a_name(params, devices, batch_size, lr):
+    for parameter in params:
+        total = add_up(parameter.list_grad(), devices[0])
+        for device in devices:
+            array = parameter.data(device)
+            array = array - lr / batch_size * to(total, device)
+
+
+@wrong("07.5", "still growing when it was used")
+def sums_as_it_goes(params, devices, batch_size, lr):
+    for parameter in params:
+        total = np.zeros(parameter.shape, ctx=devices[0])
+        for device in devices:
+            total += to(parameter.grad(device), devices[0])
+            move(parameter, device, total, lr / batch_size)
+
+
+@wrong("07.5", "the sum was added up in it")
+def sums_into_a_gradient(params, devices, batch_size, lr):
+    for parameter in params:
+        total = parameter.grad(devices[0])
+        for device in devices[1:]:
+            total += to(parameter.grad(device), devices[0])
+        for device in devices:
+            move(parameter, device, total, lr / batch_size)

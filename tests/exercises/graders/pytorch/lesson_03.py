@@ -1,0 +1,195 @@
+import torch
+
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+@right("03.1")
+def in_two_groups(a, b, c, device):
+    near = [x for x in (a, b, c) if x.device == device]
+    far = [x for x in (a, b, c) if x.device != device]
+    if far:
+        near.append(torch.stack(far).sum(0).to(device))
+    return torch.stack(near).sum(0)
+
+
+@wrong("03.1", "crossed to the same GPU")
+def sends_each(a, b, c, device):
+    return a.to(device) + b.to(device) + c.to(device)
+
+
+@wrong("03.1", "then the result to the other")
+def adds_where_a_is(a, b, c, device):
+    return (a + b.to(a.device) + c.to(a.device)).to(device)
+
+
+@wrong("03.1", "by way of the CPU")
+def adds_on_the_cpu(a, b, c, device):
+    return (a.cpu() + b.cpu() + c.cpu()).to(device)
+
+
+@wrong("03.1", "A value was fetched")
+def looks_at_a_value(a, b, c, device):
+    assert (a + 1).sum() > 0
+    return in_two_groups(a, b, c, device)
+
+
+@wrong("03.1", "belongs to the caller")
+def adds_in_place(a, b, c, device):
+    for x in (b, c):
+        if x.device == a.device:
+            a += x
+    return sum([x.to(device) for x in (b, c) if x.device != a.device], a.to(device))
+
+
+@wrong("03.1", "have to give 111")
+def forgets_one(a, b, c, device):
+    return a.to(device) + b.to(device)
+
+
+@wrong("03.1", "is not always where it is wanted")
+def leaves_it_where_a_is(a, b, c, device):
+    return a + b.to(a.device) + c.to(a.device)
+
+
+@right("03.2")
+def in_place(images, device):
+    return torch.empty(images.shape, device=device).copy_(images.to(device)).div_(255)
+
+
+@wrong("03.2", "Which of the operations made the images larger")
+def converts_first(images, device):
+    return (images.float() / 255).to(device)
+
+
+@wrong("03.2", "They still go to 255")
+def forgets_to_scale(images, device):
+    return images.to(device).float()
+
+
+@wrong("03.2", "It is uint8")
+def forgets_to_convert(images, device):
+    return images.to(device)
+
+
+@wrong("03.2", "integers were divided")
+def divides_integers(images, device):
+    return (images.to(device) // 255).float()
+
+
+@wrong("03.2", "send the batch as a whole")
+def sends_image_by_image(images, device):
+    return torch.stack([image.to(device) for image in images]).float() / 255
+
+
+@wrong("03.2", "It stayed behind")
+def forgets_to_send(images, device):
+    return images.float() / 255
+
+
+@right("03.3")
+def adds_on_the_gpu(losses):
+    total = losses[0].clone()
+    for loss in losses[1:]:
+        total += loss
+    return float(total / len(losses))
+
+
+@wrong("03.3", "each loss was fetched by itself")
+def fetches_each(losses):
+    return sum(loss.item() for loss in losses) / len(losses)
+
+
+@wrong("03.3", "whose value nobody has fetched")
+def returns_a_tensor(losses):
+    return torch.stack(losses).mean()
+
+
+@wrong("03.3", "This is the sum")
+def forgets_to_divide(losses):
+    return torch.stack(losses).sum().item()
+
+
+@wrong("03.3", "let the GPU do the arithmetic")
+def fetches_all_at_once(losses):
+    return torch.stack(losses).cpu().mean().item()
+
+
+@wrong("03.3", "copied back to the GPU")
+def makes_a_new_tensor(losses):
+    device = losses[0].device
+    return torch.tensor([x.item() for x in losses], device=device).mean().item()
+
+
+@right("03.4")
+def with_slices(tensors, device):
+    bucket = torch.cat([x.flatten() for x in tensors]).to(device)
+    parts, start = [], 0
+    for x in tensors:
+        parts.append(bucket[start : start + x.numel()].view_as(x))
+        start += x.numel()
+    return parts
+
+
+@wrong("03.4", "copies were made")
+def one_by_one(tensors, device):
+    return [x.to(device) for x in tensors]
+
+
+@wrong("03.4", "had the shape")
+def forgets_the_shapes(tensors, device):
+    bucket = torch.cat([x.reshape(-1) for x in tensors]).to(device)
+    return list(bucket.split([x.numel() for x in tensors]))
+
+
+@wrong("03.4", "bytes crossed, and the tensors have")
+def pads(tensors, device):
+    most = max(x.numel() for x in tensors)
+    padded = torch.zeros(len(tensors), most, device=tensors[0].device)
+    for row, x in zip(padded, tensors, strict=True):
+        row[: x.numel()] = x.reshape(-1)
+    return [
+        row[: x.numel()].reshape(x.shape)
+        for row, x in zip(padded.to(device), tensors, strict=True)
+    ]
+
+
+@wrong("03.4", "not in the order")
+def sorted_by_size(tensors, device):
+    tensors = sorted(tensors, key=torch.numel)
+    bucket = torch.cat([x.reshape(-1) for x in tensors]).to(device)
+    parts = {}
+    for part in bucket.split([x.numel() for x in tensors]):
+        parts.setdefault(part.numel(), []).append(part)
+    shapes = [(3,), (2, 5), (1,), (4, 1, 2), ()] * 8
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    return [
+        parts[n].pop().reshape(shape) for n, shape in zip(sizes, shapes, strict=True)
+    ]
+
+
+@right("03.5")
+def into_an_empty_tensor(x, device):
+    return torch.empty_like(x, device=device).copy_(x)
+
+
+@wrong("03.5", "shares its memory")
+def aliases(x, device):
+    return x.to(device)
+
+
+@wrong("03.5", "only to be sent on")
+def clones_first(x, device):
+    return x.clone().to(device)
+
+
+@wrong("03.5", "does not have to leave")
+def by_way_of_the_cpu(x, device):
+    return x.cpu().to(device)
+
+
+@wrong("03.5", "a copy was wanted")
+def forgets_the_device(x, device):
+    return x.clone()

@@ -1,0 +1,487 @@
+import copy
+
+import torch
+from torch import nn
+
+from d2l_gpu import torch as d2l
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+# ------------------------------------------------------------------ 04.1
+
+
+@right("04.1")
+def in_place(layer, i, j):
+    element = layer.weight.detach()[i, j]
+    value = float(element)
+    element.zero_()
+    return value
+
+
+@wrong("04.1", "It has to be told")
+def writes_while_autograd_records(layer, i, j):
+    value = layer.weight[i, j].item()
+    layer.weight[i, j] = 0
+    return value
+
+
+@wrong("04.1", "When was it read")
+def reads_too_late(layer, i, j):
+    element = layer.weight.detach()[i, j]
+    element.zero_()
+    return element.item()
+
+
+@wrong("04.1", "was at `[j, i]`")
+def takes_the_wrong_one(layer, i, j):
+    return in_place(layer, j, i)
+
+
+@wrong("04.1", "It is another one")
+def makes_a_new_parameter(layer, i, j):
+    weight = layer.weight.detach().clone()
+    value = weight[i, j].item()
+    weight[i, j] = 0
+    layer.weight = nn.Parameter(weight)
+    return value
+
+
+@wrong("04.1", "a copy")
+def writes_into_a_copy(layer, i, j):
+    weight = layer.weight.detach().clone()
+    value = weight[i, j].item()
+    weight[i, j] = 0
+    return value
+
+
+@wrong("04.1", "32 numbers have changed")
+def clears_the_column(layer, i, j):
+    with torch.no_grad():
+        value = layer.weight[i, j].item()
+        layer.weight[:, j] = 0
+    return value
+
+
+@wrong("04.1", "wants no gradients")
+def switches_gradients_off(layer, i, j):
+    layer.weight.requires_grad_(False)
+    value = layer.weight[i, j].item()
+    layer.weight[i, j] = 0
+    return value
+
+
+@wrong("04.1", "for no parameter at all")
+def switches_autograd_off(layer, i, j):
+    torch.set_grad_enabled(False)
+    value = layer.weight[i, j].item()
+    layer.weight[i, j] = 0
+    return value
+
+
+@wrong("04.1", "for one of its numbers")
+def fetches_the_weight(layer, i, j):
+    value = layer.weight.detach().cpu()[i, j].item()
+    with torch.no_grad():
+        layer.weight[i, j] = 0
+    return value
+
+
+@wrong("04.1", "and sent back")
+def writes_on_the_host(layer, i, j):
+    weight = layer.weight.detach().cpu()
+    value = weight[i, j].item()
+    weight[i, j] = 0
+    layer.weight.data.copy_(weight)
+    return value
+
+
+@wrong("04.1", "did the zero come from there")
+def sends_a_zero(layer, i, j):
+    value = layer.weight[i, j].item()
+    with torch.no_grad():
+        layer.weight[i, j] = torch.tensor(0.0)
+    return value
+
+
+@wrong("04.1", "returned a Tensor")
+def returns_a_tensor(layer, i, j):
+    with torch.no_grad():
+        value = layer.weight[i, j].clone()
+        layer.weight[i, j] = 0
+    return value
+
+
+# ------------------------------------------------------------------ 04.2
+
+MIB = 2**20
+
+right("04.2")({"SGD": 4 * MIB, "momentum": 6 * MIB, "Adam": 8 * MIB})
+wrong("04.2", "has a number of `float32`")(
+    {"SGD": MIB, "momentum": 3 * MIB // 2, "Adam": 2 * MIB}
+)
+wrong("04.2", "Parameters and gradients are there")(
+    {"SGD": 0, "momentum": 2 * MIB, "Adam": 4 * MIB}
+)
+wrong("04.2", "read to know where to go")(
+    {"SGD": 2 * MIB, "momentum": 4 * MIB, "Adam": 6 * MIB}
+)
+wrong("04.2", "too little for Adam")(
+    {"SGD": 4 * MIB, "momentum": 6 * MIB, "Adam": 6 * MIB}
+)
+wrong("04.2", "too much for SGD")(
+    {"SGD": 6 * MIB, "momentum": 6 * MIB, "Adam": 8 * MIB}
+)
+wrong("04.2", "too little for momentum")(
+    {"SGD": 4 * MIB, "momentum": 4 * MIB, "Adam": 8 * MIB}
+)
+wrong("04.2", "The keys are to be")({"sgd": 4 * MIB, "adam": 8 * MIB})
+wrong("04.2", "not 4194304")(4 * MIB)
+
+
+# ------------------------------------------------------------------ 04.3
+
+
+@right("04.3")
+def with_a_loader(X, y, batch_size, epochs, device):
+    dataset = torch.utils.data.TensorDataset(X.to(device), y.to(device))
+    loader = torch.utils.data.DataLoader(dataset, batch_size, shuffle=True)
+    return [batch for _ in range(epochs) for batch in loader]
+
+
+def orders(n, batch_size, epochs, device):
+    for _ in range(epochs):
+        yield from torch.randperm(n, device=device).split(batch_size)
+
+
+@wrong("04.3", "The loss needs them")
+def forgets_the_labels(X, y, batch_size, epochs, device):
+    X = X.to(device)
+    for part in orders(len(X), batch_size, epochs, "cpu"):
+        yield X[part.to(device)], y[part]
+
+
+@wrong("04.3", "Some of them are on cpu.")
+def forgets_the_images(X, y, batch_size, epochs, device):
+    y = y.to(device)
+    for part in orders(len(X), batch_size, epochs, "cpu"):
+        yield X[part], y[part.to(device)]
+
+
+@wrong("04.3", "each batch was sent by itself")
+def sends_each_batch(X, y, batch_size, epochs, device):
+    for part in orders(len(X), batch_size, epochs, "cpu"):
+        yield X[part].to(device), y[part].to(device)
+
+
+@wrong("04.3", "sent again in each epoch")
+def sends_in_each_epoch(X, y, batch_size, epochs, device):
+    for _ in range(epochs):
+        there = X.to(device), y.to(device)
+        for part in orders(len(X), batch_size, 1, device):
+            yield tuple(x[part] for x in there)
+
+
+@wrong("04.3", "came after it, from the host")
+def sends_the_orders(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, epochs, "cpu"):
+        part = part.to(device)
+        yield X[part], y[part]
+
+
+@wrong("04.3", "the last batch, which is smaller")
+def drops_the_last(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, epochs, device):
+        if len(part) == batch_size:
+            yield X[part], y[part]
+
+
+@wrong("04.3", "that is one epoch")
+def stops_after_one(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, 1, device):
+        yield X[part], y[part]
+
+
+@wrong("04.3", "in 3 batches of 50 to 50")
+def gives_whole_epochs(X, y, batch_size, epochs, device):
+    return with_a_loader(X, y, len(X), epochs, device)
+
+
+@wrong("04.3", "each in an order of their own")
+def mixes_apart(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part, other in zip(
+        orders(len(X), batch_size, epochs, device),
+        orders(len(X), batch_size, epochs, device),
+        strict=True,
+    ):
+        yield X[part], y[other]
+
+
+@wrong("04.3", "in that order in all epochs")
+def mixes_once(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    parts = list(orders(len(X), batch_size, 1, device))
+    for part in parts * epochs:
+        yield X[part], y[part]
+
+
+@wrong("04.3", "as they lie in the data set")
+def never_mixes(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for _ in range(epochs):
+        yield from zip(X.split(batch_size), y.split(batch_size), strict=True)
+
+
+@wrong("04.3", "Some come twice")
+def draws_with_replacement(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for _ in range(epochs):
+        drawn = torch.randint(len(X), (len(X),), device=device)
+        for part in drawn.split(batch_size):
+            yield X[part], y[part]
+
+
+@wrong("04.3", "Another thing was given")
+def gives_images_only(X, y, batch_size, epochs, device):
+    X = X.to(device)
+    for part in orders(len(X), batch_size, epochs, device):
+        yield X[part]
+
+
+# ------------------------------------------------------------------ 04.4
+
+
+@right("04.4")
+class WithHooks(nn.Sequential):
+    def __init__(self, net, devices):
+        super().__init__(*net)
+        self[0].to(devices[0])
+        self[2].to(devices[1])
+        self[2].register_forward_pre_hook(lambda _, inputs: inputs[0].to(devices[1]))
+
+
+class TwoParts(nn.Module):
+    """Two parts on two devices, and what brings one's output to the other."""
+
+    def __init__(self, first, second, bring):
+        super().__init__()
+        self.first, self.second, self.bring = first, second, bring
+
+    def forward(self, X):
+        return self.second(self.bring(self.first(X)))
+
+
+def in_two_parts(net, devices, bring):
+    first = nn.Sequential(net[0], net[1]).to(devices[0])
+    return TwoParts(first, net[2].to(devices[1]), bring)
+
+
+@wrong("04.4", "autograd did not see")
+def detaches(net, devices):
+    return in_two_parts(net, devices, lambda H: H.detach().to(devices[1]))
+
+
+@wrong("04.4", "Something went by way of the host")
+def goes_by_way_of_the_host(net, devices):
+    return in_two_parts(net, devices, lambda H: H.cpu().to(devices[1]))
+
+
+@wrong("04.4", "They are others")
+def copies_the_layers(net, devices):
+    return in_two_parts(copy.deepcopy(net), devices, lambda H: H.to(devices[1]))
+
+
+@wrong("04.4", "The first one is on vgpu:1 and the last one on vgpu:1")
+def puts_all_on_one(net, devices):
+    return net.to(devices[1])
+
+
+@wrong("04.4", "nobody has brought there")
+def forgets_the_hidden_layer(net, devices):
+    return in_two_parts(net, devices, lambda H: H)
+
+
+@wrong("04.4", "It is on vgpu:0")
+def brings_the_output_back(net, devices):
+    class There(TwoParts):
+        def forward(self, X):
+            return super().forward(X).to(devices[0])
+
+    return There(
+        net[0].to(devices[0]),
+        nn.Sequential(net[1], net[2].to(devices[1])),
+        lambda H: H.to(devices[1]),
+    )
+
+
+@wrong("04.4", "Its values are others")
+def forgets_the_relu(net, devices):
+    return TwoParts(
+        net[0].to(devices[0]), net[2].to(devices[1]), lambda H: H.to(devices[1])
+    )
+
+
+@wrong("04.4", "what the first layer gives has")
+def sends_it_twice(net, devices):
+    return in_two_parts(
+        net, devices, lambda H: H.to(devices[1]).to(devices[0]).to(devices[1])
+    )
+
+
+@wrong("04.4", "are not found")
+def keeps_layers_in_a_list(net, devices):
+    class Split(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [net[0].to(devices[0]), net[1], net[2].to(devices[1])]
+
+        def forward(self, X):
+            first, relu, last = self.layers
+            return last(relu(first(X)).to(devices[1]))
+
+    return Split()
+
+
+@wrong("04.4", "returned a function")
+def returns_a_function(net, devices):
+    model = in_two_parts(net, devices, lambda H: H.to(devices[1]))
+    return lambda X: model(X)
+
+
+# ------------------------------------------------------------------ 04.5
+
+
+@right("04.5")
+def with_a_dictionary(module):
+    first = None
+    for tensor in module.state_dict().values():
+        first = first or tensor.device
+        if tensor.device != first:
+            raise ValueError(f"on {first} and on {tensor.device}")
+    return first
+
+
+def places(tensors):
+    devices = {x.device for x in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"on several devices: {', '.join(map(str, devices))}")
+    return next(iter(devices), None)
+
+
+@wrong("04.5", "Who looks at one parameter")
+def looks_at_the_first(module):
+    return next((p.device for p in module.parameters()), None)
+
+
+@wrong("04.5", "raises a StopIteration")
+def expects_parameters(module):
+    return next(module.parameters()).device
+
+
+@wrong("04.5", "is no parameter")
+def forgets_buffers(module):
+    return places(module.parameters())
+
+
+@wrong("04.5", "That is a text")
+def returns_a_text(module):
+    device = with_a_dictionary(module)
+    return device and str(device)
+
+
+@wrong("04.5", "It says: the model is on several devices")
+def names_no_devices(module):
+    try:
+        return with_a_dictionary(module)
+    except ValueError:
+        raise ValueError("the model is on several devices") from None
+
+
+@wrong("04.5", "For `nn.ReLU()`: cpu was returned")
+def falls_back(module):
+    return with_a_dictionary(module) or d2l.cpu()
+
+
+@wrong("04.5", "{device(type='vgpu', index=1)} was returned")
+def returns_a_set(module):
+    return {x.device for x in module.state_dict().values()}
+
+
+@wrong("04.5", "they have a device")
+def leaves_lazy_ones_out(module):
+    return places(
+        [x for x in module.state_dict().values() if not nn.parameter.is_lazy(x)]
+    )
+
+
+# ------------------------------------------------------------------ 04.6
+
+
+@right("04.6")
+def by_hand(net, optimizer, device):
+    net.to(device)
+    for p in net.parameters():
+        state = optimizer.state[p]
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = state[name].to(device)
+
+
+@wrong("04.6", "knows nothing of the optimizer")
+def moves_the_model_only(net, optimizer, device):
+    net.to(device)
+
+
+@wrong("04.6", "Its moments are gone")
+def begins_anew(net, optimizer, device):
+    net.to(device)
+    optimizer.state.clear()
+
+
+@wrong("04.6", "are not the parameters of `net` any more")
+def makes_new_parameters(net, optimizer, device):
+    for layer in (net[0], net[2]):
+        layer.weight = nn.Parameter(layer.weight.detach().to(device))
+        layer.bias = nn.Parameter(layer.bias.detach().to(device))
+
+
+@wrong("04.6", "They went along")
+def moves_every_tensor(net, optimizer, device):
+    net.to(device)
+    for state in optimizer.state.values():
+        for name in state:
+            state[name] = state[name].to(device)
+
+
+@wrong("04.6", "has other values")
+def forgets_the_values(net, optimizer, device):
+    net.to(device)
+    for p in net.parameters():
+        state = optimizer.state[p]
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = torch.zeros_like(p)
+
+
+@wrong("04.6", "by way of the host")
+def by_way_of_the_host(net, optimizer, device):
+    net.cpu()
+    optimizer.load_state_dict(optimizer.state_dict())
+    net.to(device)
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+@wrong("04.6", "where they were")
+def forgets_the_model(net, optimizer, device):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+@wrong("04.6", "and parameters and moments have")
+def moves_there_and_back(net, optimizer, device):
+    home = next(net.parameters()).device
+    for place in (device, home, device):
+        by_hand(net, optimizer, place)

@@ -1,0 +1,536 @@
+import time
+
+import torch
+
+from d2l_gpu import torch as d2l
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+# ------------------------------------------------------------------ 05.1
+
+
+def first_size(cpu, gpu, sizes, on_cpu, on_gpu):
+    """The first size at which a program on the GPU is faster than one on the CPU."""
+    for n in sizes:
+        here = d2l.bench(lambda device, n=n: on_cpu(n, device), cpu)
+        there = d2l.bench(lambda device, n=n: on_gpu(n, device), gpu)
+        if there[0].seconds < here[0].seconds:
+            return n
+
+
+def multiply(X, products):
+    for _ in range(products):
+        Y = X @ X
+    return Y
+
+
+@right("05.1")
+def with_a_timer(cpu, gpu, sizes, products):
+    def took(n, device, host):
+        timer = d2l.Timer(device, simulated=True)
+        multiply(torch.empty(n, n, device=host).to(device), products).to(host)
+        return timer.stop()
+
+    faster = [n for n in sizes if took(n, gpu, "meta") < took(n, cpu, cpu)]
+    return min(faster)
+
+
+@wrong("05.1", "both have to travel")
+def forgets_the_copies(cpu, gpu, sizes, products):
+    def program(n, device):
+        multiply(torch.empty(n, n, device=device), products)
+
+    return first_size(cpu, gpu, sizes, program, program)
+
+
+@wrong("05.1", "without the way back")
+def leaves_the_result(cpu, gpu, sizes, products):
+    return first_size(
+        *(cpu, gpu, sizes),
+        lambda n, device: multiply(torch.empty(n, n, device=device), products),
+        lambda n, device: multiply(
+            torch.empty(n, n, device="meta").to(device), products
+        ),
+    )
+
+
+@wrong("05.1", "without the way there")
+def makes_it_there(cpu, gpu, sizes, products):
+    return first_size(
+        *(cpu, gpu, sizes),
+        lambda n, device: multiply(torch.empty(n, n, device=device), products),
+        lambda n, device: multiply(torch.empty(n, n, device=device), products).to(
+            "meta"
+        ),
+    )
+
+
+@wrong("05.1", "Nothing more was computed")
+def forgets_the_number(cpu, gpu, sizes, products):
+    return with_a_timer(cpu, gpu, sizes, 1)
+
+
+@wrong("05.1", "How often does the matrix go there")
+def copies_inside_the_loop(cpu, gpu, sizes, products):
+    def on_gpu(n, device):
+        X = torch.empty(n, n, device="meta")
+        for _ in range(products):
+            Y = X.to(device)
+            Y = (Y @ Y).to("meta")
+
+    return first_size(
+        *(cpu, gpu, sizes),
+        lambda n, device: multiply(torch.empty(n, n, device=device), products),
+        on_gpu,
+    )
+
+
+@wrong("05.1", "at a smaller n already")
+def takes_the_last_slower_one(cpu, gpu, sizes, products):
+    return sizes[sizes.index(with_a_timer(cpu, gpu, sizes, products)) + 1]
+
+
+@wrong("05.1", "it is not faster yet")
+def takes_the_smallest(cpu, gpu, sizes, products):
+    return sizes[0] if products == 1 else with_a_timer(cpu, gpu, sizes, products)
+
+
+@wrong("05.1", "is none of them")
+def searches_between_the_sizes(cpu, gpu, sizes, products):
+    return with_a_timer(cpu, gpu, sizes, products) - 1
+
+
+# ------------------------------------------------------------------ 05.2
+
+
+@right("05.2")
+def in_one_tensor(X, steps, every):
+    log, Y = [], X
+    recent = torch.empty(every, device=X.device)
+    for step in range(steps):
+        Y = Y @ X
+        recent[step % every] = (Y * Y).sum().sqrt()
+        if step % every == every - 1:
+            log += recent.tolist()
+    left = steps % every
+    return log + recent[:left].tolist() if left else log
+
+
+@wrong("05.2", "each norm was fetched by itself")
+def fetches_each_norm(X, steps, every):
+    log, Y = [], X
+    for _ in range(steps):
+        Y = Y @ X
+        log.append(Y.norm().item())
+    return log
+
+
+@wrong("05.2", "nothing was fetched before the end")
+def fetches_at_the_end(X, steps, every):
+    log, Y = [], X
+    for _ in range(steps):
+        Y = Y @ X
+        log.append(Y.norm())
+    return torch.stack(log).tolist()
+
+
+@wrong("05.2", "not a multiple")
+def forgets_the_rest(X, steps, every):
+    log, recent, Y = [], [], X
+    for _ in range(steps):
+        Y = Y @ X
+        recent.append(Y.norm())
+        if len(recent) == every:
+            log += torch.stack(recent).tolist()
+            recent = []
+    return log
+
+
+@wrong("05.2", "one for each fetch. Those of")
+def logs_every_tenth(X, steps, every):
+    log, Y = [], X
+    for step in range(steps):
+        Y = Y @ X
+        if step % every == 0:
+            log.append(Y.norm().item())
+    return log
+
+
+@wrong("05.2", "nobody has fetched")
+def returns_tensors(X, steps, every):
+    log, Y = [], X
+    for _ in range(steps):
+        Y = Y @ X
+        log.append(Y.norm())
+    return log
+
+
+def fetched_together(X, steps, every, note, take):
+    """Norms by `take` of many of what `note` keeps of each product."""
+    log, recent, Y = [], [], X
+    for step in range(steps):
+        Y = Y @ X
+        recent.append(note(Y))
+        if len(recent) == every or step == steps - 1:
+            log += take(torch.stack(recent))
+            recent = []
+    return log
+
+
+@wrong("05.2", "more numbers than one for each step")
+def fetches_the_products(X, steps, every):
+    return fetched_together(
+        X,
+        steps,
+        every,
+        lambda Y: Y,
+        lambda many: many.cpu().norm(dim=(1, 2)).tolist(),
+    )
+
+
+@wrong("05.2", "who keeps the products")
+def keeps_the_products(X, steps, every):
+    return fetched_together(
+        X, steps, every, lambda Y: Y, lambda many: many.norm(dim=(1, 2)).tolist()
+    )
+
+
+@wrong("05.2", "the root is missing")
+def forgets_the_root(X, steps, every):
+    return fetched_together(
+        X, steps, every, lambda Y: (Y * Y).sum(), lambda many: many.tolist()
+    )
+
+
+@wrong("05.2", "that of the first product")
+def logs_before_the_product(X, steps, every):
+    log, recent, Y = [], [], X
+    for step in range(steps):
+        recent.append(Y.norm())
+        Y = Y @ X
+        if len(recent) == every or step == steps - 1:
+            log += torch.stack(recent).tolist()
+            recent = []
+    return log
+
+
+@wrong("05.2", "multiplies the result of the step before")
+def multiplies_the_same(X, steps, every):
+    return fetched_together(
+        X, steps, every, lambda Y: (X @ X).norm(), lambda many: many.tolist()
+    )
+
+
+@wrong("05.2", "and not for a value")
+def synchronizes_in_each_step(X, steps, every):
+    def note(Y):
+        torch.get_device_module(Y.device).synchronize(Y.device)
+        return Y.norm()
+
+    return fetched_together(X, steps, every, note, lambda many: many.tolist())
+
+
+# ------------------------------------------------------------------ 05.3
+
+
+def wait_for(*devices):
+    for device in devices:
+        torch.get_device_module(device).synchronize(device)
+
+
+@right("05.3")
+def with_the_mean_of_several(program, devices, clock):
+    program()
+    wait_for(*devices)
+    start = clock()
+    for _ in range(5):
+        program()
+        wait_for(*devices)
+    return (clock() - start) / 5
+
+
+@wrong("05.3", "how long Python takes to ask")
+def forgets_to_wait(program, devices, clock):
+    program()
+    wait_for(*devices)
+    start = clock()
+    program()
+    return clock() - start
+
+
+@wrong("05.3", "one of the devices is done")
+def waits_for_the_first(program, devices, clock):
+    program()
+    wait_for(*devices)
+    start = clock()
+    program()
+    wait_for(devices[0])
+    return clock() - start
+
+
+@wrong("05.3", "the first call is in it")
+def counts_the_first_call(program, devices, clock):
+    wait_for(*devices)
+    start = clock()
+    program()
+    wait_for(*devices)
+    return clock() - start
+
+
+@wrong("05.3", "the queues were not empty")
+def starts_too_early(program, devices, clock):
+    program()
+    start = clock()
+    program()
+    wait_for(*devices)
+    return clock() - start
+
+
+@wrong("05.3", "not of one")
+def forgets_to_divide(program, devices, clock):
+    program()
+    wait_for(*devices)
+    start = clock()
+    for _ in range(5):
+        program()
+    wait_for(*devices)
+    return clock() - start
+
+
+@wrong("05.3", "any other clock")
+def takes_another_clock(program, devices, clock):
+    program()
+    wait_for(*devices)
+    start = time.perf_counter()
+    program()
+    wait_for(*devices)
+    return time.perf_counter() - start
+
+
+@wrong("05.3", "never called")
+def forgets_to_run(program, devices, clock):
+    start = clock()
+    wait_for(*devices)
+    return clock() - start
+
+
+@wrong("05.3", "Is it the time of one run")
+def divides_too_much(program, devices, clock):
+    return with_the_mean_of_several(program, devices, clock) / 1.4
+
+
+# ------------------------------------------------------------------ 05.4
+
+
+def power_norm(X, products):
+    Y = X
+    for _ in range(products):
+        Y = Y @ X
+    return Y.norm()
+
+
+@right("05.4")
+def in_one_loop(Xs, products):
+    Ys = list(Xs)
+    for _ in range(products):
+        Ys = [Y @ X for X, Y in zip(Xs, Ys, strict=True)]
+    norms = [Y.norm() for Y in Ys]
+    return [float(norm) for norm in norms]
+
+
+@wrong("05.4", "had not yet asked anything")
+def fetches_one_after_the_other(Xs, products):
+    return [power_norm(X, products).item() for X in Xs]
+
+
+@wrong("05.4", "each one waits")
+def looks_in_each_step(Xs, products):
+    Ys = list(Xs)
+    for _ in range(products):
+        Ys = [Y @ X for X, Y in zip(Xs, Ys, strict=True)]
+        norms = [Y.norm().item() for Y in Ys]
+    return norms
+
+
+@wrong("05.4", "only the norm has to come back")
+def brings_them_together(Xs, products):
+    norms = [power_norm(X.to(Xs[0].device), products) for X in Xs]
+    return torch.stack(norms).tolist()
+
+
+@wrong("05.4", "['Tensor', 'Tensor']")
+def leaves_them_there(Xs, products):
+    return [power_norm(X, products) for X in Xs]
+
+
+@wrong("05.4", "one product too few")
+def multiplies_too_seldom(Xs, products):
+    norms = [power_norm(X, products - 1) for X in Xs]
+    return [norm.item() for norm in norms]
+
+
+@wrong("05.4", "in the opposite order")
+def turns_them_round(Xs, products):
+    norms = [power_norm(X, products) for X in Xs[::-1]]
+    return [norm.item() for norm in norms]
+
+
+# ------------------------------------------------------------------ 05.5
+
+
+def record(device):
+    backend = torch.get_device_module(device)
+    event = backend.Event()
+    event.record(backend.current_stream(device))
+    return event
+
+
+@right("05.5")
+def with_a_list(step, batches, device):
+    events = []
+    for k, batch in enumerate(batches):
+        if k >= 2:
+            events[k - 2].synchronize()
+        step(batch)
+        events.append(record(device))
+
+
+@wrong("05.5", "nothing made Python wait")
+def never_waits(step, batches, device):
+    for batch in batches:
+        step(batch)
+
+
+@wrong("05.5", "That was so for each step")
+def waits_for_each(step, batches, device):
+    for batch in batches:
+        step(batch)
+        wait_for(device)
+
+
+@wrong("05.5", "which one has to be done")
+def counts_wrong(step, batches, device):
+    events = []
+    for k, batch in enumerate(batches):
+        if k >= 3:
+            events[k - 3].synchronize()
+        step(batch)
+        events.append(record(device))
+
+
+@wrong("05.5", "it waited for too much")
+def waits_for_all_in_each_second_step(step, batches, device):
+    for k, batch in enumerate(batches):
+        step(batch)
+        if k % 2:
+            wait_for(device)
+
+
+@wrong("05.5", "ran ahead in between")
+def waits_seldom(step, batches, device):
+    for k, batch in enumerate(batches):
+        step(batch)
+        if k % 4 == 3:
+            wait_for(device)
+
+
+@wrong("05.5", "it was called 6 times")
+def leaves_steps_out(step, batches, device):
+    for batch in batches[::2]:
+        step(batch)
+
+
+@wrong("05.5", "in another order")
+def in_another_order(step, batches, device):
+    for batch in batches[::2] + batches[1::2]:
+        step(batch)
+
+
+# ------------------------------------------------------------------ 05.6
+
+
+@right("05.6")
+def by_diagonals(batches, Ws):
+    """In each round every device takes what the one before it had in the last."""
+    b, n = len(batches), len(Ws)
+    Xs = list(batches)
+    for round in range(b + n - 1):
+        for i in reversed(range(n)):
+            if 0 <= round - i < b:
+                X = Xs[round - i]
+                Xs[round - i] = X.to(Ws[i].device) @ Ws[i]
+    return Xs
+
+
+@wrong("05.6", "Python was waiting for most")
+def with_a_barrier(batches, Ws):
+    results = []
+    for X in batches:
+        for W in Ws:
+            X = X.to(W.device) @ W
+        wait_for(*[W.device for W in Ws])
+        results.append(X)
+    return results
+
+
+@wrong("05.6", "all the work of one device")
+def device_by_device(batches, Ws):
+    Xs = batches
+    for W in Ws:
+        Xs = [X.to(W.device) for X in Xs]
+        Xs = [X @ W for X in Xs]
+    return Xs
+
+
+@wrong("05.6", "copies to the host were made")
+def by_way_of_the_host(batches, Ws):
+    results = []
+    for X in batches:
+        for W in Ws:
+            X = X.cpu().to(W.device) @ W
+        results.append(X)
+    return results
+
+
+@wrong("05.6", "matrices were moved")
+def moves_the_matrices(batches, Ws):
+    here, last = Ws[0].device, Ws[-1].device
+    results = []
+    for X in batches:
+        for W in Ws:
+            X = X @ W.to(here)
+        results.append(X.to(last))
+    return results
+
+
+@wrong("05.6", "The first one lives where `Ws[0]` does")
+def brings_them_back(batches, Ws):
+    return [X.to(Ws[0].device) for X in by_diagonals(batches, Ws)]
+
+
+@wrong("05.6", "that of results is 1")
+def returns_the_last(batches, Ws):
+    return by_diagonals(batches, Ws)[-1:]
+
+
+@wrong("05.6", "results of other batches")
+def in_the_opposite_order(batches, Ws):
+    return by_diagonals(batches[::-1], Ws)
+
+
+@wrong("05.6", "The values are not those")
+def skips_a_device(batches, Ws):
+    return [X.to(Ws[-1].device) for X in by_diagonals(batches, Ws[:2])]
+
+
+@wrong("05.6", "one batch, once, from each device to the next")
+def sends_in_a_star(batches, Ws):
+    results = []
+    for X in batches:
+        for W in Ws:
+            X = (X.to(W.device) @ W).to(Ws[0].device)
+        results.append(X.to(Ws[-1].device))
+    return results

@@ -1,0 +1,527 @@
+import copy
+from statistics import mean
+
+import torch
+from torch.nn import functional as F
+
+from d2l_gpu import torch as d2l
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+def device_of(net):
+    return next(net.parameters()).device
+
+
+# ------------------------------------------------------------------ 07.1
+
+
+def shards_of(replicas, X, y, sizes):
+    for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
+        yield net, *(each.to(device_of(net)) for each in part)
+
+
+def add_up(replicas):
+    for parameters in zip(*(net.parameters() for net in replicas), strict=True):
+        d2l.allreduce([parameter.grad for parameter in parameters])
+
+
+@right("07.1")
+def weighs_the_gradients(replicas, X, y, sizes):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        loss = F.cross_entropy(net(X_shard), y_shard)
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        for parameter, gradient in zip(net.parameters(), gradients, strict=True):
+            parameter.grad = gradient * (len(y_shard) / len(y))
+    a, b = (list(net.parameters()) for net in replicas)
+    for p, q in zip(a, b, strict=True):
+        p.grad += q.grad.to(p.device)
+        q.grad = p.grad.to(q.device)
+
+
+def backward(replicas, X, y, sizes, loss):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        net.zero_grad()
+        loss(net(X_shard), y_shard).backward()
+
+
+@wrong("07.1", "were added as they are")
+def adds_means(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, F.cross_entropy)
+    add_up(replicas)
+
+
+@wrong("07.1", "plain mean of the shards")
+def averages_means(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a) / 2)
+    add_up(replicas)
+
+
+@wrong("07.1", "30 times as large")
+def adds_sums(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a, reduction="sum"))
+    add_up(replicas)
+
+
+@wrong("07.1", "gradient of one shard")
+def forgets_to_add(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / 30)
+
+
+@wrong("07.1", "were to have 20 and 10")
+def splits_evenly(replicas, X, y, sizes):
+    d2l.shard_gradients(replicas, X, y)
+
+
+@wrong("07.1", "would be different networks")
+def adds_on_one(replicas, X, y, sizes):
+    n = len(y)
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
+    for p, q in zip(*(net.parameters() for net in replicas), strict=True):
+        p.grad += q.grad.to(p.device)
+
+
+@wrong("07.1", "those of the batch before")
+def forgets_to_begin_anew(replicas, X, y, sizes):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        loss = F.cross_entropy(net(X_shard), y_shard) * len(y_shard) / len(y)
+        loss.backward()
+    add_up(replicas)
+
+
+@wrong("07.1", "examples that are not its own")
+def sends_all_to_both(replicas, X, y, sizes):
+    start = 0
+    for net, size in zip(replicas, sizes, strict=True):
+        net.zero_grad()
+        here = slice(start, start + size)
+        X_shard, y_shard = (each.to(device_of(net))[here] for each in (X, y))
+        loss = F.cross_entropy(net(X_shard), y_shard, reduction="sum") / len(y)
+        loss.backward()
+        start += size
+    add_up(replicas)
+
+
+@wrong("07.1", "on the same device")
+def leaves_the_labels_behind(replicas, X, y, sizes):
+    for net, part, labels in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
+        net.zero_grad()
+        F.cross_entropy(net(part.to(device_of(net))), labels).backward()
+
+
+# ------------------------------------------------------------------ 07.2
+
+
+@right("07.2")
+def of_the_helper(replicas, batches):
+    return d2l.evaluate_accuracy_gpus(replicas, batches)
+
+
+def hits_of(replicas, X, y):
+    """Of each shard: the right answers and the examples, on its device."""
+    shards = d2l.split_batch(X, y, [device_of(net) for net in replicas])
+    for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
+        yield (net(X_shard).argmax(1) == y_shard).sum(), len(y_shard)
+
+
+def tested(count):
+    """Let a function count in evaluation mode, and without gradients."""
+
+    def test(replicas, batches):
+        modes = [net.training for net in replicas]
+        for net in replicas:
+            net.eval()
+        with torch.no_grad():
+            result = count(replicas, batches)
+        for net, mode in zip(replicas, modes, strict=True):
+            net.train(mode)
+        return result
+
+    test.__name__ = count.__name__
+    return test
+
+
+@right("07.2")
+@tested
+def adds_on_the_first(replicas, batches):
+    totals = [torch.zeros((), device=device_of(net)) for net in replicas]
+    for X, y in batches:
+        for i, (hits, _) in enumerate(hits_of(replicas, X, y)):
+            totals[i] += hits
+    home = totals[0].device
+    return sum(t.to(home) for t in totals).item() / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "mean of the batches")
+@tested
+def averages_batches(replicas, batches):
+    return mean(
+        sum(hits.item() for hits, _ in hits_of(replicas, X, y)) / len(y)
+        for X, y in batches
+    )
+
+
+@wrong("07.2", "mean of the devices")
+@tested
+def averages_shards(replicas, batches):
+    return mean(
+        hits.item() / n for X, y in batches for hits, n in hits_of(replicas, X, y)
+    )
+
+
+@wrong("07.2", "It waits for each of them")
+@tested
+def fetches_each(replicas, batches):
+    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
+    return right / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "The scores themselves")
+@tested
+def fetches_scores(replicas, batches):
+    right = 0
+    for X, y in batches:
+        parts = X.tensor_split(min(3, len(X)))
+        scores = [
+            net(part.to(device_of(net))).cpu()
+            for net, part in zip(replicas, parts, strict=False)
+        ]
+        right += int((torch.cat(scores).argmax(1) == y).sum())
+    return right / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "three of them")
+@tested
+def uses_one(replicas, batches):
+    right = sum(h for X, y in batches for h, _ in hits_of(replicas[:1], X, y)).item()
+    return right / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "counted twice")
+@tested
+def fills_up(replicas, batches):
+    right = n = 0
+    for X, y in batches:
+        while len(y) % 3:
+            X, y = torch.cat([X, X[-1:]]), torch.cat([y, y[-1:]])
+        right += sum(hits.item() for hits, _ in hits_of(replicas, X, y))
+        n += len(y)
+    return right / n
+
+
+@wrong("07.2", "left over")
+@tested
+def drops_the_rest(replicas, batches):
+    right = n = 0
+    for X, y in batches:
+        whole = len(y) // 3 * 3
+        if whole:
+            right += sum(h.item() for h, _ in hits_of(replicas, X[:whole], y[:whole]))
+            n += whole
+    return right / n
+
+
+@wrong("07.2", "in training mode, in which")
+def forgets_to_evaluate(replicas, batches):
+    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
+    return right / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "came in training mode")
+def stays_in_evaluation(replicas, batches):
+    for net in replicas:
+        net.eval()
+    return of_the_helper(replicas, batches)
+
+
+@wrong("07.2", "not their share")
+@tested
+def counts(replicas, batches):
+    return float(sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y)))
+
+
+# ------------------------------------------------------------------ 07.3
+
+
+def trained(net, load_data, setting, choose=lambda accuracy: accuracy[-1]):
+    num_epochs, batch_size, lr = setting
+    history = d2l.train(
+        net, 1, batch_size, lr, num_epochs, load_data=load_data, display=False
+    )
+    return choose(history.accuracy)
+
+
+def in_the_mean(results):
+    return max(results, key=lambda setting: mean(results[setting]))
+
+
+@right("07.3")
+def seed_by_seed(new_net, load_data, settings, seeds):
+    results = {setting: [] for setting in settings}
+    for seed in seeds:
+        for setting in settings:
+            results[setting].append(trained(new_net(seed), load_data, setting))
+    best, highest = None, -1.0
+    for setting, found in results.items():
+        if sum(found) > highest:
+            best, highest = setting, sum(found)
+    return best, results
+
+
+def all_results(new_net, load_data, settings, seeds, **options):
+    return {
+        setting: [trained(new_net(s), load_data, setting, **options) for s in seeds]
+        for setting in settings
+    }
+
+
+@wrong("07.3", "highest single accuracy")
+def takes_the_luckiest(*args):
+    results = all_results(*args)
+    return max(results, key=lambda setting: max(results[setting])), results
+
+
+@wrong("07.3", "goes on from where")
+def goes_on(new_net, load_data, settings, seeds):
+    results = {setting: [] for setting in settings}
+    for seed in seeds:
+        net = new_net(seed)
+        for setting in settings:
+            results[setting].append(trained(net, load_data, setting))
+    return in_the_mean(results), results
+
+
+@wrong("07.3", "These are the best epochs")
+def takes_the_best_epoch(*args):
+    results = all_results(*args, choose=max)
+    return in_the_mean(results), results
+
+
+@wrong("07.3", "after the first epoch")
+def takes_the_first_epoch(*args):
+    results = all_results(*args, choose=lambda accuracy: accuracy[0])
+    return in_the_mean(results), results
+
+
+@wrong("07.3", "of the sizes [64]")
+def one_batch_size(new_net, load_data, settings, seeds):
+    results = {
+        (e, b, lr): [trained(new_net(s), load_data, (e, 64, lr)) for s in seeds]
+        for e, b, lr in settings
+    }
+    return in_the_mean(results), results
+
+
+@wrong("07.3", "the first value is")
+def averages(*args):
+    results = {key: mean(found) for key, found in all_results(*args).items()}
+    return max(results, key=results.get), results
+
+
+@wrong("07.3", "has 3 parts")
+def returns_three(*args):
+    results = all_results(*args)
+    best = in_the_mean(results)
+    return best, mean(results[best]), results
+
+
+@wrong("07.3", "none of the settings")
+def returns_the_accuracy(*args):
+    results = all_results(*args)
+    return max(map(mean, results.values())), results
+
+
+# ------------------------------------------------------------------ 07.4
+
+
+@right("07.4")
+@torch.no_grad()
+def with_split_batch(net, X, devices):
+    shards, _ = d2l.split_batch(X, torch.zeros(len(X)), devices)
+    rows = []
+    for shard in shards:
+        there = net if shard.device == devices[0] else copy.deepcopy(net)
+        rows.append(there.to(shard.device)(shard).to(devices[0]))
+    return torch.cat(rows)
+
+
+def on_all(net, shards, devices):
+    replicas = d2l.replicate(net, devices)
+    return [
+        replica(shard.to(device)).to(devices[0])
+        for replica, shard, device in zip(replicas, shards, devices, strict=False)
+    ]
+
+
+@wrong("07.4", "not a multiple of 16")
+def drops(net, X, devices):
+    size = len(X) // 16
+    return torch.cat(on_all(net, X[: 16 * size].split(size), devices))
+
+
+@wrong("07.4", "100 examples went in")
+def pads(net, X, devices):
+    X = torch.cat([X, X[:12]])
+    return torch.cat(on_all(net, X.chunk(16), devices))
+
+
+@wrong("07.4", "in another order")
+def deals_out(net, X, devices):
+    return torch.cat(on_all(net, [X[i::16] for i in range(16)], devices))
+
+
+@wrong("07.4", "The devices computed")
+def in_pieces_of_seven(net, X, devices):
+    return torch.cat(on_all(net, X.split(7), devices))
+
+
+@wrong("07.4", "left the CPU 16 times")
+def sends_all(net, X, devices):
+    rows = []
+    for i, replica in enumerate(d2l.replicate(net, devices)):
+        mine = X.to(devices[i]).tensor_split(16)[i]
+        rows.append(replica(mine).to(devices[0]))
+    return torch.cat(rows)
+
+
+@wrong("07.4", "A replica crosses once")
+def replicates_by_way_of_the_cpu(net, X, devices):
+    shards = X.tensor_split(16)
+    rows = []
+    for device, shard in zip(devices, shards, strict=True):
+        replica = copy.deepcopy(net).to("cpu").to(device)
+        rows.append(replica(shard.to(device)).to(devices[0]))
+    return torch.cat(rows)
+
+
+@wrong("07.4", "lives on")
+def takes_the_network_along(net, X, devices):
+    shards = zip(devices, X.tensor_split(16), strict=True)
+    rows = [net.to(device)(shard.to(device)) for device, shard in shards]
+    return torch.cat([row.to(devices[0]) for row in rows])
+
+
+@wrong("07.4", "Of 5 examples")
+def keeps_empty_shards(net, X, devices):
+    parts = min(16, max(1, len(X) // 6))
+    rows = on_all(net, X.tensor_split(parts), devices)
+    return torch.cat(rows) if len(X) >= 16 else rows[0][:1]
+
+
+# ------------------------------------------------------------------ 07.5
+
+
+@right("07.5")
+def of_each_example(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="none").sum().mul(k).div(n)
+
+
+@wrong("07.5", "4 weighs less")
+def mean_of_the_shard(scores, y, k, n):
+    return F.cross_entropy(scores, y)
+
+
+@wrong("07.5", "mean of the shard, times k")
+def mean_times_k(scores, y, k, n):
+    return F.cross_entropy(scores, y) * k
+
+
+@wrong("07.5", "after `backward`")
+def share(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum") / n
+
+
+@wrong("07.5", "nothing divides the sum")
+def total(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum")
+
+
+@wrong("07.5", "0/0")
+def mean_with_a_weight(scores, y, k, n):
+    return F.cross_entropy(scores, y) * (len(y) * k / n)
+
+
+@wrong("07.5", "also of those without examples")
+def times_the_ranks_with_examples(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum") * min(k, n) / n
+
+
+@wrong("07.5", "one loss for each example")
+def each(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="none") * k / n
+
+
+# ------------------------------------------------------------------ 07.6
+
+
+@right("07.6")
+def by_squares(shards):
+    home, n = shards[0].device, sum(map(len, shards))
+    sums = sum(torch.stack([x.sum(0), (x * x).sum(0)]).to(home) for x in shards)
+    mean, squares = sums / n
+    return mean, squares - mean**2
+
+
+@wrong("07.6", "30, 20, 10 examples")
+def mean_of_means(shards):
+    home = shards[0].device
+    means = torch.stack([x.mean(0).to(home) for x in shards])
+    variances = torch.stack([x.var(0, correction=0).to(home) for x in shards])
+    return means.mean(0), variances.mean(0)
+
+
+def weighted(shards, values):
+    home, n = shards[0].device, sum(map(len, shards))
+    return sum(len(x) / n * v.to(home) for x, v in zip(shards, values, strict=True))
+
+
+@wrong("07.6", "means are from each other")
+def mean_of_variances(shards):
+    return (
+        weighted(shards, [x.mean(0) for x in shards]),
+        weighted(shards, [x.var(0, correction=0) for x in shards]),
+    )
+
+
+@wrong("07.6", "one shard alone")
+def looks_at_its_own(shards):
+    return shards[0].mean(0), shards[0].var(0, correction=0)
+
+
+@wrong("07.6", "one less than there are")
+def sample_variance(shards):
+    mean, variance = by_squares(shards)
+    n = sum(map(len, shards))
+    return mean, variance * n / (n - 1)
+
+
+@wrong("07.6", "standard deviation")
+def deviation(shards):
+    mean, variance = by_squares(shards)
+    return mean, variance.sqrt()
+
+
+@wrong("07.6", "columns of numbers have to be known")
+def sends_the_shards(shards):
+    whole = torch.cat([x.to(shards[0].device) for x in shards])
+    return whole.mean(0), whole.var(0, correction=0)
+
+
+@wrong("07.6", "by way of the CPU")
+def on_the_cpu(shards):
+    mean, variance = by_squares([x.cpu() for x in shards])
+    return mean.to(shards[0].device), variance.to(shards[0].device)
+
+
+@wrong("07.6", "They live on")
+def leaves_them(shards):
+    mean, variance = by_squares(shards)
+    return mean, variance.to(shards[1].device)
+
+
+@wrong("07.6", "There are 8 channels")
+def of_everything(shards):
+    mean, variance = by_squares(shards)
+    return mean.mean(), variance.mean()

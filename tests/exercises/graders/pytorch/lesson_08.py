@@ -1,0 +1,248 @@
+import torch
+
+from d2l_gpu import torch as d2l
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+@right("08.1")
+def of_images_on_one(base, step):
+    per_device = [x.batch_size / x.seconds for x in (base, step)]
+    return per_device[1] / per_device[0]
+
+
+@wrong("08.1", "how many times as many images")
+def speedup(base, step):
+    return step.examples_per_second / base.examples_per_second
+
+
+@wrong("08.1", "ratio of the times")
+def for_weak_scaling(base, step):
+    return base.seconds / step.seconds
+
+
+@wrong("08.1", "how many times as long")
+def upside_down(base, step):
+    return base.batch_size / base.seconds / (step.batch_size / step.seconds)
+
+
+@wrong("08.1", "How many has that")
+def as_if_the_base_were_one(base, step):
+    speedup = step.examples_per_second / base.examples_per_second
+    return speedup / step.num_gpus
+
+
+@wrong("08.1", "images a second with")
+def images_of_one_device(base, step):
+    return base.examples_per_second / (step.batch_size / step.seconds) + 1
+
+
+right("08.2")(512)
+wrong("08.2", "So many are enough where the exchange is hidden")(256)
+wrong("08.2", "What is exposed takes as long")(128)
+wrong("08.2", "reach 0.953 already")(1024)
+wrong("08.2", "It is 300")(300)
+
+right("08.3")(64)
+wrong("08.3", "the best one with buckets")(32)
+wrong("08.3", "What grows with their number")(128)
+wrong("08.3", "Where do the images on each")(16)
+wrong("08.3", "It is 48")(48)
+
+
+def add_up(replicas, factor):
+    for params in zip(*(net.parameters() for net in replicas), strict=True):
+        d2l.allreduce([p.grad for p in params])
+        for p in params:
+            p.grad *= factor
+
+
+@right("08.4")
+def with_weighted_losses(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        weight = 1 / (len(own) * len(replicas))
+        for X, y in own:
+            (weight * loss(net(X), y)).backward()
+    vectors = [
+        torch.cat([p.grad.flatten() for p in net.parameters()]) for net in replicas
+    ]
+    d2l.allreduce(vectors)
+    for net, vector in zip(replicas, vectors, strict=True):
+        parts = vector.split([p.numel() for p in net.parameters()])
+        for p, part in zip(net.parameters(), parts, strict=True):
+            p.grad.copy_(part.view_as(p))
+
+
+@wrong("08.4", "8 times too long")
+def forgets_to_average(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            loss(net(X), y).backward()
+    add_up(replicas, 1)
+
+
+@wrong("08.4", "2 times too long")
+def forgets_the_gpus(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up(replicas, 1)
+
+
+@wrong("08.4", "only 0.25 of the length")
+def divides_twice(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up(replicas, 1 / 8)
+
+
+@wrong("08.4", "the last small batches alone")
+def clears_in_between(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            net.zero_grad()
+            loss(net(X), y).backward()
+    add_up(replicas, 1 / 2)
+
+
+@wrong("08.4", "exchanged added to again")
+def exchanges_the_sums_each_time(replicas, loss, batches):
+    for part in zip(*batches, strict=True):
+        for net, (X, y) in zip(replicas, part, strict=True):
+            (loss(net(X), y) / 8).backward()
+        add_up(replicas, 1)
+
+
+@wrong("08.4", "How often were they under way")
+def exchanges_each_time(replicas, loss, batches):
+    for part in zip(*batches, strict=True):
+        own = [
+            list(torch.autograd.grad(loss(net(X), y) / 8, list(net.parameters())))
+            for net, (X, y) in zip(replicas, part, strict=True)
+        ]
+        for each in zip(*own, strict=True):
+            d2l.allreduce(each)
+        for net, gradients in zip(replicas, own, strict=True):
+            for p, g in zip(net.parameters(), gradients, strict=True):
+                p.grad = g if p.grad is None else p.grad + g
+
+
+@wrong("08.4", "What keeps the activations")
+def adds_the_losses(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        sum(loss(net(X), y) / 8 for X, y in own).backward()
+    add_up(replicas, 1)
+
+
+@wrong("08.4", "drift apart")
+def exchanges_nothing(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+
+
+@wrong("08.4", "has none")
+def returns_them(replicas, loss, batches):
+    return [
+        torch.autograd.grad(loss(net(X), y), list(net.parameters()))
+        for net, own in zip(replicas, batches, strict=True)
+        for X, y in own
+    ]
+
+
+@right("08.5")
+def one_by_one(n, seconds):
+    shares = [0] * len(seconds)
+    for _ in range(n):
+        i = min(range(len(shares)), key=lambda i: (shares[i] + 1) * seconds[i])
+        shares[i] += 1
+    return shares
+
+
+@wrong("08.5", "Is a large time a high speed")
+def by_time(n, seconds):
+    first = [round(n * t / sum(seconds)) for t in seconds[1:]]
+    return [n - sum(first), *first]
+
+
+@wrong("08.5", "the fast ones wait")
+def evenly(n, seconds):
+    return [(n + i) // len(seconds) for i in range(len(seconds))]
+
+
+@wrong("08.5", "images, not 256")
+def drops_the_remainder(n, seconds):
+    total = sum(1 / t for t in seconds)
+    return [int(n / t / total) for t in seconds]
+
+
+@wrong("08.5", "for 3 devices")
+def in_fractions(n, seconds):
+    total = sum(1 / t for t in seconds)
+    return [n / t / total for t in seconds]
+
+
+@wrong("08.5", "for 4 devices")
+def for_two_kinds(n, seconds):
+    slow = round(n / (2 * seconds[2] / seconds[0] + 1))
+    return [(n - slow) // 2, n - slow - (n - slow) // 2, slow]
+
+
+@wrong("08.5", "waits for GPU")
+def without_the_slowest(n, seconds):
+    slowest = seconds.index(max(seconds))
+    rest = n // (len(seconds) - 1)
+    shares = [rest] * len(seconds)
+    shares[slowest] = 0
+    shares[slowest - 1] += n - sum(shares)
+    return shares
+
+
+@right("08.6")
+def by_formula(seconds, n):
+    ordered = seconds.sort().values.double()
+    m = len(ordered)
+    return sum(
+        float(t) * (((i + 1) / m) ** n - (i / m) ** n) for i, t in enumerate(ordered)
+    )
+
+
+@wrong("08.6", "a step waits for all")
+def of_one_device(seconds, n):
+    return seconds.mean()
+
+
+@wrong("08.6", "How often is it among")
+def the_slowest_ever(seconds, n):
+    return seconds.max()
+
+
+@wrong("08.6", "then the mean over the steps")
+def means_first(seconds, n):
+    drawn = seconds[torch.randint(len(seconds), (4000, n))]
+    return drawn.mean(dim=1).max()
+
+
+@wrong("08.6", "For n = 16")
+def of_two(seconds, n):
+    return by_formula(seconds, min(n, 2))
+
+
+@wrong("08.6", "began after the other")
+def in_sequence(seconds, n):
+    return n * seconds.mean()
+
+
+@wrong("08.6", "shared one step")
+def shared(seconds, n):
+    return seconds.mean() / n
+
+
+@wrong("08.6", "have been changed")
+def sorts_in_place(seconds, n):
+    value = by_formula(seconds, n)
+    seconds.copy_(seconds.sort().values)
+    return value

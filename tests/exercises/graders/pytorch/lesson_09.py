@@ -1,0 +1,402 @@
+import copy
+import io
+import math
+import os
+import statistics
+
+import torch
+from torch.nn import functional as F
+
+from tests.exercises.graders.answers import Answers
+
+ANSWERS = Answers()
+right, wrong = ANSWERS.right, ANSWERS.wrong
+
+
+# ------------------------------------------------------------------ 09.1
+
+
+def step_of(net, optimizer, X, y):
+    optimizer.zero_grad()
+    F.cross_entropy(net(X), y).backward()
+    optimizer.step()
+
+
+def file_of(folder):
+    return folder / "state.pt"
+
+
+def load(folder):
+    return torch.load(file_of(folder)) if file_of(folder).exists() else None
+
+
+def own_file(keep, put_back, every=10, place=lambda step: divmod(step, 23), count=0):
+    """Return an answer that keeps what `keep` returns in a file of its own."""
+
+    def train_on(new, folder, last):
+        net, optimizer, batches = new()
+        step, found = 0, load(folder)
+        if found:
+            step, state = found
+            put_back(net, optimizer, state)
+        batches.set_epoch(*place(step))
+        while step < last:
+            for X, y in batches:
+                if step == last:
+                    break
+                step_of(net, optimizer, X, y)
+                step += 1
+                if step % every == 0:
+                    torch.save((step + count, keep(net, optimizer)), file_of(folder))
+        return net
+
+    return train_on
+
+
+def keep_all(net, optimizer):
+    return net.state_dict(), optimizer.state_dict(), torch.get_rng_state()
+
+
+def put_all(net, optimizer, state):
+    net.load_state_dict(state[0])
+    optimizer.load_state_dict(state[1])
+    torch.set_rng_state(state[2])
+
+
+def keep_rounded(net, optimizer):
+    state = copy.deepcopy(optimizer.state_dict())
+    for each in state["state"].values():
+        each["momentum_buffer"] = each["momentum_buffer"].half()
+    return net.state_dict(), state, torch.get_rng_state()
+
+
+def put_without_random(net, optimizer, state):
+    net.load_state_dict(state[0])
+    optimizer.load_state_dict(state[1])
+
+
+def put_without_momentum(net, optimizer, state):
+    net.load_state_dict(state[0])
+    torch.set_rng_state(state[2])
+
+
+def put_without_weights(net, optimizer, state):
+    optimizer.load_state_dict(state[1])
+    torch.set_rng_state(state[2])
+
+
+def named(name, answer):
+    answer.__name__ = name
+    return answer
+
+
+right("09.1")(named("in_a_file", own_file(keep_all, put_all)))
+
+MISTAKES = {
+    "knew of no past gradients": own_file(keep_all, put_without_momentum),
+    "begin again with those of the seed": own_file(keep_all, put_without_random),
+    "those of a new network": own_file(keep_all, put_without_weights),
+    "The epoch begins anew": own_file(
+        keep_all, put_all, place=lambda step: (step // 23, 0)
+    ),
+    "data begin at their beginning": own_file(
+        keep_all, put_all, place=lambda step: (0, 0)
+    ),
+    "an old one": own_file(keep_all, put_all, every=20),
+    "too few": own_file(keep_all, put_all, count=1),
+    "The largest difference": own_file(keep_rounded, put_all),
+    "the folder was empty": own_file(keep_all, put_all, every=50),
+}
+for said, mistake in MISTAKES.items():
+    wrong("09.1", said)(named(said.replace(" ", "_"), mistake))
+
+
+@wrong("09.1", "It began at the beginning")
+def saves_and_never_looks(new, folder, last):
+    net, optimizer, batches = new()
+    step = 0
+    while step < last:
+        for X, y in batches:
+            if step == last:
+                break
+            step_of(net, optimizer, X, y)
+            step += 1
+            torch.save(net.state_dict(), file_of(folder))
+    return net
+
+
+@wrong("09.1", "They are others than")
+def adds_up_all_gradients(new, folder, last):
+    net, optimizer, batches = new()
+    step = 0
+    while step < last:
+        for X, y in batches:
+            if step == last:
+                break
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+            step += 1
+    return net
+
+
+@wrong("09.1", "it made 1 more")
+def looks_at_the_end_only(new, folder, last):
+    net, optimizer, batches = new()
+    step, found = 0, load(folder)
+    if found:
+        step = found[0]
+        put_all(net, optimizer, found[1])
+    batches.set_epoch(*divmod(step, 23))
+    while True:
+        for X, y in batches:
+            step_of(net, optimizer, X, y)
+            step += 1
+            if step % 10 == 0:
+                torch.save((step, keep_all(net, optimizer)), file_of(folder))
+            if step >= last:
+                return net
+
+
+@wrong("09.1", "It made 69 steps")
+def whole_epochs(new, folder, last):
+    net, optimizer, batches = new()
+    step = 0
+    while step < last:
+        for X, y in batches:
+            step_of(net, optimizer, X, y)
+            step += 1
+    return net
+
+
+@wrong("09.1", "Which step was counted")
+def counts_before_the_step(new, folder, last):
+    net, optimizer, batches = new()
+    step, found = 0, load(folder)
+    if found:
+        step = found[0]
+        put_all(net, optimizer, found[1])
+    batches.set_epoch(*divmod(step - bool(found), 23))
+    while step < last:
+        for X, y in batches:
+            if step == last:
+                break
+            step_of(net, optimizer, X, y)
+            step += 1
+            if step % 10 == 0:
+                torch.save((step, keep_all(net, optimizer)), file_of(folder))
+    return net
+
+
+# ------------------------------------------------------------------ 09.2
+
+
+@right("09.2")
+def from_memory(state, path):
+    content = io.BytesIO()
+    torch.save(state, content)
+    part = path.parent / "part"
+    try:
+        with part.open("wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@wrong("09.2", "in its place")
+def in_place(state, path):
+    torch.save(state, path)
+
+
+@wrong("09.2", "was removed first")
+def removes_first(state, path):
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    path.unlink(missing_ok=True)
+    part.rename(path)
+
+
+def written(state, part):
+    with part.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@wrong("09.2", "Nothing was forced")
+def forgets_to_force(state, path):
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)
+
+
+@wrong("09.2", "when it had its name already")
+def forces_too_late(state, path):
+    part = path.with_suffix(".part")
+    torch.save(state, part)
+    part.replace(path)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@wrong("09.2", "may be on another disk")
+def in_the_folder_above(state, path):
+    part = path.parent.parent / f"{path.parent.name}.part"
+    try:
+        written(state, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@wrong("09.2", "was left in the folder")
+def leaves_the_part(state, path):
+    part = path.with_suffix(".part")
+    written(state, part)
+    part.replace(path)
+
+
+@wrong("09.2", "nobody was told of 2")
+def says_nothing(state, path):
+    part = path.with_suffix(".part")
+    try:
+        written(state, part)
+        part.replace(path)
+    except Exception:
+        part.unlink(missing_ok=True)
+
+
+@wrong("09.2", "The old one is still there")
+def never_twice(state, path):
+    if not path.exists():
+        from_memory(state, path)
+
+
+@wrong("09.2", "the old file is gone")
+def cleans_up_too_much(state, path):
+    part = path.with_suffix(".part")
+    try:
+        written(state, part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
+
+
+@wrong("09.2", "no file of this name")
+def under_another_name(state, path):
+    written(state, path.with_suffix(".part"))
+
+
+# ------------------------------------------------------------------ 09.3
+
+
+def young(step_seconds, save_seconds, between_failures):
+    return max(1, round(math.sqrt(2 * save_seconds * between_failures) / step_seconds))
+
+
+@right("09.3")
+def by_search(step_seconds, save_seconds, hours_of_one, gpus):
+    between, best, least = hours_of_one * 3600 / gpus, 1, math.inf
+    steps = 1.0
+    while steps < 1e7:
+        seconds = round(steps) * step_seconds
+        lost = save_seconds / seconds + seconds / 2 / between
+        if lost < least:
+            best, least = round(steps), lost
+        steps *= 1.002
+    return best
+
+
+@wrong("09.3", "interval for one GPU")
+def of_one(step_seconds, save_seconds, hours_of_one, gpus):
+    return young(step_seconds, save_seconds, hours_of_one * 3600)
+
+
+@wrong("09.3", "Do more GPUs fail less often")
+def multiplies(step_seconds, save_seconds, hours_of_one, gpus):
+    return young(step_seconds, save_seconds, hours_of_one * 3600 * gpus)
+
+
+@wrong("09.3", "in hours and the other in seconds")
+def mixes_units(step_seconds, save_seconds, hours_of_one, gpus):
+    return young(step_seconds, save_seconds, hours_of_one / gpus)
+
+
+@wrong("09.3", "These are seconds")
+def in_seconds(step_seconds, save_seconds, hours_of_one, gpus):
+    return young(1, save_seconds, hours_of_one * 3600 / gpus)
+
+
+@wrong("09.3", "half an interval")
+def forgets_the_two(step_seconds, save_seconds, hours_of_one, gpus):
+    return young(step_seconds, save_seconds / 2, hours_of_one * 3600 / gpus)
+
+
+@wrong("09.3", "until something fails")
+def between_failures(step_seconds, save_seconds, hours_of_one, gpus):
+    return round(hours_of_one * 3600 / gpus / step_seconds)
+
+
+@wrong("09.3", "as much is lost")
+def every_hundred(step_seconds, save_seconds, hours_of_one, gpus):
+    return 100
+
+
+@wrong("09.3", "In one case it is 0")
+def never(step_seconds, save_seconds, hours_of_one, gpus):
+    return 0
+
+
+# ------------------------------------------------------------------ 09.4
+
+
+def fastest(seconds, of=statistics.median, first=1, worth=1.05):
+    typical = {name: of(taken[first:]) for name, taken in seconds.items()}
+    best = min(typical, key=typical.get)
+    return best if typical["plain"] >= worth * typical[best] else "plain"
+
+
+@right("09.4")
+def by_sorting(seconds):
+    ranking = []
+    for name, taken in seconds.items():
+        turns = sorted(taken[1:])
+        half = len(turns) // 2
+        ranking.append(((turns[half] + turns[-1 - half]) / 2, name))
+    plain = next(value for value, name in ranking if name == "plain")
+    value, name = min(ranking)
+    return name if plain / value >= 1.05 else "plain"
+
+
+@wrong("09.4", "Is it worth it")
+def without_a_margin(seconds):
+    return fastest(seconds, worth=1)
+
+
+@wrong("09.4", "and it has decided")
+def counts_the_first(seconds):
+    return fastest(seconds, first=0)
+
+
+@wrong("09.4", "a mean hears it")
+def by_mean(seconds):
+    return fastest(seconds, statistics.mean)
+
+
+@wrong("09.4", "One turn was lucky")
+def by_minimum(seconds):
+    return fastest(seconds, min)
+
+
+@wrong("09.4", "The slowest form")
+def slowest(seconds):
+    return max(seconds, key=lambda name: statistics.median(seconds[name][1:]))
+
+
+@wrong("09.4", "What came back are")
+def a_name_of_its_own(seconds):
+    return "fast"

@@ -1,9 +1,0 @@
-import jax
-import numpy as np
-
-from tests.graders.answers import Answers
-from tests.graders.lesson_a2 import add_shared
-
-ANSWERS = Answers()
-
-add_shared(ANSWERS, jax.device_put, lambda x: x.device, np.asarray)

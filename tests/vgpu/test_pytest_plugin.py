@@ -1,0 +1,246 @@
+"""The pytest plugin, as projects that test multi-GPU code see it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from importlib.metadata import entry_points
+
+import pytest
+
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_without_torch
+from tests.helpers.paths import REPOSITORY
+
+pytest_plugins = ["pytester"]
+
+# Where the project is on the path without being installed, pytest has to be told.
+INSTALLED = entry_points(group="pytest11", name="d2l_gpu_vgpu")
+OPTIONS = [] if INSTALLED else ["-p", "d2l_gpu.vgpu.pytest_plugin"]
+
+
+@pytest.fixture
+def run_tests(pytester, monkeypatch):
+    """A function that runs the tests in a text, and checks how many did what."""
+    for name, value in (PATH | NO_GPUS).items():
+        monkeypatch.setenv(name, value)
+
+    def run(text, *options, **outcomes):
+        imports = "import pytest\nimport torch\nfrom d2l_gpu import vgpu\n"
+        pytester.makepyfile(test_it=imports + textwrap.dedent(text))
+        result = pytester.runpytest_subprocess(*OPTIONS, *options)
+        result.assert_outcomes(**outcomes)
+        return result
+
+    return run
+
+
+def test_the_example_project_passes(tmp_path):
+    example = REPOSITORY / "tests" / "vgpu" / "example_project"
+    folder = shutil.copytree(example, tmp_path / "example")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *OPTIONS],
+        cwd=folder,
+        env=os.environ | PATH | NO_GPUS,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_fixture_and_marker_say_how_many_devices_there_are(run_tests):
+    run_tests(
+        """
+        def names(devices):
+            return [str(device) for device in devices]
+
+        def test_two_if_nothing_is_said(virtual_gpus):
+            assert names(virtual_gpus) == ["vgpu:0", "vgpu:1"]
+            assert torch.accelerator.device_count() == 2
+
+        @pytest.mark.virtual_gpus(4, memory="3MiB")
+        def test_four(virtual_gpus):
+            assert names(virtual_gpus) == ["vgpu:0", "vgpu:1", "vgpu:2", "vgpu:3"]
+            assert torch.accelerator.get_memory_info(3) == (3 * 2**20,) * 2
+
+        @pytest.fixture
+        def early():
+            return torch.ones(1, device="vgpu:2")
+
+        @pytest.mark.virtual_gpus(3)
+        def test_the_marker_alone_sets_them_up_before_other_fixtures(early):
+            assert torch.accelerator.device_count() == 3
+
+        @pytest.mark.virtual_gpus(n=1)
+        class TestOfAClass:
+            def test_one(self, virtual_gpus):
+                assert names(virtual_gpus) == ["vgpu:0"]
+
+            @pytest.mark.virtual_gpus(5)
+            def test_the_closest_marker_counts(self):
+                assert torch.accelerator.device_count() == 5
+
+        @pytest.mark.parametrize(
+            "count", [2, pytest.param(3, marks=pytest.mark.virtual_gpus(3))]
+        )
+        def test_a_marker_of_one_case(virtual_gpus, count):
+            assert len(virtual_gpus) == count
+        """,
+        "--strict-markers",
+        passed=7,
+    )
+
+
+def test_every_test_finds_the_machine_new(run_tests):
+    run_tests(
+        """
+        kept = []
+
+        @pytest.mark.parametrize("again", range(3))
+        def test_counts_start_at_zero(virtual_gpus, again):
+            machine = vgpu.machine_in_use()
+            assert machine.peak == machine.kernels == [0, 0]
+            assert torch.vgpu.current_device() == 0
+            assert torch.vgpu.current_stream(1) == torch.vgpu.default_stream(1)
+            torch.vgpu.set_stream(torch.vgpu.Stream(1))
+            X = torch.ones(2, device=virtual_gpus[1])
+            cycle = [X]
+            cycle.append(cycle)
+            assert machine.peak[1] and machine.kernels[1]
+
+        @pytest.mark.xfail
+        def test_a_failure_keeps_its_tensors_in_its_traceback(virtual_gpus):
+            X = torch.ones(2, device=virtual_gpus[1])
+            assert False
+
+        @pytest.mark.virtual_gpus(3)
+        def test_which_does_not_disturb_the_next():
+            assert vgpu.machine_in_use().used == [0, 0, 0]
+        """,
+        "-Werror",
+        passed=4,
+        xfailed=1,
+    )
+
+
+def test_leftover_tensors_are_named_where_they_are_in_the_way(run_tests):
+    result = run_tests(
+        """
+        kept = []
+
+        def test_leaves_some(virtual_gpus):
+            X = torch.ones(2, device=virtual_gpus[0])
+            kept.append(X.to(virtual_gpus[1]))
+
+        def test_same_settings(virtual_gpus):
+            assert torch.vgpu.max_memory_allocated(0) == 0
+            X = torch.ones(2, device=virtual_gpus[0])
+
+        @pytest.mark.virtual_gpus(4)
+        def test_other_settings():
+            raise AssertionError("does not come here")
+
+        def test_does_without():
+            kept.clear()
+
+        @pytest.mark.virtual_gpus(4)
+        def test_other_settings_once_they_are_gone():
+            assert torch.vgpu.device_count() == 4
+        """,
+        passed=4,
+        errors=1,
+        warnings=1,
+    )
+    where = "tensors of 512 bytes have been on them since test_it.py::test_leaves_some."
+    result.stdout.fnmatch_lines(
+        [
+            "The virtual GPUs cannot be set up as this test needs them: " + where,
+            "*PytestWarning: The virtual GPUs are not empty: " + where,
+        ]
+    )
+    result.stdout.no_fnmatch_line("*pytest_plugin.py:*: *")  # no traceback
+
+
+def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
+    result = run_tests(
+        """
+        @pytest.mark.virtual_gpus(0)
+        def test_none():
+            pass
+
+        @pytest.mark.virtual_gpus(2, memory="lots")
+        def test_size():
+            pass
+
+        @pytest.mark.virtual_gpus(2, memroy=1)
+        def test_name():
+            pass
+        """,
+        errors=3,
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "The number of virtual GPUs is at least 1, not 0.",
+            "Memory 'lots' is not understood: *",
+            "@pytest.mark.virtual_gpus(n=2, *) got an unexpected * 'memroy'.",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*pytest_plugin.py:*: *")
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        ("torch.utils.rename_privateuse1_backend('other')", "*'other' has taken*"),
+        ("torch.__version__ = '2.9.1'", "Virtual GPUs need PyTorch 2.10 or newer*"),
+        ("import sys; sys.modules['torch'] = None", "*torch*"),
+    ],
+)
+def test_where_there_can_be_none_the_sentence_of_enable_is_the_error(
+    run_tests, cause, sentence
+):
+    result = run_tests(
+        f"""
+        {cause}
+
+        def test_it(virtual_gpus):
+            pass
+        """,
+        errors=1,
+    )
+    result.stdout.fnmatch_lines([sentence])
+
+
+def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
+    run_tests(
+        """
+        calls, enable = [], vgpu.enable
+
+        def spy(n, **options):
+            calls.append(options)
+            enable(n)
+
+        vgpu.enable = spy
+
+        @pytest.mark.virtual_gpus(2, as_cuda=True)
+        def test_asks():
+            assert calls.pop() == {"memory": None, "as_cuda": True}
+
+        @pytest.mark.virtual_gpus(2)
+        def test_does_not_ask():
+            assert calls.pop() == {"memory": None}
+        """,
+        passed=2,
+    )
+
+
+def test_loading_the_plugin_does_not_load_torch():
+    out = run_without_torch(
+        """
+        import sys
+        import d2l_gpu.vgpu.pytest_plugin
+        print("torch" in sys.modules)
+        """
+    )
+    assert out == "False\n"

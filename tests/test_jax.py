@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.helpers import attempts
-from tests.helpers.fresh_process import run_without_torch
+from tests.helpers.fresh_process import run_program_without_torch, run_without_torch
 
 needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 
@@ -359,14 +359,5 @@ def test_two_devices_compute_the_gradient_of_the_whole_batch(answers):
 
 
 def test_without_jax_one_sentence_says_how_to_get_it():
-    said = run_without_torch(
-        """
-import sys
-sys.modules["jax"] = None
-try:
-    from d2l_gpu import jax
-except ImportError as error:
-    print(error)
-"""
-    )
+    said = run_program_without_torch("jax/without_jax.py")
     assert said == "JAX is not installed: pip install 'd2l-gpu[jupyter,jax]'\n"

@@ -17,7 +17,7 @@ from d2l_gpu.common.settings import data_folder
 from d2l_gpu.data import download
 from d2l_gpu.data.download import fetch
 from tests.helpers.file_server import md5, serving, truncated
-from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.fresh_process import PATH, run_program
 from tests.helpers.waiting import wait_until
 
 NAME = "images.gz"
@@ -149,16 +149,7 @@ def test_without_pooch_the_error_says_what_to_install(folder, monkeypatch, missi
 
 
 def test_importing_the_helper_does_not_import_what_downloads():
-    out = run_fresh(
-        """
-        import sys
-        import torch
-        before = set(sys.modules)
-        import d2l_gpu.torch
-        heavy = {"pooch", "requests", "tqdm", "sklearn", "urllib3"}
-        print(sorted(heavy & (set(sys.modules) - before)))
-        """
-    )
+    out = run_program("download/importing_the_helper.py")
     assert out == "[]\n"
 
 

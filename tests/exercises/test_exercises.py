@@ -17,7 +17,7 @@ from d2l_gpu.exercises import specification
 from d2l_gpu.exercises.judge import judge, why_no_answer
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
-from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.fresh_process import PATH, run_fresh, run_program
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.waiting import wait_until
 
@@ -158,23 +158,7 @@ def test_what_is_said_of_other_answers(source, said, tmp_path):
 
 
 def test_an_answer_that_does_not_end_is_ended():
-    out = run_fresh(
-        """
-        from dataclasses import replace
-        from d2l_gpu.exercises.judge import judge
-        from d2l_gpu.exercises.registry import of_lesson
-
-        there = of_lesson("pytorch", "03")
-        there["03.1"] = replace(there["03.1"], seconds=5.0)
-
-        def f(a, b, c, device):
-            print("begins")
-            while True:
-                pass
-
-        print(judge("pytorch", "03.1", f))
-        """
-    )
+    out = run_program("exercises/an_answer_that_does_not_end_is_ended.py")
     *printed, last = out.splitlines()
     assert printed == ["  | begins"]
     assert last.startswith("03.1: your answer did not end within 5 seconds")

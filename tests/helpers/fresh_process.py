@@ -9,7 +9,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from tests.helpers.paths import REPOSITORY
+from tests.helpers.paths import PROGRAMS, REPOSITORY
 from tests.helpers.waiting import PATIENCE
 
 PATH = {"PYTHONPATH": str(REPOSITORY)}
@@ -45,14 +45,33 @@ def run_fresh(code: str, **environment: str) -> str:
 
 def run_without_torch(code: str, **environment: str) -> str:
     """Run code in a process that has imported nothing; return what it printed."""
+    return _run_python(["-c", textwrap.dedent(code)], environment)
+
+
+def _run_python(arguments: list[str], environment: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, *arguments],
         env=_environment(environment),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
     return _checked(done.returncode, done.stdout, done.stderr)
+
+
+def run_program(name: str, *arguments: str, **environment: str) -> str:
+    """Run a file of ``tests/programs`` as `run_fresh` runs code."""
+    path = str(PROGRAMS / name)
+    return run_fresh(
+        f"import sys\nsys.argv = {[path, *arguments]!r}\n"
+        f"exec(compile(open({path!r}, 'rb').read(), {path!r}, 'exec'))",
+        **environment,
+    )
+
+
+def run_program_without_torch(name: str, *arguments: str, **environment: str) -> str:
+    """Run a file of ``tests/programs`` as `run_without_torch` runs code."""
+    return _run_python([str(PROGRAMS / name), *arguments], environment)
 
 
 def _environment(added: dict[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from d2l_gpu import torch as d2l
-from tests.helpers.fresh_process import PATH, run_fresh
+from tests.helpers.fresh_process import PATH, run_fresh, run_program
 from tests.helpers.waiting import PATIENCE
 
 SIZE = struct.Struct(">II")
@@ -57,23 +57,7 @@ def test_values_may_be_tensors_of_any_kind_with_gradients():
 
 
 def test_a_point_costs_one_copy_from_the_device_whatever_the_number_of_values():
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l, vgpu
-        d2l.use_virtual_gpus(1)
-        board = d2l.ProgressBoard()
-        animator = d2l.Animator()
-        animator.display = False
-        y = torch.ones((), device=d2l.gpu())
-        with vgpu.record_copies() as copies:
-            for x in range(20):
-                board.draw(x, y, 'y', every_n=10)
-            print(len(copies))
-            animator.add(0, (y, 2 * y, 3 * y))
-            print(len(copies), animator.data)
-        """
-    )
+    out = run_program("plots/copies_of_a_point.py")
     expected = "[[Point(x=0.0, y=1.0)], [Point(x=0.0, y=2.0)], [Point(x=0.0, y=3.0)]]"
     assert out.splitlines()[1:] == ["2", f"3 {expected}"]
 
@@ -235,20 +219,7 @@ def test_outside_jupyter_nothing_is_shown_nor_imported(tmp_path):
 
 
 def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
-    out = run_fresh(
-        """
-        import sys
-        sys.modules['matplotlib'] = None
-        from d2l_gpu import torch as d2l
-        board = d2l.ProgressBoard()
-        board.draw(1, 2, 'loss')
-        print(board.data)
-        try:
-            board.fig
-        except ImportError as error:
-            print(error)
-        """
-    )
+    out = run_program("plots/without_matplotlib.py")
     points, error = out.splitlines()
     assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
     assert 'pip install "d2l-gpu[lessons]"' in error
@@ -270,15 +241,7 @@ def test_outside_jupyter_an_animator_prints_a_line_per_epoch(capsys):
 
 
 def test_an_epoch_that_a_curve_leaves_out_is_printed_all_the_same():
-    out = run_fresh(
-        """
-        from d2l_gpu import torch as d2l
-        animator = d2l.Animator('epoch', 'value', legend=['loss'])
-        for epoch in range(1, 5):
-            animator.add(epoch, (epoch / 10, 1 if epoch == 1 else None))
-        print('the end')
-        """
-    )
+    out = run_program("plots/an_epoch_left_out.py")
     # The last one when the program ends: something might have come.
     assert out.splitlines() == [
         "epoch 1: loss 0.1, value 2 1",

@@ -13,7 +13,11 @@ import pytest
 import torch
 
 from d2l_gpu.torch import book
-from tests.helpers.fresh_process import PATH, run_without_torch
+from tests.helpers.fresh_process import (
+    PATH,
+    run_program_without_torch,
+    run_without_torch,
+)
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.toy_lessons import GOOD_LESSON, write_lesson
 from tools import build, companion
@@ -296,12 +300,7 @@ def test_what_fits_is_accepted_without_a_word(monkeypatch, capsys):
 @needs_book
 def test_asking_for_the_book_does_not_import_it():
     # It looks for GPUs when it is imported.
-    run_without_torch("""
-        import sys
-        from d2l_gpu.torch import require_book
-        require_book()
-        assert 'torchvision' in sys.modules and 'd2l' not in sys.modules
-    """)
+    run_program_without_torch("book/asking_for_the_book_does_not_import_it.py")
 
 
 # ------------------------------------------------------------------ tools.companion
@@ -349,11 +348,7 @@ def test_a_command_that_fails_is_said(monkeypatch, capsys):
 
 def test_asking_what_is_missing_does_not_load_pytorch():
     # pytest asks before it says how many threads PyTorch is to have.
-    run_without_torch("""
-        import sys
-        from tools import companion
-        assert companion.missing('01_devices') is None and 'torch' not in sys.modules
-    """)
+    run_program_without_torch("book/asking_what_is_missing_does_not_load_pytorch.py")
 
 
 # ------------------------------------------------------------------ without the book

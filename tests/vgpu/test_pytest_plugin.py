@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from tests.helpers.fresh_process import NO_GPUS, PATH, run_without_torch
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_program_without_torch
 from tests.helpers.paths import REPOSITORY
 
 pytest_plugins = ["pytester"]
@@ -236,11 +236,7 @@ def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
 
 
 def test_loading_the_plugin_does_not_load_torch():
-    out = run_without_torch(
-        """
-        import sys
-        import d2l_gpu.vgpu.pytest_plugin
-        print("torch" in sys.modules)
-        """
+    out = run_program_without_torch(
+        "pytest_plugin/loading_the_plugin_does_not_load_torch.py"
     )
     assert out == "False\n"

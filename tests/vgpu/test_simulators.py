@@ -12,7 +12,7 @@ import torch
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.devices import PLAIN, Devices
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 pytestmark = pytest.mark.virtual_gpus(2)
 
@@ -32,23 +32,7 @@ def test_devices_of_a_simulator_are_not_those_in_use():
 
 @pytest.mark.virtual_gpus(3)
 def test_a_simulator_needs_no_virtual_gpus_in_use():
-    run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        before = str(d2l.gpu(0)), d2l.num_gpus(), d2l.real_gpus(1)
-        sim = d2l.simulator(2)
-        net = torch.nn.Linear(3, 2).to(sim.gpu(1))
-        net(torch.ones(4, 3, device=sim.gpu(1))).sum().backward()
-        assert net.weight.grad.device == sim.gpu(1)
-        assert (str(d2l.gpu(0)), d2l.num_gpus(), d2l.real_gpus(1)) == before
-        with d2l.transfers() as log:
-            torch.ones(3).to(sim.gpu(0))
-        d2l.require_gpus(3)
-        assert d2l.num_gpus() == 3 and str(d2l.gpu(2)) == "vgpu:2"
-        assert torch.ones(3, device=d2l.gpu(2)).to(sim.gpu(0)).device == sim.gpu(0)
-        """
-    )
+    run_program("simulators/a_simulator_needs_no_virtual_gpus_in_use.py")
 
 
 def test_places_of_simulators_are_used_again_once_nothing_needs_them():
@@ -369,22 +353,7 @@ def test_a_stream_overlaps_a_copy_with_work():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_refuses_simulated_devices():
-    run_fresh(
-        """
-        import os, torch
-        from d2l_gpu import torch as d2l
-        sim = d2l.simulator(1)
-        X = torch.ones(2, device=sim.gpu(0))
-        pid = os.fork()
-        if not pid:
-            try:
-                X + X
-            except RuntimeError as error:
-                os._exit("Cannot re-initialize" in str(error))
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
-        """
-    )
+    run_program("simulators/a_forked_process_refuses_simulated_devices.py")
 
 
 def test_most_devices_of_all_kinds():
@@ -394,24 +363,7 @@ def test_most_devices_of_all_kinds():
 
 
 def test_data_parallel_says_that_it_would_leave_out_devices_of_a_simulator():
-    run_fresh(
-        """
-        import pytest, torch
-        from torch import nn
-        from d2l_gpu import vgpu
-        sim = vgpu.simulator(2)
-        net = nn.Linear(4, 3).to(sim.gpu(0))
-        for devices in sim.gpus(), None:
-            with pytest.raises(RuntimeError, match="that vgpu.enable has set up"):
-                nn.DataParallel(net, device_ids=devices)
-        assert nn.DataParallel(nn.Linear(4, 3)).device_ids == []
-        vgpu.enable(2)
-        parallel = nn.DataParallel(net, device_ids=sim.gpus())
-        sim.reset()
-        assert parallel(torch.ones(8, 4, device=sim.gpu(0))).shape == (8, 3)
-        assert all(device.kernels for device in sim.report().devices)
-        """
-    )
+    run_program("simulators/data_parallel_with_a_simulator.py")
 
 
 # ------------------------------------------------------------------ the same everywhere

@@ -13,7 +13,7 @@ from torch import nn
 
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim.machine import HOST
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_fresh, run_program
 
 MIB = 2**20
 
@@ -662,17 +662,7 @@ def test_compiling_says_that_it_does_nothing():
 
 
 def test_another_backend_in_the_one_place():
-    out = run_fresh(
-        """
-        import torch
-        torch.utils.rename_privateuse1_backend("other")
-        from d2l_gpu import vgpu
-        try:
-            vgpu.enable(2)
-        except RuntimeError as error:
-            print(error)
-        """
-    )
+    out = run_program("vgpu/another_backend_in_the_one_place.py")
     assert out.startswith("Virtual GPUs cannot be used here: the backend 'other' has")
 
 
@@ -690,14 +680,5 @@ def test_an_old_pytorch_is_refused():
 
 
 def test_importing_touches_nothing():
-    out = run_fresh(
-        """
-        import torch
-        load, to = torch.load, torch.nn.Module._apply
-        from d2l_gpu import vgpu
-        import d2l_gpu.torch
-        print(torch.load is load, torch.nn.Module._apply is to,
-              torch._C._get_privateuse1_backend_name())
-        """
-    )
+    out = run_program("vgpu/importing_touches_nothing.py")
     assert out == "True True privateuseone\n"

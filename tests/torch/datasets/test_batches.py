@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.datasets.batches import choose_epoch
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 IMAGES = torch.from_numpy(
     np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)
@@ -270,22 +270,7 @@ def test_a_shard_of_a_shard_is_a_part_of_it():
 
 
 def test_a_device_is_not_looked_for_before_the_first_batch():
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        data = d2l.Batches(
-            torch.ones(4, 1, 2, 2, dtype=torch.uint8), torch.arange(4), 3,
-            device="cuda:1",
-        ).shard(0, 2)
-        iterator = iter(data)
-        print(data.device, torch.cuda.is_initialized())
-        try:
-            next(iterator)
-        except (AssertionError, RuntimeError) as error:
-            print("CUDA" in str(error) or "NVIDIA" in str(error))
-        """
-    )
+    out = run_program("batches/no_device_before_the_first_batch.py")
     assert out == "cuda:1 False\nTrue\n"
 
 

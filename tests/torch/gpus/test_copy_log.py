@@ -8,7 +8,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.torch.gpus.copy_log import Transfer
 from d2l_gpu.vgpu import Table
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 
 def test_a_table_is_text_and_html():
@@ -83,36 +83,15 @@ def test_equal_copies_in_a_row_are_one_row():
 
 def test_copies_of_real_devices_are_logged():
     # The meta device stands in for a GPU: PyTorch treats it as another device.
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        X = torch.ones(2, 3)
-        with d2l.transfers() as log:
-            Y = X.to("meta")
-            X + 1
-            X.clone()
-            Y.copy_(X)
-            X.to("meta", torch.float64)
-            Y.copy_(X.double())
-        X.to("meta")
-        print([tuple(copy) for copy in log])
-        """
-    )
+    out = run_program("copy_log/copies_of_real_devices_are_logged.py")
     ways = "device(type='cpu'), device(type='meta')"
     sizes = (24, 24, 48, 24)  # in the type that it has when it crosses
     assert out == f"[{', '.join(f'({size}, {ways})' for size in sizes)}]\n"
 
 
 def test_the_inventory_lists_real_and_virtual_devices():
-    out = run_fresh(
-        """
-        from d2l_gpu import torch as d2l
-        print([row[:2] for row in d2l.devices().rows])
-        d2l.use_virtual_gpus(2, memory="1GiB")
-        for row in d2l.devices().rows[1:]:
-            print(row)
-        """
+    out = run_program(
+        "copy_log/the_inventory_lists_real_and_virtual_devices.py"
     ).splitlines()
     assert out == [
         "[['cpu', 'real']]",

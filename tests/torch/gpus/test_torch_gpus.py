@@ -8,7 +8,11 @@ import torch
 
 from d2l_gpu import torch as d2l
 from tests.helpers import attempts
-from tests.helpers.fresh_process import run_fresh, run_without_torch
+from tests.helpers.fresh_process import (
+    run_fresh,
+    run_program_without_torch,
+    run_without_torch,
+)
 
 PRELUDE = "import torch\nfrom d2l_gpu import torch as d2l\n"
 
@@ -226,15 +230,6 @@ def test_other_frameworks_are_not_needed():
 
 def test_missing_pytorch_is_one_sentence():
     assert (
-        run_without_torch(
-            """
-        import sys
-        sys.modules["torch"] = None
-        try:
-            from d2l_gpu import torch
-        except ImportError as error:
-            print(error)
-        """
-        )
+        run_program_without_torch("torch_gpus/missing_pytorch_is_one_sentence.py")
         == "PyTorch is not installed: pip install 'd2l-gpu[course]'\n"
     )

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from d2l_gpu import torch as d2l
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 pytestmark = pytest.mark.virtual_gpus(3, memory="256MiB")
 
@@ -153,17 +153,7 @@ def test_what_is_looked_at_first_does_not_change_the_order():
 
 
 def test_the_line_says_accuracy_time_and_devices():
-    said = run_fresh(
-        """
-        from functools import partial
-        from torch import nn
-        from d2l_gpu import torch as d2l
-
-        d2l.use_virtual_gpus(2)
-        net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-        d2l.train(net, 2, 64, 0.1, 2, load_data=partial(d2l.load_data_digits, resize=8))
-        """
-    )
+    said = run_program("data_parallel/the_line_says_accuracy_time_and_devices.py")
     first, *epochs, last = said.splitlines()
     assert first.startswith("Using 2 virtual GPUs")
     line = r"epoch [12]/2: train loss \d\.\d+, test accuracy 0\.\d+"

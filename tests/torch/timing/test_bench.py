@@ -9,7 +9,7 @@ import torch
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.timing.bench import _spread
 from d2l_gpu.torch.timing.scaling import BUCKET
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 pytestmark = pytest.mark.virtual_gpus(2)
 
@@ -279,18 +279,7 @@ def test_virtual_gpus_are_not_real_ones():
 
 
 def test_real_gpus_are_asked_of_their_own_modules(monkeypatch):
-    run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        d2l.simulator(1)  # now torch.accelerator answers for virtual GPUs
-        torch.cuda.is_available = lambda: True
-        torch.cuda.device_count = lambda: 2
-        assert d2l.real_gpus(2) == [torch.device("cuda", 0), torch.device("cuda", 1)]
-        assert d2l.real_gpus(3) == []
-        assert d2l.num_gpus() == 2 and d2l.gpu(1) == torch.device("cuda", 1)
-        """
-    )
+    run_program("bench/real_gpus.py")
 
 
 def test_spread_is_half_of_what_lies_between_the_quartiles():

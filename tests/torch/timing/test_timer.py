@@ -5,7 +5,7 @@ import time
 import pytest
 
 from d2l_gpu import torch as d2l
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 
 def test_a_timer_runs_from_its_making_and_records_every_stop():
@@ -36,23 +36,7 @@ def test_an_average_of_nothing_is_an_error():
 
 
 def test_every_device_is_waited_for_before_the_clock_is_read():
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        d2l.use_virtual_gpus(2)
-        waited = []
-        torch.vgpu.synchronize = lambda device=None: waited.append(str(device))
-        timer = d2l.Timer(devices=[d2l.gpu(0), 'vgpu:1', d2l.cpu()])
-        print(waited)
-        waited.clear()
-        timer.stop()
-        print(waited)
-        waited.clear()
-        d2l.Timer(d2l.gpu(1))
-        print(waited)
-        """
-    )
+    out = run_program("timer/every_device_is_waited_for.py")
     both = "['vgpu:0', 'vgpu:1']"
     assert out.splitlines()[1:] == [both, both, "['vgpu:1']"]
 

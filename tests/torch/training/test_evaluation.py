@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 
 
 class CountReads(TorchDispatchMode):
@@ -67,21 +67,7 @@ def test_what_was_added_may_change_afterwards():
 
 
 def test_one_slot_sums_over_several_devices():
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l, vgpu
-        d2l.use_virtual_gpus(2)
-        metric = d2l.Accumulator(1)
-        with vgpu.record_copies() as copies:
-            values = [torch.ones((), device=d2l.gpu(i % 2)) for i in range(6)]
-            copies.clear()
-            for value in values:
-                metric.add(value)
-            metric.add(torch.tensor(4))
-            print(len(copies), metric[0], len(copies))
-        """
-    )
+    out = run_program("evaluation/one_slot_sums_over_several_devices.py")
     assert out.splitlines()[1:] == ["0 10.0 2"]
 
 
@@ -198,23 +184,5 @@ def test_evaluating_nothing_is_an_error():
 
 
 def test_batches_are_moved_to_where_the_net_is():
-    out = run_fresh(
-        """
-        import torch
-        from torch import nn
-        from d2l_gpu import torch as d2l, vgpu
-        d2l.use_virtual_gpus(2)
-        torch.manual_seed(0)
-        X, y = torch.randn(64, 5), torch.randint(3, (64,))
-        net = nn.Linear(5, 3)
-        loader = list(zip(X.split(16), y.split(16)))
-        expected = d2l.evaluate_accuracy_gpu(net, loader)
-        net.to(d2l.gpu(1))
-        with vgpu.record_copies() as copies:
-            print(d2l.evaluate_accuracy_gpu(net, loader) == expected)
-        print(sum(copy.source == 1 for copy in copies))
-        net.cpu()
-        print(d2l.evaluate_accuracy_gpu(net, loader, 'cpu') == expected)
-        """
-    )
+    out = run_program("evaluation/batches_are_moved_to_where_the_net_is.py")
     assert out.splitlines()[1:] == ["True", "1", "True"]

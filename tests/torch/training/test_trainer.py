@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
-from tests.helpers.fresh_process import run_fresh
+from tests.helpers.fresh_process import run_program
 from tests.helpers.toy_training import Line, Regression, trained
 
 
@@ -201,37 +201,7 @@ def test_a_trainer_that_cannot_be_is_refused_at_once(no_gpu, arguments, error, m
 
 
 def test_weights_trained_on_a_virtual_gpu_are_those_of_the_cpu_bit_by_bit():
-    out = run_fresh(
-        """
-        import torch
-        from torch import nn
-        from d2l_gpu import torch as d2l
-        from tests.helpers.toy_training import Line, Regression
-        d2l.use_virtual_gpus(2)
-
-        class Adam(Regression):
-            def configure_optimizers(self):
-                return torch.optim.Adam(self.parameters(), lr=self.lr)
-
-        def network():
-            return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.ReLU(),
-                                 nn.Dropout(0.2), nn.LazyLinear(1))
-
-        for kind in Regression, Adam:
-            states = []
-            for num_gpus in 0, 1:
-                torch.manual_seed(0)
-                model = kind(network())
-                model.board.display = False
-                trainer = d2l.Trainer(3, num_gpus=num_gpus, gradient_clip_val=1)
-                trainer.fit(model, Line())
-                states.append(model.state_dict())
-                places = {str(value.device) for value in states[-1].values()}
-                print(places, trainer.gpus, trainer.device)
-            print(all(torch.equal(value, states[1][name].cpu())
-                      for name, value in states[0].items()))
-        """
-    )
+    out = run_program("trainer/weights_of_both_devices.py")
     runs = [
         "{'cpu'} [] cpu",
         "{'vgpu:0'} [device(type='vgpu', index=0)] vgpu:0",
@@ -241,54 +211,19 @@ def test_weights_trained_on_a_virtual_gpu_are_those_of_the_cpu_bit_by_bit():
 
 
 def test_what_leaves_a_gpu_in_training_is_the_points_of_the_curves():
-    out = run_fresh(
-        """
-        import torch
-        from torch import nn
-        from d2l_gpu import torch as d2l, vgpu
-        from tests.helpers.toy_training import Line, Regression
-        d2l.use_virtual_gpus(2)
-        torch.manual_seed(0)
-        model = Regression(nn.Linear(2, 1))
-        model.board.display = False
-        with vgpu.record_copies() as copies:
-            d2l.Trainer(3, num_gpus=1, gradient_clip_val=1).fit(model, Line())
-        print(sum(copy.source == 0 for copy in copies))
-        print(sum(map(len, model.board.data.values())))
-        """
-    )
+    out = run_program("trainer/copies_from_a_gpu_in_training.py")
     assert out.splitlines()[1:] == ["9", "9"]
 
 
 def test_a_trainer_refuses_several_gpus_and_more_than_there_are():
-    out = run_fresh(
-        """
-        from d2l_gpu import torch as d2l
-        d2l.use_virtual_gpus(2)
-        for n in 2, 3:
-            try:
-                d2l.Trainer(1, num_gpus=n)
-            except (NotImplementedError, ValueError) as error:
-                print(type(error).__name__, error)
-        """
-    )
+    out = run_program("trainer/refused_numbers_of_gpus.py")
     _, two, three = out.splitlines()
     assert two.startswith("NotImplementedError This trainer uses one device, not 2")
     assert three.startswith("ValueError num_gpus=3 asks for more GPUs than there are")
 
 
 def test_every_tensor_of_a_batch_is_moved():
-    out = run_fresh(
-        """
-        import torch
-        from d2l_gpu import torch as d2l
-        d2l.use_virtual_gpus(1)
-        x = torch.ones(2)
-        batch = d2l.Trainer(1, num_gpus=1).prepare_batch(([x, (x,)], {'n': x}, 'text'))
-        [a, [b]], more, text = batch
-        print(a.device, b.device, more['n'].device, text)
-        """
-    )
+    out = run_program("trainer/every_tensor_of_a_batch_is_moved.py")
     assert out.splitlines()[1:] == ["vgpu:0 vgpu:0 vgpu:0 text"]
 
 

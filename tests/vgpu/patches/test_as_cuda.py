@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
+from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh, run_program
 from tests.helpers.paths import PROGRAMS
 from tests.helpers.waiting import PATIENCE
 
@@ -41,16 +41,7 @@ def fresh(code: str) -> str:
 
 
 def test_a_tensor_answers_cuda_and_is_printed_as_what_it_is():
-    printed = fresh("""
-x = torch.ones(2, device='cuda:1')
-assert x.device == torch.device('cuda:1') and x.device.type == 'cuda'
-assert x.is_cuda and x.get_device() == 1 and not torch.ones(1).is_cuda
-assert (x * 2).device == x.device and (x * 2)[0].device == x.device
-assert nn.Linear(2, 2, device='cuda:1').weight.is_cuda
-assert torch.testing.assert_close(x, torch.ones(2, device='cuda:1')) is None
-print(x)
-print(nn.Parameter(x))
-""")
+    printed = run_program("as_cuda/a_tensor_answers_cuda.py")
     assert printed == (
         "tensor([1., 1.], device='vgpu:1')\n"
         "Parameter containing:\ntensor([1., 1.], device='vgpu:1', requires_grad=True)\n"
@@ -58,285 +49,58 @@ print(nn.Parameter(x))
 
 
 def test_errors_say_vgpu():
-    fresh("""
-x, y = torch.ones(2, 2, device='cuda:0'), torch.ones(2, 2, device='cuda:1')
-raises(RuntimeError, 'at least two devices, vgpu:0 and vgpu:1!', lambda: x + y)
-raises(RuntimeError, 'is on vgpu:1, different from other tensors on vgpu:0 (when '
-       'checking argument in method wrapper_VGPU_', lambda: x @ y)
-raises(TypeError, "can't convert vgpu:1 device type tensor to numpy", y.numpy)
-raises(RuntimeError, 'there is no vgpu:2', lambda: torch.ones(1, device='cuda:2'))
-raises(RuntimeError, 'there is no vgpu:2', lambda: torch.ones(1).to('cuda:2'))
-raises(RuntimeError, 'there is no vgpu:2', lambda: torch.ones(1).cuda(2))
-raises(torch.OutOfMemoryError, 'Simulated memory of a virtual GPU',
-       lambda: torch.ones(2**26, device='cuda'))
-w = torch.ones(2, device='cuda:0', requires_grad=True)
-raises(RuntimeError, 'expected device vgpu:0 but got vgpu:1',
-       lambda: (w * 2).backward(torch.ones(2, device='cuda:1')))
-""")
+    run_program("as_cuda/errors_say_vgpu.py")
 
 
 def test_every_way_to_name_a_device():
-    fresh("""
-import numpy as np
-host, there = torch.ones(2, 2), torch.ones(2, 2, device='cuda:1')
-for device in ('cuda:1', torch.device('cuda:1'), torch.device('cuda', 1), 1, 'vgpu:1'):
-    made = [
-        *(f(2, 2, device=device) for f in (torch.ones, torch.rand, torch.empty)),
-        *(f(host, device=device) for f in (torch.zeros_like, torch.rand_like)),
-        *(f([1.0], device=device) for f in (torch.tensor, torch.as_tensor)),
-        torch.asarray(np.ones(2), device=device),
-        torch.as_tensor(np.ones(2), device=device),
-        torch.arange(3, device=device),
-        torch.full((2,), 1.0, device=device),
-        torch.randint(3, (2,), device=device),
-        torch.randperm(3, device=device),
-        torch.linspace(0, 1, 3, device=device),
-        torch.normal(0.0, 1.0, (2,), device=device),
-        host.new_zeros(2, device=device),
-        host.new_tensor([1.0], device=device),
-        torch.zeros_like(torch.ones(2, device='cuda:0'), device=device),
-        torch.ones(2, device='cuda:0').new_full((2,), 1.0, device=device),
-        host.to(device),
-        host.to(device=device),
-        host.to(device, torch.float64),
-        host.to(device, torch.float64, True),
-        host.to(device=device, dtype=torch.float16, non_blocking=True),
-        host.to(torch.ones(1, device=device)),
-        host.cuda(device),
-        nn.Linear(2, 2).to(device).weight,
-        nn.Linear(2, 2).to(device=device, dtype=torch.float64).weight,
-        nn.Linear(2, 2, device=device).weight,
-        nn.Linear(2, 2).cuda(device).weight,
-        nn.LazyLinear(2, device=device)(there),
-        nn.LazyLinear(2).to(device)(there),
-    ]
-    assert {x.device for x in made} == {torch.device('cuda:1')}, (device, made)
-    assert there.to(device) is there
-    assert nn.LazyLinear(2, device=device).weight.device == there.device
-assert there.new_tensor([1]).device == there.new(3).device == there.device
-assert there.new_ones(2).device == torch.empty_like(there).device == there.device
-assert there.to('cpu').device == there.cpu().device == torch.device('cpu')
-assert torch.zeros_like(there, device='cpu').device.type == 'cpu'
-assert host.to(torch.float64).device.type == 'cpu' and host.to('cpu') is host
-assert nn.LazyLinear(2).to(torch.float64)(host.double()).device.type == 'cpu'
-raises(RuntimeError, 'nonsense', lambda: host.to('nonsense'))
-""")
+    run_program("as_cuda/every_way_to_name_a_device.py")
 
 
 def test_a_name_without_an_index_is_the_current_device():
-    fresh("""
-def made():
-    return [
-        torch.ones(2, device='cuda'), torch.tensor([1], device='cuda'),
-        torch.ones(2).to('cuda'), torch.ones(2).to(device=torch.device('cuda')),
-        torch.ones(2).cuda(), nn.Linear(2, 2).to('cuda').weight,
-        nn.Linear(2, 2).cuda().bias, torch.ones(2).new_tensor([1], device='cuda'),
-        torch.zeros_like(torch.ones(2), device='cuda'),
-    ]
-
-assert {x.get_device() for x in made()} == {0}
-with torch.cuda.device(1):
-    assert {x.get_device() for x in made()} == {1}
-torch.cuda.set_device('cuda:1')
-assert torch.cuda.current_device() == 1
-assert {x.get_device() for x in made()} == {1}
-""")
+    run_program("as_cuda/a_name_without_an_index_is_the_current_device.py")
 
 
 def test_default_devices():
-    fresh("""
-torch.set_default_device('cuda')
-torch.cuda.set_device(1)
-assert torch.ones(2).get_device() == torch.tensor([1.0]).get_device() == 1
-assert nn.Linear(2, 2).weight.is_cuda
-assert torch.get_default_device() == torch.device('cuda:1')
-assert torch.ones(1, device='cpu').device.type == 'cpu'
-torch.set_default_device(None)
-with torch.device('cuda:0'):
-    assert torch.rand(2).get_device() == torch.tensor([1]).get_device() == 0
-assert torch.ones(1).device.type == torch.tensor([1]).device.type == 'cpu'
-""")
+    run_program("as_cuda/default_devices.py")
 
 
 def test_types_of_tensors():
-    fresh("""
-x = torch.ones(2, device='cuda:1')
-assert x.type() == 'torch.cuda.FloatTensor' and torch.ones(2).type().count('.') == 1
-assert isinstance(x, torch.cuda.FloatTensor)
-assert not isinstance(torch.ones(2), torch.cuda.FloatTensor)
-assert not isinstance(x, torch.cuda.LongTensor)
-y = x.type('torch.cuda.LongTensor')
-assert y.dtype is torch.int64 and y.get_device() == 1
-assert torch.ones(2).type(torch.cuda.HalfTensor).is_cuda
-assert x.type(torch.float64).dtype is torch.float64
-assert torch.cuda.FloatTensor([1, 2]).tolist() == [1, 2]
-torch.set_default_tensor_type('torch.cuda.DoubleTensor')
-assert torch.ones(2).is_cuda and torch.ones(2).dtype is torch.float64
-""")
+    run_program("as_cuda/types_of_tensors.py")
 
 
 def test_parameters_are_moved_by_setting_their_data():
-    fresh("""
-w = nn.Parameter(torch.ones(2))
-optimizer = torch.optim.SGD([w], lr=1.0)
-(w * 2).sum().backward()
-w.data = w.data.cuda(1)
-w.grad.data = w.grad.data.cuda(1)
-assert type(w.detach()) is type(torch.ones(1, device='cuda'))
-assert isinstance(w, nn.Parameter) and w.is_leaf and w.requires_grad
-(w * 2).sum().backward()
-assert w.grad.tolist() == [4, 4] and w.grad.get_device() == w.get_device() == 1
-optimizer.step()
-assert w.tolist() == [-3, -3]
-x = torch.ones(2)
-x.data = torch.zeros(3)
-assert x.shape == (3,) and not x.is_cuda
-x.data = x.data.cuda()
-assert x.is_cuda and not x.requires_grad and x.grad is None
-""")
+    run_program("as_cuda/parameters_are_moved_by_setting_their_data.py")
 
 
 def test_annotations_for_compilers_and_profilers():
-    run_fresh("""
-        import torch
-        from d2l_gpu import vgpu
-        vgpu.enable(2, as_cuda=True)
-        # TorchScript knows functions by their identity.
-        assert torch.jit._builtins._find_builtin(torch.tensor) == 'aten::tensor'
-        torch.cuda.nvtx.range_push('a'), torch.cuda.nvtx.range_pop()
-    """)
+    run_program("as_cuda/annotations_for_compilers_and_profilers.py")
 
 
 # ------------------------------------------------------------------ torch.cuda
 
 
 def test_torch_cuda_answers_for_virtual_gpus():
-    fresh("""
-cuda = torch.cuda
-assert cuda.is_available() and cuda.device_count() == 2 and not cuda.is_initialized()
-assert 'virtual' in cuda.get_device_name(0)
-assert cuda.get_device_properties('cuda:1').total_memory == 64 * 2**20
-assert cuda.get_device_capability() == (0, 0) and cuda.get_arch_list() == []
-assert cuda.can_device_access_peer(0, 1) and cuda.is_bf16_supported()
-assert cuda.mem_get_info(1) == (2**26, 2**26)
-x = torch.ones(256, device='cuda:1')
-assert cuda.is_initialized()
-assert cuda.memory_allocated('cuda:1') == cuda.memory.memory_allocated(1) == 1024
-assert cuda.memory_allocated() == 0 and cuda.memory_reserved(x.device) == 1024
-del x
-assert cuda.max_memory_allocated(1) == 1024
-cuda.reset_peak_memory_stats(1)
-assert cuda.max_memory_allocated(1) == 0 == cuda.memory_cached(1)
-cuda.empty_cache(), cuda.ipc_collect(), cuda.init(), cuda.synchronize(0)
-assert 'Simulated memory of vgpu:1' in cuda.memory_summary(1)
-
-cuda.manual_seed_all(3)
-state = cuda.get_rng_state()
-first = torch.rand(3, device='cuda')
-cuda.random.set_rng_state(state)
-assert torch.equal(first, torch.rand(3, device='cuda:0'))
-with torch.random.fork_rng(devices=[0]):
-    second = torch.rand(3, device='cuda')
-assert torch.equal(second, torch.rand(3, device='cuda'))
-
-stream = cuda.Stream(device='cuda:1')
-with cuda.stream(stream):
-    assert cuda.current_stream() == stream and cuda.current_device() == 1
-    end = stream.record_event()
-assert isinstance(stream, cuda.Stream) and isinstance(end, cuda.Event)
-assert cuda.current_device() == 0 and stream.device == torch.device('cuda:1')
-cuda.current_stream().wait_stream(stream)
-start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-start.record(), end.record(), end.synchronize()
-assert start.elapsed_time(end) >= 0 and end.query()
-
-generator = torch.Generator(device='cuda:1').manual_seed(3)
-assert generator.device == torch.device('cuda:1')
-assert torch.rand(2, device='cuda:1', generator=generator).get_device() == 1
-assert torch.Generator('cuda').device == torch.device('cuda:0')
-
-assert torch.accelerator.current_accelerator().type == 'cuda'
-torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True
-torch.backends.cuda.matmul.allow_tf32 = True
-nn.LSTM(2, 2).cuda()  # asks for cuDNN
-""")
+    run_program("as_cuda/torch_cuda_answers_for_virtual_gpus.py")
 
 
 def test_what_needs_a_real_gpu_is_refused_with_a_sentence():
-    fresh("""
-x = torch.ones(2, device='cuda')
-raises(NotImplementedError, 'Virtual GPUs hold strided tensors only',
-       lambda: x.to_sparse())
-for name, call in {
-    'CUDAGraph': torch.cuda.CUDAGraph,
-    'graph': lambda: torch.cuda.graph(None),
-    'make_graphed_callables': lambda: torch.cuda.make_graphed_callables(None, ()),
-    'utilization': torch.cuda.utilization,
-    'nccl.all_reduce': lambda: torch.cuda.nccl.all_reduce([x]),
-    'jiterator._create_jit_fn': lambda: torch.cuda.jiterator._create_jit_fn('f'),
-}.items():
-    raises(NotImplementedError, f'Virtual GPUs have no torch.cuda.{name}: ', call)
-""")
+    run_program("as_cuda/what_needs_a_real_gpu.py")
 
 
 def test_the_name_stays_and_devices_can_be_set_up_anew():
-    fresh("""
-vgpu.enable(3)
-assert torch.ones(1, device='cuda:2').device == torch.device('cuda:2')
-assert torch.cuda.device_count() == 3
-vgpu.enable(1, as_cuda=True)
-assert torch.cuda.device_count() == 1
-""")
+    run_program("as_cuda/the_name_stays.py")
 
 
 def test_without_it_the_name_means_nothing():
-    run_fresh("""
-        import torch
-        from d2l_gpu import vgpu
-        vgpu.enable(2)
-        assert torch.ones(1, device='vgpu').device.type == 'vgpu'
-        assert not torch.cuda.is_available()
-        try:
-            torch.ones(1, device='cuda')
-        except (AssertionError, RuntimeError) as error:
-            assert 'CUDA' in str(error) or 'NVIDIA' in str(error)
-        else:
-            raise AssertionError
-    """)
+    run_program("as_cuda/without_it_the_name_means_nothing.py")
 
 
 def test_a_machine_with_cuda_is_refused():
-    run_fresh("""
-        import torch
-        from d2l_gpu import vgpu
-        torch.cuda.is_available = lambda: True
-        try:
-            vgpu.enable(2, as_cuda=True)
-        except RuntimeError as error:
-            assert 'since this machine has CUDA devices: hide them' in str(error)
-        else:
-            raise AssertionError
-        assert not hasattr(torch, 'vgpu')  # refused before anything was changed
-    """)
+    run_program("as_cuda/a_machine_with_cuda_is_refused.py")
 
 
 def test_use_virtual_gpus_as_cuda():
-    printed = run_fresh("""
-        import torch
-        from d2l_gpu import torch as d2l
-        d2l.use_virtual_gpus(2, memory='64MiB', as_cuda=True)
-        d2l.use_virtual_gpus(2, memory='64MiB', as_cuda=True)
-        x = torch.ones(1, device=d2l.gpu(1))
-        assert x.device == d2l.gpu(1) == d2l.try_gpu(1) == torch.device('cuda:1')
-        try:
-            d2l.use_virtual_gpus(2, memory='64MiB')
-        except RuntimeError as error:
-            assert 'cannot be changed' in str(error)
-        else:
-            raise AssertionError
-        assert [row[:2] for row in d2l.devices().rows] == [
-            ['cpu', 'real'], ['vgpu:0', 'virtual'], ['vgpu:1', 'virtual']]
-    """)
+    printed = run_program("as_cuda/use_virtual_gpus_as_cuda.py")
     line, again = printed.splitlines()
     assert line == again
     assert line == (
@@ -349,26 +113,7 @@ def test_use_virtual_gpus_as_cuda():
 
 
 def test_autocast_reaches_virtual_tensors():
-    fresh("""
-w, x = torch.rand(4, 4, device='cuda'), torch.rand(4, 4, device='cuda')
-for context, dtype in (
-    (torch.autocast('cuda'), torch.float16),
-    (torch.autocast('cuda', dtype=torch.bfloat16), torch.bfloat16),
-    (torch.amp.autocast('cuda', torch.bfloat16), torch.bfloat16),
-    (torch.autocast(x.device.type), torch.float16),
-):
-    with context:
-        assert torch.is_autocast_enabled() and torch.is_autocast_enabled('cuda')
-        assert torch.get_autocast_dtype('cuda') is dtype
-        assert not torch.is_autocast_enabled('cpu')
-        assert (w @ x).dtype is dtype
-        with torch.autocast('cuda', enabled=False):
-            assert (w @ x).dtype is torch.float32
-    assert not torch.is_autocast_enabled() and (w @ x).dtype is torch.float32
-with torch.autocast('cpu'):
-    assert (w @ x).dtype is torch.float32
-    assert torch.is_autocast_enabled('cpu') and not torch.is_autocast_enabled('cuda')
-""")
+    run_program("as_cuda/autocast_reaches_virtual_tensors.py")
 
 
 @pytest.mark.parametrize("device", ["cuda", "vgpu"])
@@ -456,123 +201,26 @@ def test_data_parallel_has_the_gradients_of_one_device(device):
 
 
 def test_data_parallel_carries_buffers_autocast_and_errors():
-    fresh("""
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
-
-    def forward(self, x, fail=False):
-        if fail:
-            raise ValueError('from a replica')
-        assert not torch.is_autocast_enabled() or self.linear(x).dtype is torch.float16
-        return {'out': self.norm(self.linear(x)), 'where': x}
-
-net = nn.DataParallel(Net()).cuda()
-x = torch.rand(6, 3)
-before = net.module.norm.running_mean.clone()
-result = net(x)
-assert result['where'].tolist() == x.tolist()
-assert not torch.equal(net.module.norm.running_mean, before)  # device 0 keeps its own
-with torch.autocast('cuda'):
-    net(x.cuda())
-raises(ValueError, 'from a replica', lambda: net(x, fail=True))
-net.to('cuda:1')
-raises(RuntimeError, 'on device cuda:0 (device_ids[0]) but found', lambda: net(x))
-""")
+    run_program("as_cuda/data_parallel_carries_more.py")
 
 
 def test_comm():
-    fresh("""
-from torch.cuda import comm
-x, y = torch.arange(6.0).view(3, 2), torch.ones(3, 2, device='cuda:1')
-assert [t.get_device() for t in comm.broadcast(x, [0, 1])] == [0, 1]
-assert [t.shape[1] for t in comm.scatter(x, ['cuda:0', 'cuda:1'], [1, 1], 1)] == [1, 1]
-raises(RuntimeError, 'one chunk size for each of 2 devices, but got 1',
-       lambda: comm.scatter(x, [0, 1], [3]))
-assert comm.gather([x.cuda(0), y], destination=1).get_device() == 1
-assert comm.gather([x.cuda(0), y], destination='cpu').tolist()[3:] == [[1, 1]] * 3
-total = comm.reduce_add([x.cuda(0), y], 1)
-assert total.get_device() == 1 and torch.equal(total.cpu(), x + 1)
-out = [torch.empty(1, 2, device='cuda:0'), torch.empty(2, 2, device='cuda:1')]
-comm.scatter(x, out=out)
-assert torch.equal(comm.gather(out, out=torch.empty(3, 2, device='cuda:1')).cpu(), x)
-comm.broadcast(x[:1], out=out[:1])
-assert out[0].tolist() == [[0, 1]]
-[[a], [b]] = comm.broadcast_coalesced([y], [1, 0])
-assert a.data_ptr() == y.data_ptr() and b.get_device() == 0
-with vgpu.record_copies() as copies:
-    comm.broadcast(y, [0, 1])
-assert [(c.nbytes, c.source, c.target) for c in copies] == [(24, 1, 0)]
-""")
+    run_program("as_cuda/comm.py")
 
 
 # ------------------------------------------------------------------ files and loaders
 
 
 def test_files_are_loaded_where_the_program_says():
-    fresh("""
-import io
-
-def saved(x, zipped=True):
-    file = io.BytesIO()
-    torch.save({'w': x, 'n': [x * 2]}, file, _use_new_zipfile_serialization=zipped)
-    return file
-
-def loaded(file, rule=None, **more):
-    file.seek(0)
-    values = torch.load(file, rule, **more)
-    assert values['w'].device == values['n'][0].device
-    assert values['w'].tolist() == [1, 1] and values['n'][0].tolist() == [2, 2]
-    return str(values['w'].device)
-
-own = saved(torch.ones(2, device='cuda:1'))
-# What a program wrote on a real GPU: storages tagged with its name.
-torch.serialization.register_package(1, lambda storage: 'cuda:1', lambda *_: None)
-real, old = saved(torch.ones(2)), saved(torch.ones(2), zipped=False)
-for file in (own, real, old):
-    assert loaded(file) == 'cuda:1'
-    assert loaded(file, 'cuda:0') == 'cuda:0'
-    assert loaded(file, torch.device('cuda')) == 'cuda:0'
-    assert loaded(file, 'cpu') == 'cpu'
-    assert loaded(file, {'cuda:1': 'cuda:0'}) == 'cuda:0'
-    assert loaded(file, {'cuda:1': 'cpu'}) == 'cpu'
-    assert loaded(file, lambda storage, location: storage) == 'cpu'
-    assert loaded(file, lambda storage, location: storage.cuda(0)) == 'cuda:0'
-    assert loaded(file, lambda storage, location: None) == 'cuda:1'
-    assert loaded(file, 'cuda:0', weights_only=False) == 'cuda:0'
-raises(RuntimeError, 'there is no vgpu:7', lambda: loaded(own, 'cuda:7'))
-raises(NotImplementedError, 'tensors, not storages', torch.UntypedStorage(1).cuda)
-""")
+    run_program("as_cuda/files_are_loaded.py")
 
 
 def test_whole_modules_are_loaded_where_the_program_says():
-    fresh("""
-import io
-for there in (False, True):
-    file = io.BytesIO()
-    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    torch.save(module.cuda(1) if there else module, file)
-    for rule, device in (
-        ('cuda:0', 'cuda:0'), ('cpu', 'cpu'), (None, 'cuda:1' if there else 'cpu')
-    ):
-        file.seek(0)
-        loaded = torch.load(file, rule, weights_only=False)
-        for x in (*loaded.parameters(), *loaded.buffers()):
-            assert x.device == torch.device(device)
-        assert isinstance(loaded[0].weight, nn.Parameter)
-        assert torch.equal(loaded[0].weight.cpu(), module[0].weight.cpu())
-""")
+    run_program("as_cuda/whole_modules_are_loaded.py")
 
 
 def test_a_loader_pins_memory():
-    fresh("""
-from torch.utils.data import DataLoader, TensorDataset
-data = TensorDataset(torch.arange(8.0), torch.arange(8))
-for X, y in DataLoader(data, batch_size=4, pin_memory=True):
-    assert X.is_pinned() and y.is_pinned() and X.device.type == 'cpu'
-    assert X.to('cuda:1', non_blocking=True).tolist() == X.tolist()
-""")
+    run_program("as_cuda/a_loader_pins_memory.py")
 
 
 # ------------------------------------------------------------------ python -m

@@ -1,0 +1,19 @@
+import torch
+
+from tests.programs.as_cuda.start import raises, start
+
+start()
+
+x = torch.ones(2, device="cuda")
+raises(
+    NotImplementedError, "Virtual GPUs hold strided tensors only", lambda: x.to_sparse()
+)
+for name, call in {
+    "CUDAGraph": torch.cuda.CUDAGraph,
+    "graph": lambda: torch.cuda.graph(None),
+    "make_graphed_callables": lambda: torch.cuda.make_graphed_callables(None, ()),
+    "utilization": torch.cuda.utilization,
+    "nccl.all_reduce": lambda: torch.cuda.nccl.all_reduce([x]),
+    "jiterator._create_jit_fn": lambda: torch.cuda.jiterator._create_jit_fn("f"),
+}.items():
+    raises(NotImplementedError, f"Virtual GPUs have no torch.cuda.{name}: ", call)

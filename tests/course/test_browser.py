@@ -293,6 +293,7 @@ def test_animator_is_one_picture_that_changes_while_the_cell_runs(
     assert hashlib.sha256(last).hexdigest() == digest["text"].strip()
 
 
+@pytest.mark.all
 def test_drawings_are_shown_before_anything_has_run(opened):
     page, _ = opened("05")
     cells = code_cells(NOTEBOOKS / "05_costs.ipynb")

@@ -398,6 +398,7 @@ def test_newest_need_of_a_wheel_is_that_of_the_bundle(monkeypatch, names, least)
     assert bundle.least_version([Path(name) for name in names]) == least
 
 
+@pytest.mark.all
 def test_wheel_of_what_is_installed_is_the_one_that_was_installed(tmp_path):
     built = bundle.own_wheel(tmp_path)
     assert bundle.clone_root() == REPOSITORY
@@ -576,6 +577,7 @@ def test_bundle_that_lacks_a_wheel_is_refused(unpacked, tmp_path):
     assert "No matching distribution found for toy" in refused(unpacked, tmp_path)
 
 
+@pytest.mark.all
 def test_packages_that_do_not_work_are_removed(unpacked, tmp_path):
     error = refused(unpacked, tmp_path, TOY_FAILS="1")
     assert "do not work here: OSError: a library of the system is missing" in error
@@ -597,6 +599,7 @@ def test_environment_of_another_python_is_kept(unpacked, tmp_path):
     assert "is no environment of Python 3." in refused(unpacked, tmp_path)
 
 
+@pytest.mark.all
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
 def test_ctrl_c_leaves_nothing_installed(unpacked, tmp_path):
     begun = tmp_path / "begun"

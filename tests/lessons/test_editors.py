@@ -140,6 +140,7 @@ def ipython(folder: Path, *lines: str) -> str:
     return done.stdout
 
 
+@pytest.mark.all
 def test_nbconvert_executes_a_committed_lesson(tmp_path):
     done = subprocess.run(
         [

@@ -320,6 +320,7 @@ def test_hosted_platform_gets_the_framework_of_the_edition_and_no_other(machine,
     assert set(host.versions()) & {"torch", "tensorflow", "jax"} == {tag}
 
 
+@pytest.mark.all
 def test_second_run_on_a_hosted_platform_changes_nothing(machine):
     host = machine(PLATFORM_SIGNS["kaggle"], "torch==2.10.0")
     first = host.first_cell()

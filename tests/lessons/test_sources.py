@@ -69,12 +69,13 @@ def test_saving_from_jupyterlab_changes_nothing_but_what_was_edited(path, tmp_pa
     assert new.replace("\n\nA new sentence.", "", 1) == text != new
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     "name",
     [
         "pytorch/03_copying",
-        pytest.param("tensorflow/A2_equivalents", marks=pytest.mark.all),
-        pytest.param("jax/02_tensors", marks=pytest.mark.all),
+        "tensorflow/A2_equivalents",
+        "jax/02_tensors",
     ],
 )
 def test_source_runs_as_it_is(name, tmp_path):

@@ -1,7 +1,6 @@
 """What runs on GitHub: judged here, since nothing of it can be run here."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -50,38 +49,10 @@ def planted(tmp_path):
     [
         pytest.param(
             "workflows/ci.yml",
-            "timeout-minutes: 60",
-            "timeout-minuets: 60",
-            "'timeout-minuets' was unexpected",
-            id="schema of workflows",
-        ),
-        pytest.param(
-            "dependabot.yml",
-            "monthly",
-            "now and then",
-            "'now and then' is not one of",
-            id="schema of dependabot",
-        ),
-        pytest.param(
-            "workflows/release.yml",
-            'check "$GITHUB_REF_NAME"',
-            "check ${{ github.ref_name }}",
-            "template-injection",
-            id="text of strangers in a command",
-        ),
-        pytest.param(
-            "workflows/ci.yml",
             "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
             "actions/checkout@v7",
             "unpinned-uses",
             id="action by a name that moves",
-        ),
-        pytest.param(
-            "workflows/weekly.yml",
-            "permissions:\n      contents: read",
-            "permissions: write-all",
-            "excessive-permissions",
-            id="more rights than needed",
         ),
         pytest.param(
             "workflows/ci.yml",
@@ -253,8 +224,10 @@ def test_stale_translations_are_only_told_unless_it_is_a_release(tmp_path):
     options = {"PYTHON": str(python), "TMPDIR": str(tmp_path)}
     assert bash(".ci/run", "notebooks", **options).returncode == 0
     assert bash(".ci/run", "translations", **options).returncode == 3
-    release = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text("utf-8")
-    assert re.search(r"run: bash \.ci/run .*\btranslations\b", release)
+    release = yaml.safe_load((WORKFLOWS / "release.yml").read_text("utf-8"))
+    steps = [step for job in release["jobs"].values() for step in job.get("steps", [])]
+    parts = [step["run"].split() for step in steps if "run" in step]
+    assert any("translations" in each for each in parts)
 
 
 @needs_bash

@@ -91,6 +91,7 @@ def test_threads_on_one_device_keep_its_account():
     assert machine.used == [0, 0]
 
 
+@pytest.mark.all
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_workers_forks_and_tensors_sent_to_other_processes():
     done = run("processes.py", "enable")

@@ -92,6 +92,7 @@ def test_fixture_and_marker_say_how_many_devices_there_are(run_tests):
     )
 
 
+@pytest.mark.all
 def test_every_test_finds_the_machine_new(run_tests):
     run_tests(
         """
@@ -124,6 +125,7 @@ def test_every_test_finds_the_machine_new(run_tests):
     )
 
 
+@pytest.mark.all
 def test_leftover_tensors_are_named_where_they_are_in_the_way(run_tests):
     result = run_tests(
         """

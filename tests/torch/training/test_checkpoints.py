@@ -510,6 +510,7 @@ def test_a_run_whose_ranks_are_killed_ends_with_the_same_bits(
     assert left == {name(step, rank, 2) for step in (12, 15) for rank in (0, 1)}
 
 
+@pytest.mark.all
 @needs_ranks
 def test_a_run_goes_on_in_another_launch(launched, folder):
     with pytest.raises(RuntimeError, match=r"Rank 1 of .* SIGKILL"):

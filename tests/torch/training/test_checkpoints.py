@@ -345,7 +345,7 @@ def test_a_full_disk_leaves_the_last_good_one(folder):
     out = run_fresh(
         f"""
         import resource, signal
-        from test_checkpoints import Training
+        from tests.torch.training.test_checkpoints import Training
         training = Training({str(folder)!r}).run(5)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

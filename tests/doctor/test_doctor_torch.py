@@ -353,7 +353,7 @@ GPU = ["cuda:0", "real", "NVIDIA Test 9000", "8.0 GiB"]
 
 
 def test_devices_are_listed_with_their_memory():
-    (finding,) = findings_of(doctor.devices.check_devices, rows=[CPU, GPU])
+    (finding,) = findings_of(doctor.accelerators.check_devices, rows=[CPU, GPU])
     assert finding.status == "ok"
     assert finding.what == (
         "cpu: Test CPU, 8.0 GiB; cuda:0: NVIDIA Test 9000, 8.0 GiB."
@@ -374,7 +374,7 @@ def test_devices_are_listed_with_their_memory():
     ],
 )
 def test_gpus_that_do_not_compute_are_named(said, status, words):
-    check = doctor.devices.check_devices
+    check = doctor.accelerators.check_devices
     first, second = findings_of(check, rows=[CPU, GPU], **said)
     assert first.status == "ok"
     assert second.status == status
@@ -400,9 +400,9 @@ def test_values_that_are_not_the_cpus_are_a_problem(monkeypatch):
     def wrong():
         yield {"equal": False, "memory": 1}
 
-    monkeypatch.setattr(doctor.devices, "try_virtual_gpus", wrong)
+    monkeypatch.setattr(doctor.accelerators, "try_virtual_gpus", wrong)
     monkeypatch.setattr(facts, "ask", lambda probe, *_: facts.Answer(next(probe())))
-    (finding,) = findings_of(doctor.devices.check_virtual_gpus)
+    (finding,) = findings_of(doctor.accelerators.check_virtual_gpus)
     assert finding.status == "problem"
     assert "their values are not those of the CPU" in finding.what
 
@@ -425,7 +425,7 @@ def test_values_that_are_not_the_cpus_are_a_problem(monkeypatch):
 def test_setting_of_virtual_gpus(monkeypatch, value, gpus, status, words):
     if value is not None:
         monkeypatch.setenv("D2L_GPU_VIRTUAL", value)
-    (finding,) = findings_of(doctor.devices.check_setting, count=gpus)
+    (finding,) = findings_of(doctor.accelerators.check_setting, count=gpus)
     assert finding.status == status
     assert words in finding.what
     assert status == "ok" or "D2L_GPU_VIRTUAL" in finding.what_to_do

@@ -147,8 +147,8 @@ def shard_gradients(
     for net in replicas:
         net.zero_grad()
     shards = split_batch(X, y, [device_of(net) for net in replicas])
-    # Not strict, because spare replicas have no shard. The loop doesn't wait for a
-    # device, so all of them compute at the same time.
+    # Not strict: spare replicas have no shard. The loop does not wait for a device, so
+    # that all of them compute at the same time.
     losses = []
     for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
         share = len(y_shard) / len(y)

@@ -26,6 +26,9 @@ _MADE = "<!-- from lessons/readme.md and lessons/locale/${language}.po: edit the
 
 _COLAB = "colab"
 
+# A link to a file in the repository, relative to its root.
+_LINK = re.compile(r"\]\((?![a-z]+:|#)")
+
 
 def new_readmes(project: Project) -> dict[Path, str]:
     """Return the new contents of the READMEs and pages that are out of date, by path.
@@ -65,7 +68,7 @@ def _pages(project: Project) -> dict[Path, str]:
     if any(BEGIN_LESSONS in text for text in pages.values()):
         parts.append((BEGIN_LESSONS, END_LESSONS, _aims))
     if project.translations:
-        parts.append((BEGIN_LANGUAGES, END_LANGUAGES, _all_languages))
+        parts.append((BEGIN_LANGUAGES, END_LANGUAGES, _languages))
         parts.append((BEGIN_SHARES, END_SHARES, _shares))
     for begin, end, table in parts:
         text = table(project)
@@ -75,14 +78,6 @@ def _pages(project: Project) -> dict[Path, str]:
             part = _LINK.sub(f"]({up}", text) if up else text
             pages[path] = replace_between(pages[path], begin, end, part, path.name)
     return pages
-
-
-# A link to a file in the repository, relative to its root.
-_LINK = re.compile(r"\]\((?![a-z]+:|#)")
-
-
-def _all_languages(project: Project) -> str:
-    return _languages(project, ENGLISH)
 
 
 def _translated(project: Project, language: str) -> str:
@@ -110,7 +105,7 @@ def _translated(project: Project, language: str) -> str:
         ) from None
 
 
-def _languages(project: Project, here: str) -> str:
+def _languages(project: Project, here: str = ENGLISH) -> str:
     """Return the names of the languages, with links to their READMEs."""
     return " · ".join(
         each.name if code == here else f"[{each.name}]({readme_of(project, code).name})"

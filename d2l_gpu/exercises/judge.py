@@ -16,7 +16,7 @@ from typing import Any
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.settings import OURS, VIRTUAL
-from d2l_gpu.exercises import grading_process as child
+from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.registry import Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
 
@@ -64,8 +64,9 @@ def why_no_answer(exercise: Exercise, answer: Any) -> str:
         wanted = "a value" if exercise.parameters is None else _wanted(exercise)
         return f"not answered yet. It asks for {wanted}."
     if exercise.parameters is None:
-        if not child.fits(answer, exercise.returns):
-            return f"the answer is {child.kinds(exercise.returns)}, not {answer!r}."
+        if not grading_process.fits(answer, exercise.returns):
+            kinds = grading_process.kinds(exercise.returns)
+            return f"the answer is {kinds}, not {answer!r}."
         return ""
     if not callable(answer):
         return f"it asks for {_wanted(exercise)}, not for {type(answer).__name__}."
@@ -116,14 +117,14 @@ def _pickled(answer: Any) -> bytes:
 def _run(framework: str, exercise: Exercise, pickled: bytes) -> Verdict:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        (folder / child.ANSWER).write_bytes(pickled)
+        (folder / grading_process.ANSWER).write_bytes(pickled)
         with (
             (folder / "output").open("wb") as output,
             _process(framework, exercise, folder, output) as process,
         ):
             ended = _wait(process, exercise.seconds + STARTUP)
         printed = (folder / "output").read_text("utf-8", errors="replace")
-        result = folder / child.VERDICT
+        result = folder / grading_process.VERDICT
         if result.is_file():
             return _with_lines(Verdict.from_json(result.read_text("utf-8")))
         problem = (
@@ -146,9 +147,10 @@ def _process(
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONIOENCODING": "utf-8",
     }
+    code = f"from {grading_process.__name__} import main; main()"
     process = start_child(
         [
-            *(sys.executable, "-c", f"from {child.__name__} import main; main()"),
+            *(sys.executable, "-c", code),
             *(framework, exercise.number, str(exercise.seconds), str(folder)),
         ],
         stdout=output,
@@ -177,7 +179,7 @@ def _with_lines(verdict: Verdict) -> Verdict:
 
     Only this process can: it ran the notebook's cells, so it has their source.
     """
-    place = child.PLACE.search(verdict.problem)
+    place = grading_process.PLACE.search(verdict.problem)
     if place is None:
         return verdict
     line = linecache.getline(place["file"], int(place["line"])).strip()

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from d2l_gpu.exercises import grading_process as child
+from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.judge import why_no_answer
 from d2l_gpu.exercises.registry import Exercise, find, of_lesson
 from d2l_gpu.exercises.verdict import Verdict
@@ -108,7 +108,7 @@ def report(
     wanted = counts[0] if gpus is None else gpus
     with contextlib.redirect_stdout(io.StringIO()):
         as_cuda = any(exercise.as_cuda for exercise in exercises.values())
-        child.make_gpus(framework, wanted, as_cuda)
+        grading_process.make_gpus(framework, wanted, as_cuda)
         results = [
             _graded(framework, answer)
             for answer in answers
@@ -137,7 +137,7 @@ def _verdict(exercise: Exercise, value: Any) -> Verdict:
     problem = why_no_answer(exercise, value)
     if problem:
         return Verdict(exercise.number, problem=problem)
-    return child.grade(exercise, value, [])
+    return grading_process.grade(exercise, value, [])
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 It needs only the standard library and changes nothing. Whatever may crash or hang, such
 as PyTorch and drivers, is asked in processes of its own (``probe_process.py``), so that
 there is an answer in any case. Each check is a function that is given the facts
-(``facts.py``) and returns what it finds.
+(``facts.py``) and returns what it finds; ``CHECKS`` says which module has which.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -27,7 +27,7 @@ _LAST_HEADINGS = ["Summary", "Exercises"]
 # What `check` prints about a stub (False) and about a solution (True).
 _SAID = {
     False: re.compile(r"^\w\d\.\d+: not answered yet\.", re.MULTILINE),
-    True: re.compile(r"^\w\d\.\d+: all holds\.", re.MULTILINE),
+    True: re.compile(r"^\w\d\.\d+: all checks pass\.", re.MULTILINE),
 }
 _CHECK = re.compile(r"^(?:d2l\.)?check\(", re.MULTILINE)
 

@@ -111,7 +111,7 @@ class Registry:
 
         def register(grader: Callable) -> Callable:
             if number in self.exercises:
-                raise ValueError(f"Two graders are for exercise {number}.")
+                raise ValueError(f"Exercise {number} has two graders.")
             self.exercises[number] = Exercise(
                 number,
                 grader.__name__,
@@ -146,15 +146,15 @@ def find(framework: str, number: str) -> Exercise:
     """
     if not isinstance(number, str):
         raise TypeError(
-            "An exercise is named by a text, which comes first, as in "
-            f"check('03.1', answer), not {number!r}."
+            "The first argument must be the exercise's number as a string, as in "
+            f"check('03.1', answer), but it was {number!r}."
         )
     lesson = number.partition(".")[0]
     there = of_lesson(framework, lesson) if re.fullmatch(r"\w\d", lesson) else {}
     if number in there:
         return there[number]
     if re.fullmatch(r"\d\.\d+", number) and of_lesson(framework, f"0{lesson}"):
-        has = f"lessons have two digits, as in '0{number}'"
+        has = f"lesson numbers have two digits, as in '0{number}'"
     elif there:
         has = f"lesson {lesson} has {_enumerated(there)}"
     else:

@@ -39,11 +39,13 @@ def train_small(batch_size: int, epochs: int, lr: float, seed: int = 0) -> float
     check_integer("The number of epochs", epochs, least=2, example=4)
     if batch_size > IMAGES:
         raise ValueError(
-            f"There are {IMAGES:,} images, so that a batch cannot have "
-            f"{batch_size:,}: give a smaller number."
+            f"There are only {IMAGES:,} images, so a batch can't have {batch_size:,}. "
+            "Choose a smaller batch."
         )
     if isinstance(lr, bool) or not isinstance(lr, (int, float)) or not lr > 0:
-        raise ValueError(f"A learning rate is a number above 0, such as 0.1, not {lr}.")
+        raise ValueError(
+            f"The learning rate must be a number above 0, such as 0.1, but it was {lr}."
+        )
     rng = np.random.RandomState(seed)
     shapes = (X_train.shape[1], HIDDEN), (HIDDEN, 10)
     W, V = (rng.randn(*shape) * np.sqrt(2 / shape[0]) for shape in shapes)

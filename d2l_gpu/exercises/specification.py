@@ -31,8 +31,8 @@ def specification(framework: str, number: str, language: str | None = None) -> s
             if cell["cell_type"] == "markdown" and heading.match(text):
                 return text
     raise FileNotFoundError(
-        f"Exercise {number} is not in the notebooks of {folder}: they are older than "
-        "the package d2l_gpu; get those of its version."
+        f"The notebooks in {folder} don't contain exercise {number}: they're older "
+        "than the package d2l_gpu. Get the notebooks of its version."
     )
 
 

@@ -37,9 +37,9 @@ class Verdict:
     def __str__(self) -> str:
         held = sum(claim.holds for claim in self.claims)
         if self.all_hold:
-            head = f"{self.number}: all holds."
+            head = f"{self.number}: all checks pass."
         elif self.claims:
-            head = f"{self.number}: {held} of {len(self.claims)} hold."
+            head = f"{self.number}: {held} of {len(self.claims)} checks pass."
         else:
             head = f"{self.number}: {self.problem}"
         lines = [
@@ -69,5 +69,5 @@ def _quoted(printed: str) -> list[str]:
     lines = printed.rstrip().splitlines()
     left_out = len(lines) - _MOST_PRINTED
     if left_out > 0:
-        lines = [f"({left_out} lines printed before these)", *lines[left_out:]]
+        lines = [f"({left_out} earlier lines not shown)", *lines[left_out:]]
     return [f"  | {line}" for line in lines]

@@ -41,7 +41,7 @@ def test_a_right_answer_holds_in_all():
     verdict = judge("pytorch", "03.1", total)
     assert verdict.all_hold and verdict.hint == ""
     lines = str(verdict).splitlines()
-    assert lines[0] == "03.1: all holds."
+    assert lines[0] == "03.1: all checks pass."
     assert lines[1:] == [f"  [x] {claim.text}" for claim in verdict.claims]
     assert len(lines) == 5
 
@@ -51,9 +51,9 @@ def test_a_wrong_answer_gets_one_hint():
         return a.to(device) + b.to(device) + c.to(device)
 
     lines = said_of(sends_each).splitlines()
-    assert lines[0] == "03.1: 3 of 4 hold."
-    assert lines[4].startswith("  [ ] no more is copied")
-    assert lines[5].startswith("  Hint: In one case 3 tensors crossed")
+    assert lines[0] == "03.1: 3 of 4 checks pass."
+    assert lines[4].startswith("  [ ] nothing is copied")
+    assert lines[5].startswith("  Hint: In one case, 3 tensors crossed")
     assert len(lines) == 6
 
 
@@ -64,7 +64,7 @@ def test_what_an_answer_prints_is_shown_first():
 
     lines = said_of(talks).splitlines()
     assert lines[0] == "  | at vgpu:0"
-    assert lines[16] == "03.1: 0 of 4 hold." or lines[16].startswith("03.1: ")
+    assert lines[16] == "03.1: 0 of 4 checks pass." or lines[16].startswith("03.1: ")
 
 
 def test_an_answer_is_carried_with_what_it_refers_to():
@@ -84,7 +84,7 @@ def test_an_answer_is_carried_with_what_it_refers_to():
         assert torch.vgpu.memory_allocated(0) == 0
     """
     out = run_fresh(code)
-    assert "[x] the sum is that of all three" in out
+    assert "[x] the sum of all three is right" in out
 
 
 # ---- Answers that do not
@@ -128,7 +128,7 @@ def test_an_answer_is_carried_with_what_it_refers_to():
         ),
         (
             "def f(a, b, c, device): return a[0]",
-            "[ ] the sum is that of all three",
+            "[ ] the sum of all three is right",
         ),
         ("def f(a, b, c, device):\n    import os\n    os._exit(3)", "with status 3."),
         ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
@@ -220,7 +220,7 @@ def test_real_gpus_and_settings_of_the_reader_change_nothing(monkeypatch):
         ("33.1", ValueError, "no exercise '33.1' for PyTorch: the lessons with exer"),
         ("../03.1", ValueError, "There is no exercise '../03.1'"),
         ("", ValueError, "There is no exercise ''"),
-        ("3.1", ValueError, "no exercise '3.1' for PyTorch: lessons have two digits, "),
+        ("3.1", ValueError, "no exercise '3.1' for PyTorch: lesson numbers have two"),
         (3.1, TypeError, "as in check('03.1', answer), not 3.1."),
     ],
 )
@@ -247,7 +247,7 @@ def test_values_are_answers_too():
 def test_two_graders_for_one_exercise_are_refused():
     there = Registry()
     there.add("09.9")(lambda answer: ())
-    with pytest.raises(ValueError, match=r"Two graders are for exercise 09\.9"):
+    with pytest.raises(ValueError, match=r"Exercise 09\.9 has two graders"):
         there.add("09.9")(lambda answer: ())
 
 
@@ -262,7 +262,7 @@ def test_a_verdict_survives_the_way_between_processes():
 
 def test_long_outputs_show_their_end():
     text = str(Verdict("01.1", problem="no.", printed="line\n" * 50))
-    assert text.splitlines()[0] == "  | (30 lines printed before these)"
+    assert text.splitlines()[0] == "  | (30 earlier lines not shown)"
     assert text.count("| line") == 20
 
 

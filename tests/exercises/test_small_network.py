@@ -21,10 +21,10 @@ def test_with_too_high_a_learning_rate_it_knows_nothing_and_warns_of_nothing(rec
     ("arguments", "sentence"),
     [
         ((0, 4, 0.1), "The size of a batch"),
-        ((1438, 4, 0.1), "There are 1,437 images, so that a batch cannot have 1,438"),
+        ((1438, 4, 0.1), "There are only 1,437 images, so a batch can't have 1,438"),
         ((32, 1, 0.1), "The number of epochs"),
-        ((32, 4, -0.1), "A learning rate is a number above 0, such as 0.1, not -0.1"),
-        ((32, 4, "0.1"), "A learning rate is a number above 0"),
+        ((32, 4, -0.1), "The learning rate must be a number above 0"),
+        ((32, 4, "0.1"), "The learning rate must be a number above 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(arguments, sentence):

@@ -174,22 +174,22 @@ def test_planted_notebook_is_rejected(good_notebook, plant, problem):
 
 def with_an_answer(notebook):
     notebook.cells[3].source += "\nd2l.check('01.1', add)"
-    notebook.cells[3].outputs = [stream("01.1: all holds.\n  [x] it adds\n")]
+    notebook.cells[3].outputs = [stream("01.1: all checks pass.\n  [x] it adds\n")]
 
 
 def with_a_failing_solution(notebook):
     with_an_answer(notebook)
-    notebook.cells[3].outputs = [stream("01.1: 0 of 1 hold.\n  [ ] it adds\n")]
+    notebook.cells[3].outputs = [stream("01.1: 0 of 1 checks pass.\n  [ ] it adds\n")]
 
 
 def test_a_lesson_shows_no_answer_and_a_solution_has_to_pass(good_notebook):
     with_an_answer(good_notebook)
     (found,) = notebook_problems(good_notebook)
-    assert "cell cell-3: it shows an answer: 01.1: all holds." in found
+    assert "cell cell-3: it shows an answer: 01.1: all checks pass." in found
     assert not list(notebook_problems(good_notebook, solutions=True))
     with_a_failing_solution(good_notebook)
     (found,) = notebook_problems(good_notebook, solutions=True)
-    assert "cell cell-3: a solution does not pass: 01.1: 0 of 1 hold." in found
+    assert "cell cell-3: a solution does not pass: 01.1: 0 of 1 checks pass." in found
 
 
 @pytest.mark.parametrize(

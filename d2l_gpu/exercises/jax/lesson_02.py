@@ -12,8 +12,7 @@ from d2l_gpu.exercises.registry import Claim
 from d2l_gpu.exercises.shared import lesson_02 as common
 
 HALVED = (
-    "An array of this type is asked for, and JAX creates another unless it is told "
-    "otherwise."
+    "JAX creates a smaller type than the one you ask for, unless you tell it otherwise."
 )
 
 
@@ -44,28 +43,28 @@ def step(answer):
     result = answer(W, gradient, 0.5)
     right = result.shape == W.shape and np.allclose(result, values - 1)
     yield Claim(
-        "the new parameters are returned", right, common.wrong_step(result, values)
+        "it returns the new parameters", right, common.wrong_step(result, values)
     )
     yield Claim(
-        "they live where the old ones did",
+        "the new parameters are on the device of the old ones",
         result.device == device,
-        f"They live on {result.device}.",
+        f"They're on {result.device}, but the old ones are on {device}.",
     )
     yield Claim(
-        "the gradient is still there",
+        "the gradient isn't donated",
         not gradient.is_deleted(),
-        "It was given up as well. Which of the arguments are donated?",
+        "The gradient's memory was given up too. Which of the arguments do you donate?",
     )
     yield Claim(
-        "the old parameters are given up",
+        "the old parameters are donated",
         W.is_deleted(),
-        "They are still there, and the new ones are beside them.",
+        "The old parameters still exist, so both they and the new ones take memory.",
     )
     yield Claim(
-        "the new ones are where the old ones were",
+        "the new parameters use the memory of the old ones",
         right and result.unsafe_buffer_pointer() == place,
-        "They have memory of their own. So for a moment, old and new ones were there "
-        "together; to delete the old ones afterwards is too late.",
+        "The new parameters have memory of their own, so for a moment both existed. "
+        "Deleting the old ones afterwards is too late.",
     )
 
 
@@ -73,19 +72,20 @@ def step(answer):
 def sharing(answer):
     A = jnp.ones((8, 8), device=d2l.gpu(1))
     names = {"A": A, "jax": jax, "jnp": jnp, "d2l": d2l}
-    rows = "Can an array of JAX begin in the middle of another?"
-    there = (
-        "Is there anything left to do, if it is asked of an array that is so already?"
-    )
+    rows = "Can a JAX array begin in the middle of another?"
+    there = "Is there anything left to do if the array is already what you ask for?"
     questions = {
         "A[0]": f"{rows} Look at the lesson's row.",
-        "A.T": "In which order are the numbers of the transpose, and in which those of "
-        "`A`?",
+        "A.T": (
+            "In what order are the numbers of the transpose, and in what order are "
+            "those of `A`?"
+        ),
         "A.reshape(-1)": f"{rows} Is another shape another array?",
         "A + 0": "Does JAX look at the number that is added?",
         "jnp.asarray(A)": there,
-        "jnp.array(A)": "What does NumPy's function of this name do, and what does "
-        "`asarray`?",
+        "jnp.array(A)": (
+            "What does NumPy's function of this name do, and what does `asarray` do?"
+        ),
         "jax.device_put(A, d2l.gpu(1))": f"{there} Where does `A` live?",
     }
     place = A.unsafe_buffer_pointer()
@@ -105,9 +105,12 @@ def product(answer):
         jax.device_put(each.astype(np.float32), d2l.gpu(1)) for each in (A, B, x)
     )
     result = answer(A, B, x)
-    hint = "The numbers are others. Matrices may not change places."
+    hint = "The values aren't those of A B x. You can't swap matrices in a product."
     if result.shape != x.shape:
-        hint = f"The result has the shape {result.shape}; a vector is wanted."
+        hint = (
+            f"The result has the shape {result.shape}; it should be a vector of shape "
+            f"{x.shape}."
+        )
     yield Claim(
         "the result is A B x",
         result.shape == x.shape and np.allclose(result, wanted, rtol=1e-3, atol=0.05),
@@ -116,8 +119,8 @@ def product(answer):
     plan = jax.jit(answer).lower(A, B, x).compile().memory_analysis()
     matrices = plan.temp_size_in_bytes / A.nbytes
     yield Claim(
-        "the plan has room for less than a matrix between arguments and result",
+        "the memory plan needs less than one matrix besides arguments and result",
         matrices < 1,
-        f"It has room for {matrices:.2g}. Which of the products has a matrix for its "
+        f"It needs {matrices:.2g} matrices. Which of the products has a matrix as its "
         "result?",
     )

@@ -26,9 +26,9 @@ def decay(answer):
     elif refused and "[]" not in refused:
         sort = "An array"
     yield Claim(
-        "no copy is made that no line asks for",
+        "no implicit copies are made",
         not refused,
-        f"{sort} was sent without a word: the guard refused {refused}.",
+        f"{sort} was sent implicitly: the guard refused {refused}.",
     )
     if refused:
         return
@@ -40,30 +40,31 @@ def decay(answer):
             compiled[rounds] = compilations() - before
     wanted = 2 + 0.5**many * (values - 2)
     found = PORT.values(result)
-    after_one = "" if np.ptp(found) < 1e-3 else ", as if it were the first round"
+    after_one = "" if np.ptp(found) < 1e-3 else ", as after a single round"
     yield Claim(
-        "all rounds are made",
+        "all rounds are computed",
         found.shape == wanted.shape and np.allclose(found, wanted, atol=1e-5),
-        f"After {many} rounds every value is close to 2, and the largest was "
+        f"After {many} rounds every value should be close to 2, but your largest is "
         f"{found.max():g}{after_one}.",
     )
     yield Claim(
-        "`X` stays where it is",
+        "`X` stays on its device",
         PORT.home(result) == PORT.home(X)
         and not any(copy.target == HOST for copy in copies[many]),
-        "Its values came to the host, and were computed with there.",
+        "You fetched its values to the host and computed there.",
     )
     yield Claim(
-        "what is sent does not depend on the rounds",
+        "the number of copies doesn't depend on the number of rounds",
         len(copies[many]) == len(copies[few]),
-        f"In {few} rounds there were {len(copies[few])} copies, in {many} rounds "
-        f"{len(copies[many])}: sent on purpose, but inside of the loop.",
+        f"{few} rounds made {len(copies[few])} copies, and {many} rounds "
+        f"{len(copies[many])}: your copies are explicit, but inside the loop.",
     )
     yield Claim(
-        "what is compiled does not depend on the rounds",
+        "the number of compilations doesn't depend on the number of rounds",
         compiled[many] <= compiled[few],
-        f"In {few} rounds, JAX compiled {compiled[few]} programs, in {many} rounds "
-        f"{compiled[many]}. It knows a function by itself, not by its text.",
+        f"In {few} rounds, JAX compiled {compiled[few]} "
+        f"program{'s' * (compiled[few] != 1)}, and in {many} rounds {compiled[many]}. "
+        "It recognizes a function by its identity, not by its source code.",
     )
 
 

@@ -37,12 +37,12 @@ class Pytrees(Models):
         deep = self.whole(second)
         deep["first"]["W"] = jax.device_put(deep["first"]["W"], first)
         return {
-            "the layers live on two": {
+            "the layers are on two devices": {
                 "layer 1": jnp.ones(2, device=first),
                 "layer 2": jnp.ones(2, device=second),
             },
-            "one of many arrays, deep in the tree, lives elsewhere": deep,
-            "an array lives on both": [self.port.watched(np.ones(2, np.float32))],
+            "one array deep in the tree is on another device": deep,
+            "one array is on both devices": [self.port.watched(np.ones(2, np.float32))],
         }
 
     def weight(self, values: np.ndarray) -> jax.Array:

@@ -20,9 +20,9 @@ def lay_out(answer):
     result = answer(X, W, list(devices))
     names = ("X", "W", "the product")
     yield Claim(
-        "three of JAX's arrays are returned",
+        "it returns three JAX arrays",
         len(result) == 3 and all(isinstance(x, jax.Array) for x in result),
-        f"They are {', '.join(type(x).__name__ for x in result)}.",
+        f"You return {', '.join(type(x).__name__ for x in result)}.",
     )
     if len(result) != 3 or not all(isinstance(x, jax.Array) for x in result):
         return
@@ -34,51 +34,52 @@ def lay_out(answer):
     yield Claim(
         "they have the values of `X`, `W` and `X @ W`, in this order",
         all(right),
-        f"Wrong is {names[right.index(False)] if False in right else ''}.",
+        f"The values of {names[right.index(False)] if False in right else ''} are "
+        "wrong.",
     )
     if not all(right):
         return
     few = [n for n, x in zip(names, result, strict=True) if len(x.devices()) != 4]
     yield Claim(
-        "each is one array on all four devices",
+        "each is a single array on all four devices",
         not few,
-        f"On fewer devices is {' and '.join(few)}.",
+        f"Not on all four devices: {' and '.join(few)}.",
     )
     pieces = [x.addressable_shards[0].data.shape for x in result]
     yield Claim(
-        "a device has half of the rows of `X`, and all of its columns",
+        "each device has half of the rows of `X`, and all its columns",
         pieces[0] == (3, 4),
-        f"A piece of it has the shape {pieces[0]}. The batch is laid out along "
-        "`batch`, and along no other axis of the mesh.",
+        f"A device's part has the shape {pieces[0]}. Split the batch along `batch` "
+        "and no other axis of the mesh.",
     )
-    hint = f"A piece of it has the shape {pieces[1]}. "
+    hint = f"A device's part has the shape {pieces[1]}. "
     hint += {
-        (4, 8): "Every device has all of it.",
-        (2, 8): "It was cut by rows: the axes of an array are named in their order.",
-        (2, 4): "It was cut both ways.",
-        (4, 2): "It was cut into four: how many devices has the axis `model`?",
+        (4, 8): "Every device has the whole of `W`.",
+        (2, 8): "You split it by rows: the axes of an array are named in order.",
+        (2, 4): "You split both rows and columns.",
+        (4, 2): "You split it into four: how many devices does the axis `model` have?",
     }.get(pieces[1], "")
     yield Claim(
-        "a device has half of the columns of `W`, and all of its rows",
+        "each device has half of the columns of `W`, and all its rows",
         pieces[1] == (4, 4),
         hint,
     )
     yield Claim(
-        "a device has a quarter of the product",
+        "each device has a quarter of the product",
         pieces[2] == (3, 4),
-        f"A piece of it has the shape {pieces[2]}: "
+        f"A device's part has the shape {pieces[2]}: "
         + (
-            "it was computed elsewhere, or brought together."
+            "you computed it elsewhere, or gathered it."
             if pieces[:2] == [(3, 4), (4, 4)]
-            else "each axis of it is laid out as that of the operand it comes from."
+            else "each axis is split like the axis of the operand it comes from."
         ),
     )
     pairs = zip(*(_by_device(x) for x in result[:2]), strict=True)
     yield Claim(
         "devices with the same rows of `X` have different columns of `W`",
         len(set(pairs)) == len(devices),
-        "Both were cut along the same axis of the mesh, so that no device has the "
-        "first rows and the last columns.",
+        "You split both along the same axis of the mesh, so no device has the first "
+        "rows and the last columns.",
     )
 
 

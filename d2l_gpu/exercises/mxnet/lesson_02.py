@@ -34,19 +34,20 @@ def step(answer):
     yield Claim(
         "`W` has changed",
         not onp.array_equal(new, values),
-        "It has not, and a new array came back: its memory is taken beside that of `W`."
+        "It hasn't: you return a new array, which takes memory in addition to that of "
+        "`W`."
         if isinstance(returned, np.ndarray)
-        else "It has not. What was written went to a copy, or to an array of its own.",
+        else "It hasn't. You wrote to a copy, or to a new array.",
     )
     yield Claim(
-        "it is `W` - lr · gradient",
+        "it's `W` - lr · gradient",
         onp.allclose(new, values - 1),
         common.wrong_step(new, values),
     )
     yield Claim(
-        "the gradient is as it was",
+        "the gradient keeps its values",
         onp.array_equal(gradient.asnumpy(), onp.full((3, 4), 2.0)),
-        "It belongs to the caller, and was overwritten.",
+        "You overwrote the gradient, which belongs to the caller.",
     )
 
 
@@ -58,15 +59,16 @@ def sharing(answer):
         A[:] = 5
         return view.max().item() == 5
 
-    whole = "Are these whole rows, one after the other?"
+    whole = "Are these whole rows that follow each other in memory?"
     questions = {
         "A[1:]": whole,
-        "A[::2]": f"{whole} What lies between them?",
-        "A[:, 0]": f"{whole} What does the lesson's column do?",
-        "A[0][1:]": "A row is an array like others. What is a part of it?",
+        "A[::2]": f"{whole} What's between them?",
+        "A[:, 0]": f"{whole} What does the column in the lesson do?",
+        "A[0][1:]": "A row is an array like any other. What is a part of a row?",
         "A + 0": "Does MXNet look at the number that is added?",
         "A.copy()": "What does its name say?",
-        "A.as_in_ctx(A.ctx)": "Is there anything left to do, if an array is "
-        "wanted where it is?",
+        "A.as_in_ctx(A.ctx)": (
+            "Is there anything left to do if the array is already there?"
+        ),
     }
     return common.sharing(answer, questions, shares)

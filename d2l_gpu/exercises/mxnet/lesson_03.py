@@ -31,32 +31,35 @@ def same_memory(answer):
         kept &= before == [x.tolist() for x in (a, b)]
     mixed = PORT.mixed > mixed
     yield Claim(
-        "an array shares its memory with itself",
+        "an array shares memory with itself",
         said["itself"],
-        "It was asked of `Z` and `Z`.",
+        f"For `Z` and `Z`, you return {said['itself']}.",
     )
     yield Claim(
-        "what `as_in_context` returns shares the memory",
+        "an array shares memory with what `as_in_context` returns",
         said["as_in_context"],
-        "It is another object of Python's, for the same memory.",
+        "It's a different Python object with the same memory.",
     )
     yield Claim(
-        "what `copyto` returns does not share it, though the values are equal",
+        "an array doesn't share memory with what `copyto` returns, although the "
+        "values are equal",
         not said["copyto"] and not said["others"],
-        "Of zeros and ones it was said, too: whatever was written came into both."
+        "You return True for zeros and ones too: whatever you wrote went into both."
         if said["others"]
-        else "Equal values are no sign of one memory.",
+        else "Equal values don't mean shared memory.",
     )
     yield Claim(
-        "arrays on two devices do not share it",
+        "arrays on two devices don't share memory",
         not said["elsewhere"] and not mixed,
-        "It was asked of an array and its copy on the other GPU."
+        "You return True for an array and its copy on the other GPU."
         if said["elsewhere"]
-        else "One operation took operands of two devices, which works only as long as "
-        "they are virtual.",
+        else (
+            "One of your operations has operands on two devices, which works only on "
+            "virtual GPUs."
+        ),
     )
     yield Claim(
-        "both have the values that they had",
+        "both arrays keep their values",
         kept,
-        "Something was written, and not undone.",
+        "You wrote into an array and didn't undo it.",
     )

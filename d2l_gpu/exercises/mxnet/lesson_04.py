@@ -49,8 +49,8 @@ class Blocks(Models):
         inner[0].collect_params().reset_ctx(first)
         deep.add(inner)
         return {
-            "the layers live on two": layers,
-            "a layer within a layer lives elsewhere": deep,
+            "the layers are on two devices": layers,
+            "a layer inside a layer is on another device": deep,
             "it was initialized on both": self.whole([first, second]),
         }
 

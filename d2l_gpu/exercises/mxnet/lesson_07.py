@@ -42,19 +42,21 @@ def _moved(parameter, start, parts, batch_size, lr):
     changed = [not onp.array_equal(start, copy) for copy in copies]
     if not any(changed):
         hint = (
-            "No copy has changed. Arrays are changed in place, as by `-=`, or with "
+            "No copy has changed. Change an array in place, as `-=` does, or use "
             "`set_data`."
         )
     elif not all(changed):
         late = parameter.list_ctx()[changed.index(False)]
-        hint = f"The copy on {late} is as it was."
+        hint = f"The copy on {late} hasn't changed."
     else:
         hint = ""
-    yield Claim("every copy of a parameter is changed", all(changed), hint)
+    yield Claim("every copy of a parameter has changed", all(changed), hint)
     if all(_close(*pair) for pair in zip(moved, parts, strict=True)):
-        hint = "Each device has gone its own way, with the gradient of its shard alone."
+        hint = "Each device followed the gradient of its own shard."
     else:
-        hint = "They differ. Was an array still growing when it was used?"
+        hint = (
+            "The copies differ. Did you use an array while it was still being added to?"
+        )
     yield Claim(
         "all copies of a parameter are equal",
         all(_close(copies[0], copy) for copy in copies),
@@ -63,24 +65,26 @@ def _moved(parameter, start, parts, batch_size, lr):
     known = (
         (
             total / len(parts),
-            "It went as far as the mean of the gradients says. The size of the batch "
-            "divides by enough.",
+            "You moved by the mean of the gradients, and divided by `batch_size` as "
+            "well.",
         ),
         (
             total * len(parts),
-            f"It went {len(parts)} times as far: once for each device.",
+            f"You moved {len(parts)} times too far: once for each device.",
         ),
-        (-total, "It went in the direction of the gradient, where the loss rises."),
+        (-total, "You moved in the direction of the gradient, where the loss grows."),
         (
             total * batch_size,
-            f"It went {batch_size} times as far: the gradients are sums over images, "
-            "and `batch_size` says over how many.",
+            f"You moved {batch_size} times too far: the gradients are sums over "
+            "`batch_size` images.",
         ),
-        (parts[0], "It went as the gradient of the first shard says."),
+        (parts[0], "You used only the gradient of the first shard."),
     )
     hint = next(
         (hint for each, hint in known if _close(moved[0], each)),
-        "Compare with what `Trainer.step` does to it.",
+        f"On the first device, `{parameter.name}` moved "
+        f"{onp.linalg.norm(moved[0]) / onp.linalg.norm(total):.3g} times as far as it "
+        "should. Compare with what `Trainer.step` does.",
     )
     yield Claim(
         "they have moved by `lr` times the gradient of the batch",
@@ -88,9 +92,9 @@ def _moved(parameter, start, parts, batch_size, lr):
         hint,
     )
     yield Claim(
-        "the gradients are as they were",
+        "the gradients keep their values",
         all(map(onp.array_equal, kept, parts)),
-        "One of them was changed: the sum was added up in it.",
+        "You changed one of the gradients by adding up the sum in it.",
     )
 
 

@@ -20,10 +20,10 @@ def all_reduce(arrays, answer):
 
     yield from common.all_reduce(arrays, watched)
     yield Claim(
-        "arrays are brought together before they are added",
+        "arrays are copied to one device before they're added",
         not apart,
-        f"{' and '.join(apart)} were added as they were. MXNet lets that pass, and on "
-        "real GPUs it is up to chance whether one can read what the other has.",
+        f"You added {' and '.join(apart)}. MXNet allows that, but on real GPUs it's a "
+        "matter of luck whether one can read the other's memory.",
     )
 
 

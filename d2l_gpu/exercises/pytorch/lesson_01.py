@@ -30,28 +30,29 @@ def gpu_around(answer):
     wanted = [d2l.gpu(i % GPUS) for i in range(2 * GPUS + 1)]
     got = [answer(i) for i in range(len(wanted))]
     yield Claim(
-        "with three GPUs, the indices from 0 to 6 go around them",
+        "with three GPUs, indices 0 to 6 go around twice and begin again",
         got == wanted,
         _not_around(got, wanted),
     )
     with _only(1):
         got = [answer(i) for i in range(3)]
     yield Claim(
-        "with one GPU, it is always that one",
+        "with one GPU, every index gives that GPU",
         got == [d2l.gpu(0)] * 3,
-        f"The index 1 gives {got[1]} there, and `num_gpus()` is 1. Ask for the number "
-        "in each call.",
+        f"With one GPU, index 1 gives {got[1]}, although `num_gpus()` is 1. Ask for "
+        "the number of GPUs in each call.",
     )
     with _only(0):
         try:
             got = answer(1)
-            what = f"is {got}"
+            what = f"gives {got}"
         except (ArithmeticError, IndexError, ValueError) as error:
             got, what = None, f"raises {type(error).__name__}: {error}"
     yield Claim(
-        "without any GPU, it is the CPU",
+        "without a GPU, it returns the CPU",
         got == d2l.cpu(),
-        f"There it {what}. `num_gpus()` is 0 there, and what is `try_all_gpus()`?",
+        f"Without a GPU it {what}. `num_gpus()` is 0 then; what does `try_all_gpus()` "
+        "return?",
     )
 
 
@@ -60,15 +61,18 @@ def _not_around(got: Sequence[torch.device], wanted: Sequence[torch.device]) -> 
         return ""
     beyond = set(got[GPUS:])
     if got[:GPUS] == wanted[:GPUS] and beyond == {d2l.cpu()}:
-        return "Beyond the last GPU yours is polite and takes the CPU."
+        return (
+            "Past the last GPU, your function falls back to the CPU instead of going "
+            "around."
+        )
     if got[:GPUS] == wanted[:GPUS] and len(beyond) == 1:
-        return f"Beyond the last GPU it is always {got[-1]}."
+        return f"Past the last GPU, you always get {got[-1]}."
     if got[0] != wanted[0]:
-        return f"The index 0 gives {got[0]}. Indices count from 0."
+        return f"Index 0 gives {got[0]}. Indices count from 0."
     i = next(i for i, device in enumerate(got) if device != wanted[i])
     return (
-        f"The index {i} gives {got[i]}, although {GPUS} are in use. Is their number "
-        "written down somewhere?"
+        f"Index {i} gives {got[i]}, although {GPUS} GPUs are in use. Did you hard-code "
+        "their number?"
     )
 
 
@@ -91,46 +95,52 @@ def exists(answer):
         if not torch.get_device_module(device.type).is_available()
     }
     yield Claim(
-        "each GPU in use is there",
+        "each GPU in use exists",
         all(said is True for said in there.values()),
-        f"It says: {_said(there)}. They are the GPUs in use, whatever their type is.",
+        f"It returned {_said(there)}. Those are the GPUs in use, whatever their type.",
     )
     yield Claim(
-        "the CPU is there",
+        "the CPU exists",
         cpu is True,
-        f"Of the CPU it says {cpu}. The CPU is a device as well, and is not among the "
-        "GPUs.",
+        f"It returned {cpu} for the CPU, which is a device too, but isn't in the list "
+        "of GPUs.",
     )
     if beyond is True and all(said is True for said in absent.values()):
         hint = (
-            "It says True of any name. That a `torch.device` can be made means "
-            "nothing: when does PyTorch look whether the device is there?"
+            "It returns True for any name. PyTorch creates a `torch.device` without "
+            "checking that the device exists. When does it check?"
         )
     elif beyond is True:
-        hint = "Of a GPU beyond the last one it says True: the type is not enough."
+        hint = (
+            "It returns True for a GPU past the last one: checking the type isn't "
+            "enough."
+        )
     else:
         hint = (
-            f"For a GPU beyond the last one it ends in {beyond}, which is PyTorch's "
-            "way to say no."
+            f"For a GPU past the last one it raises {beyond}, which is how PyTorch "
+            "says no."
         )
-    yield Claim("a GPU beyond the last one is not", beyond is False, hint)
+    yield Claim("a GPU past the last one doesn't exist", beyond is False, hint)
     raised = [said for said in absent.values() if isinstance(said, str)]
     if raised:
         hint = (
-            f"One of them ends in {raised[0]}. PyTorch has several ways to say that it "
-            "cannot use a device."
+            f"For one of them it raises {raised[0]}. PyTorch has several ways of "
+            "saying that it can't use a device."
         )
     else:
-        hint = f"It says: {_said(absent)}. An index is there for one type, not for all."
+        hint = (
+            f"It returned {_said(absent)}. An index that exists for one type needn't "
+            "exist for another."
+        )
     yield Claim(
-        "nor are GPUs of types that this machine has not",
+        "nor do GPUs of types that this machine doesn't have",
         all(said is False for said in absent.values()),
         hint,
     )
 
 
 def _said(answers: dict) -> str:
-    return ", ".join(f"{said} of {device}" for device, said in answers.items())
+    return ", ".join(f"{said} for {device}" for device, said in answers.items())
 
 
 @EXERCISES.add("01.3", "a, b", returns=bool, gpus=GPUS)
@@ -138,15 +148,15 @@ def same_device(answer):
     cpu, gpu = d2l.cpu(), d2l.gpu(0).type
     bare = torch.device(gpu)
     yield Claim(
-        "two indices are two devices, and one is one",
+        "different indices are different devices, and equal indices the same",
         answer(d2l.gpu(1), d2l.gpu(1)) and not answer(d2l.gpu(0), d2l.gpu(1)),
-        f"Compare {d2l.gpu(0)} with {d2l.gpu(1)}: the type is the same, and they are "
-        "two.",
+        f"{d2l.gpu(0)} and {d2l.gpu(1)} have the same type, but they're different "
+        "devices.",
     )
     yield Claim(
-        "the CPU is the CPU, and no GPU",
+        "the CPU equals itself and no GPU",
         answer(cpu, cpu) and not answer(cpu, bare) and not answer(bare, cpu),
-        f"`{cpu}` and `{bare}` have the same index, which is None.",
+        f"`{cpu}` and `{bare}` have the same index, None, but different types.",
     )
     right = {}
     for current in range(GPUS):
@@ -160,18 +170,21 @@ def same_device(answer):
     if not all(first):
         both = all(first[1::2]) or all(first[2::2])
         hint = (
-            "It depends on which of the two comes first. Either may lack its index."
+            "The result depends on which of the two comes first. Either may lack its "
+            "index."
             if both
-            else f"While {d2l.gpu(0)} is the current device, a tensor put on `{bare}` "
-            f"lands there. Two names may differ and mean the same device."
+            else (
+                f"While {d2l.gpu(0)} is the current device, a tensor sent to `{bare}` "
+                "ends up there. Two different names can mean the same device."
+            )
         )
     else:
         hint = (
-            f"It holds while {d2l.gpu(0)} is the current device, and not while another "
-            "one is. A missing index is not the index 0."
+            f"It's right while {d2l.gpu(0)} is the current device, but not while "
+            "another one is. A missing index doesn't mean index 0."
         )
     yield Claim(
-        f"`{bare}` is the current device, whichever that is",
+        f"`{bare}` means the current device, whichever that is",
         all(first) and all(others),
         hint,
     )
@@ -181,21 +194,21 @@ def same_device(answer):
 def visible(answer):
     swapped = answer("3,1", 4)
     yield Claim(
-        "with `3,1`, two of four are seen, in their order",
+        "with `3,1`, the program sees those two of four GPUs, in that order",
         swapped == _seen("3,1", 4),
         _wrongly_seen(swapped),
     )
     unset = answer(None, 4)
     yield Claim(
-        "with no setting, all are seen",
+        "with no setting, it sees all of them",
         unset == _seen(None, 4),
-        f"Of four GPUs, yours sees {unset}. What is not set hides nothing.",
+        f"You return {unset} for four GPUs. A variable that isn't set hides nothing.",
     )
     none = answer("", 4)
     yield Claim(
-        "with the empty setting, none is seen",
+        "with an empty setting, it sees none",
         none == _seen("", 4),
-        f"Of four GPUs, yours sees {none}. A variable that is set to nothing is set.",
+        f"You return {none} for four GPUs. An empty variable is still set.",
     )
     cases = [("2,7,1", 4), ("0,2,-1,1", 4), ("5", 4), ("4,0", 4)]
     got = {case: answer(*case) for case in cases}
@@ -203,19 +216,21 @@ def visible(answer):
     wrong = got[setting, n]
     numbers = [int(each) for each in setting.split(",")]
     if wrong == numbers:
-        hint = f"With `{setting}` and {n} GPUs it is {wrong}. Are they all there?"
+        hint = (
+            f"With `{setting}` and {n} GPUs you return {wrong}. Do all of those exist?"
+        )
     elif wrong == [each for each in numbers if 0 <= each < n]:
         hint = (
-            f"With `{setting}` and {n} GPUs it is {wrong}: the wrong index is left "
-            "out. What becomes of those behind it?"
+            f"With `{setting}` and {n} GPUs you return {wrong}, which leaves out only "
+            "the invalid index. What happens to the indices after it?"
         )
     else:
         hint = (
-            f"With `{setting}` and {n} GPUs it is {wrong}. Which is the first index "
-            "that this machine does not have?"
+            f"With `{setting}` and {n} GPUs you return {wrong}. Which is the first "
+            "index that doesn't exist on this machine?"
         )
     yield Claim(
-        "an index that is not there ends the list",
+        "an index that doesn't exist ends the list",
         all(got[case] == _seen(*case) for case in cases),
         hint,
     )
@@ -234,12 +249,18 @@ def _seen(setting: str | None, n: int) -> list[int]:
 
 def _wrongly_seen(got: list) -> str:
     if got == [0, 1]:
-        return "So the program numbers them. Which GPUs of the machine are these?"
+        return (
+            "You return [0, 1], the program's own numbers. Which GPUs of the machine "
+            "are they?"
+        )
     if got == [1, 3]:
-        return "These are the two, but the program's first one is not the machine's 1."
+        return (
+            "You return the right two GPUs, but in the wrong order: the program's "
+            "first GPU isn't the machine's GPU 1."
+        )
     if got == ["3", "1"]:
-        return "These are texts, and numbers are asked for."
-    return f"With `3,1` and four GPUs, yours sees {got}."
+        return "You return strings, not integers."
+    return f"With `3,1` and four GPUs, you return {got}."
 
 
 @EXERCISES.add("01.5", "years, values", returns=(float, int), gpus=GPUS)
@@ -247,7 +268,7 @@ def doubling_time(answer):
     years = np.array([2001.0, 2002, 2005, 2009, 2010])
     exact = float(answer(years, 5 * 2 ** ((years - 2001) / 3)))
     yield Claim(
-        "what doubles every 3 years, doubles every 3 years",
+        "for values that double every 3 years, it returns 3",
         abs(exact - 3) < 1e-6,
         _wrong_doubling(exact),
     )
@@ -258,21 +279,22 @@ def doubling_time(answer):
     ends = (years[-1] - years[0]) / (doublings[-1] - doublings[0])
     steps = 1 / np.mean(np.diff(doublings) / np.diff(years))
     turned = np.polyfit(doublings, years, 1)[0]
-    hint = f"It gives {value:.4g} years where the line gives {wanted:.4g}."
+    hint = f"You return {value:.4g} years; the least-squares line gives {wanted:.4g}."
     if abs(value - ends) < 1e-6:
-        hint = "Only the first and the last value count in yours."
+        hint = "You use only the first and the last value."
     elif abs(value - turned) < 1e-6:
         hint = (
-            "The years were fitted to the values, as if the years were what scatters. "
-            "Which of the two is on the axis from left to right?"
+            "You fitted the years to the values, as if the years were the noisy "
+            "quantity. Which of the two belongs on the horizontal axis?"
         )
     elif abs(value - steps) < 1e-6:
         hint = (
-            "It is the mean of the growth from each value to the next, in which a step "
-            "of one year counts as much as one of four. The line weighs all points."
+            "You averaged the growth from each value to the next, so a step of one "
+            "year counts as much as a step of four. A least-squares line weighs all "
+            "points."
         )
     yield Claim(
-        "through points off the line goes the straight line of least squares",
+        "for scattered points, it uses the least-squares line",
         abs(value - wanted) < 1e-6,
         hint,
     )
@@ -280,16 +302,16 @@ def doubling_time(answer):
 
 def _wrong_doubling(value: float) -> str:
     known = {
-        1 / 3: "That is how often it doubles in a year.",
-        3 / np.log(2): "In that time it grows by the factor e, not by 2.",
+        1 / 3: "That's how often it doubles in a year.",
+        3 / np.log(2): "In that time it grows by a factor of e, not 2.",
         3 / np.log10(2): "In that time it grows tenfold.",
-        2 ** (1 / 3): "That is the factor by which it grows in a year.",
-        2 ** (10 / 3): "That is the factor by which it grows in ten years.",
+        2 ** (1 / 3): "That's the factor by which it grows in a year.",
+        2 ** (10 / 3): "That's the factor by which it grows in ten years.",
     }
     for wrong, text in known.items():
         if abs(value - wrong) < 1e-6:
-            return f"It gives {value:.4g}. {text}"
+            return f"You return {value:.4g}. {text}"
     return (
-        f"It gives {value:.4g}. Growth by a factor is a curve, and a straight line "
-        "only in the logarithms."
+        f"You return {value:.4g}. Exponential growth is a straight line only if you "
+        "plot the logarithms."
     )

@@ -55,49 +55,53 @@ def bytes_on_gpu(answer):
             wanted = taken(shape, dtype)
             if got != wanted:
                 name = str(dtype).removeprefix("torch.")
-                said = f"For {shape} and {name} it says {got:,}, and {wanted:,} are"
+                said = (
+                    f"For {shape} and {name} you return {got:,}, but {wanted:,} bytes "
+                    "are"
+                )
                 return False, f"{said} taken. {_why(got, wanted, math.prod(shape))}"
         return True, ""
 
     peaks: list[int] = []
     types = (torch.float16, torch.bool, torch.float64, torch.int64)
     whole, said = of(((1024, 1024), torch.float32), ((64, 32, 2), torch.float32))
-    yield Claim("of large tensors in `float32`, it is right", whole, said)
+    yield Claim("large `float32` tensors are right", whole, said)
     typed, said = of(*[((64, 64), dtype) for dtype in types])
     yield Claim(
-        "of other types, it is right",
+        "other data types are right",
         typed,
         said,
     )
     blocks, said = of(((100, 100), torch.float32), ((7, 11, 13), torch.int64))
     yield Claim(
-        "what is left of a block is counted",
+        "the unused part of a block is counted",
         blocks,
         said,
     )
     full, said = of(((128,), torch.float32), ((3, 512), torch.bool))
-    yield Claim("a block that is just full is one block", full, said)
+    yield Claim("a block that's exactly full counts as one", full, said)
     odd, said = of(((), torch.float32), ((0, 5), torch.float32))
     yield Claim(
-        "one number without dimensions, and no number at all, are right",
+        "a scalar and an empty tensor are right",
         odd,
         said,
     )
     yield Claim(
-        "no GPU's memory is taken to find out",
+        "no GPU memory is used to find out",
         not any(peaks),
-        f"{max(peaks):,} bytes were taken: this is measured, not predicted.",
+        f"Your function took {max(peaks):,} bytes of GPU memory: it measures instead "
+        "of predicting.",
     )
 
 
 def _why(got: int, wanted: int, numbers: int) -> str:
     """Return a likely explanation for a wrong number of bytes."""
     if got == wanted + 512:
-        return "That is one block too many." if wanted else "There is nothing to store."
+        return "That's one block too many." if wanted else "There's nothing to store."
     if got == numbers:
-        return "That is how many numbers there are."
+        return "That's the number of elements."
     if got % 512:
-        return "In which portions is memory handed out?"
+        return "What's the smallest amount of memory that is handed out?"
     return "How large is one element?"
 
 
@@ -113,12 +117,18 @@ def most_parameters(answer):
     wanted = 16 * GIB / each
     wrong = {
         16e9 / each: "A GiB is 2³⁰ bytes, not 10⁹.",
-        16 * GIB / 4: "So many numbers fit. How many of them does a parameter need?",
-        16 * GIB / 8: "That leaves room for two numbers each. Which are missing?",
-        16 * GIB / 12: "That leaves room for three numbers each. Which is missing?",
-        16 * GIB: "That is the number of bytes.",
-        16 * GIB / 20: "That leaves room for five numbers each, one too many.",
-        16 * each: "Bytes divided by bytes each, not multiplied.",
+        16 * GIB / 4: "That many numbers fit, but how many does each parameter need?",
+        16 * GIB / 8: (
+            "That leaves room for two numbers per parameter. Which ones are missing?"
+        ),
+        16 * GIB / 12: (
+            "That leaves room for three numbers per parameter. Which one is missing?"
+        ),
+        16 * GIB: "That's the number of bytes.",
+        16 * GIB / 20: (
+            "That leaves room for five numbers per parameter, which is one too many."
+        ),
+        16 * each: "Divide the bytes by the bytes per parameter; don't multiply.",
     }
     hint = next(
         (
@@ -126,12 +136,12 @@ def most_parameters(answer):
             for value, text in wrong.items()
             if math.isclose(answer, value, rel_tol=1e-3)
         ),
-        "How many bytes are there, and how many does one parameter need in all?",
+        "How many bytes are there, and how many does one parameter need in total?",
     )
     yield Claim(
-        "as many parameters fit as Adam has room for, to a thousandth",
+        "the number of parameters that Adam can train is right to within 0.1%",
         math.isclose(answer, wanted, rel_tol=1e-3),
-        f"{answer:,.4g} is not the number. {hint}",
+        f"{answer:,.4g} isn't right. {hint}",
     )
 
 
@@ -145,44 +155,48 @@ def first_of(answer):
             result = answer(x, n)
         right = result.tolist() == wanted
         yield Claim(
-            "it has the first numbers of `x`",
+            "it contains the first `n` elements of `x`",
             right,
-            f"For n = {n} its shape is {tuple(result.shape)}, and its values are not "
-            "those of `x`.",
+            f"For n = {n}, the result has the shape {tuple(result.shape)}, and its "
+            f"values aren't the first {n} of `x`.",
         )
         if not right:
             return
         yield Claim(
-            "it lives where `x` lives",
+            "it's on the same device as `x`",
             result.device == device,
-            f"It lives on {result.device}, and `x` on {device}.",
+            f"It's on {result.device}, but `x` is on {device}.",
         )
         x[0] = -1
         shared = result[:1].tolist() == [-1]
         del x
     if shared:
-        hint = f"It still shares the memory of `x`, all {nbytes:,} bytes of it."
+        hint = (
+            f"It still shares the memory of `x`, and keeps all {nbytes:,} bytes of it "
+            "alive."
+        )
     else:
         hint = (
-            f"{whole.held:,} bytes are still taken. It is a copy, but of how much of "
-            "`x`?"
+            f"{whole.held:,} bytes are still in use after `x` is deleted. The result "
+            "is a copy, but of how much of `x`?"
         )
     yield Claim(
-        "when `x` is gone, one block of memory is taken",
+        "after `x` is deleted, only one block of memory is in use",
         whole.held <= 512,
         hint,
     )
     yield Claim(
-        "no more than that was taken on the way",
+        "memory use is never higher than that on the way",
         call.peak <= 512,
-        f"{call.peak:,} bytes were taken for a moment. What was copied that is not "
+        f"The call briefly took {call.peak:,} bytes. Which part of that copy isn't "
         "needed?",
     )
     yield Claim(
-        "nothing crosses to the host",
+        "nothing is copied between devices",
         len(log) == 0,
-        f"{len(log)} copies crossed between devices, for numbers that were there. A "
-        "GPU can copy within its own memory.",
+        f"The call made {len(log)} cop{'y' if len(log) == 1 else 'ies'} between "
+        "devices, although the numbers were on the right GPU already. A GPU can copy "
+        "within its own memory.",
     )
 
 
@@ -198,39 +212,40 @@ def polynomial(answer):
     got = result.cpu().double()
     right = same_shape and torch.allclose(got, wanted, atol=1e-4)
     if not same_shape:
-        hint = f"The shape has become {tuple(result.shape)}."
+        hint = f"The result has the shape {tuple(result.shape)}."
     elif torch.allclose(got, wanted - 4, atol=1e-4):
         hint = "The 4 is missing."
     else:
         hint = (
-            f"Where `B` is 1 the sum is {wanted[-1, -1]:g}, and yours {got[-1, -1]:g}."
+            f"Where `B` is 1, the result should be {wanted[-1, -1]:g}, but yours is "
+            f"{got[-1, -1]:g}."
         )
     yield Claim("the values are right", right, hint)
     yield Claim(
-        "`B` still has its values",
+        "`B` keeps its values",
         torch.equal(B.cpu(), values.float()),
-        "An operation in place wrote into `B`. Into which tensor may you write?",
+        "An in-place operation wrote into `B`. Which tensors may you write into?",
     )
     yield Claim(
-        "it is computed where `B` lives",
+        "it's computed on the device of `B`",
         result.device == device and not log,
-        f"The result lives on {result.device}, and {len(log)} tensors crossed. The "
-        "host has more memory, and is not asked.",
+        f"The result is on {result.device}, after {len(log)} "
+        f"cop{'y' if len(log) == 1 else 'ies'} between devices. The host has more "
+        "memory, but you can't use it here.",
     )
     matrices = use.peak / B.nbytes
     if matrices < 2.5:
         hint = (
-            "Two were there at once: an operation made a new matrix while the one that "
-            "it was computed from was still there."
+            "Two existed at once: an operation created a new matrix before the one it "
+            "was computed from had been freed."
         )
     else:
         hint = (
-            f"{matrices:.3g} were there at once. Every power, and every sum, that is "
-            "needed later is a matrix of its own: can it be computed without powers?"
+            f"{matrices:.3g} existed at once. Every power and every partial sum that "
+            "you need later is a matrix of its own. Can you compute the polynomial "
+            "without powers?"
         )
-    yield Claim(
-        "at no moment is there more than one matrix besides `B`", matrices < 1.1, hint
-    )
+    yield Claim("there's never more than one matrix besides `B`", matrices < 1.1, hint)
 
 
 @EXERCISES.add("02.5", "tensors", returns=int)
@@ -247,10 +262,12 @@ def bytes_kept(answer):
         return answer(tensors), use.held, tensors
 
     got, wanted, tensors = measured(lambda: [matrix(), matrix()])
-    hint = f"For two matrices of {tensors[0].nbytes:,} bytes it says {got:,}."
+    hint = f"For two matrices of {tensors[0].nbytes:,} bytes you return {got:,}."
     if got >= ballast.nbytes:
-        hint += " There are others on this GPU, which were not asked for."
-    yield Claim("two tensors count as two, and no others count", got == wanted, hint)
+        hint += " There are other tensors on this GPU, and they don't count."
+    yield Claim(
+        "two tensors count as two, and other tensors don't count", got == wanted, hint
+    )
 
     def three_views() -> list[torch.Tensor]:
         A = matrix()
@@ -258,38 +275,45 @@ def bytes_kept(answer):
 
     got, wanted, tensors = measured(three_views)
     hint = (
-        f"A matrix, its transpose and a row: it says {got:,}, and there is one matrix."
+        f"For a matrix, its transpose and one of its rows you return {got:,}, but "
+        "there's only one matrix in memory."
     )
     if got == 4 * wanted:
-        hint = "The same memory was counted once for each of the tensors."
+        hint = "You counted the same memory once for each tensor."
     elif got == sum(x.nbytes for x in tensors):
-        hint = "The numbers of each tensor were counted, and some of them are the same."
+        hint = (
+            "You counted the elements of each tensor, but some of them are the same "
+            "numbers in memory."
+        )
     elif got == wanted + tensors[2].nbytes:
-        hint = "A view may begin elsewhere in the memory that it shares."
-    yield Claim("views of the same memory count once", got == wanted, hint)
+        hint = (
+            "You counted the row separately. A view may begin elsewhere in the memory "
+            "that it shares."
+        )
+    yield Claim("views of the same memory count only once", got == wanted, hint)
 
     got, wanted, tensors = measured(lambda: [matrix()[1]])
     yield Claim(
-        "a row that is left of a matrix counts with all of it",
+        "a row counts as the whole matrix that it keeps alive",
         got == wanted,
-        f"The row has {tensors[0].nbytes:,} bytes, of {wanted:,} that it keeps alive. "
-        f"It says {got:,}.",
+        f"The row has {tensors[0].nbytes:,} bytes, but it keeps {wanted:,} alive. You "
+        f"return {got:,}.",
     )
     got, wanted, tensors = measured(
         lambda: [torch.zeros(128, 1, device=device).expand(128, 10**7)]
     )
     yield Claim(
-        "what is expanded counts as little as it takes",
+        "an expanded tensor counts only the memory it takes",
         got == wanted,
-        f"It says {got:,}. The {tensors[0].numel():,} numbers of an expanded tensor "
-        f"are {wanted // 4} in memory, shown again and again.",
+        f"You return {got:,}. The expanded tensor has {tensors[0].numel():,} "
+        f"elements, but only {wanted // 4} numbers in memory, used again and again.",
     )
     got, wanted, _ = measured(lambda: [torch.ones(i, device=device) for i in (1, 300)])
     yield Claim(
-        "memory is counted in blocks",
+        "memory is counted in whole blocks",
         got == wanted,
-        f"For tensors of 1 and of 300 numbers it says {got:,}. Memory is handed out in "
-        "blocks of 512 bytes, to each by itself.",
+        f"For tensors of 1 and of 300 numbers you return {got:,}. Each tensor gets "
+        "whole blocks of 512 bytes of its own.",
     )
 
 
@@ -322,36 +346,37 @@ def most_that_fit(answer):
     gpus = [_Limited(limit) for limit in (77, 1, 640, 999)]
     got = [answer(gpu, most) for gpu in gpus]
     yield Claim(
-        "each batch is given back before the next one is tried",
+        "each batch is freed before the next one is tried",
         not any(gpu.held for gpu in gpus),
-        "While a batch was made, the one before was still there, and both have to fit. "
-        "Which name holds it?",
+        "The previous batch was still in memory when the next one was made, so both "
+        "had to fit. Which variable keeps it alive?",
     )
     wrong = [(gpu.limit, n) for gpu, n in zip(gpus, got, strict=True) if n != gpu.limit]
     yield Claim(
-        "the largest batch that fits is found",
+        "it finds the largest batch that fits",
         not wrong,
         _not_the_largest(*wrong[0]) if wrong else "",
     )
     calls = max(gpu.calls for gpu in gpus)
     all_fit = answer(_Limited(5 * most), most)
     yield Claim(
-        "where all fit, it is `most`",
+        "if every size fits, it returns `most`",
         all_fit == most,
-        f"With `most` = {most:,} it says {all_fit:,}. Was `most` itself ever tried?",
+        f"Every size fits and `most` is {most:,}, but you return {all_fit:,}. Did you "
+        "ever try `most` itself?",
     )
     none = answer(_Limited(0), most)
     yield Claim(
-        "where not even one fits, it is 0",
+        "if not even one example fits, it returns 0",
         none == 0,
-        f"It says {none}, and `make(1)` raises an error there.",
+        f"You return {none}, although `make(1)` raises an error.",
     )
     few = 2 * most.bit_length() + 2
     yield Claim(
-        f"{few} batches are tried at most",
+        f"it tries at most {few} batches",
         calls <= few,
-        f"Up to {calls:,} were tried. Each answer, whether it fits or not, can rule "
-        "out half of what is left.",
+        f"You tried up to {calls:,} batches. Each attempt, whether it fits or not, "
+        "can rule out half of the remaining sizes.",
     )
     message = "shapes do not fit"
 
@@ -359,21 +384,21 @@ def most_that_fit(answer):
         raise RuntimeError(message)
 
     try:
-        said, through = f"and says {answer(broken, most)}", False
+        said, through = f"and returns {answer(broken, most)}", False
     except RuntimeError as error:
-        said, through = f"and raises another: {error}", str(error) == message
+        said, through = f"and raises a different one: {error}", str(error) == message
     yield Claim(
-        "an error of another kind comes through",
+        "any other error reaches the caller",
         through,
-        f"When a batch cannot be made for another reason, a `RuntimeError`, yours goes "
-        f"on {said}. Lack of memory has an error of its own.",
+        "When `make` fails with a `RuntimeError` for another reason, your function "
+        f"carries on {said}. Running out of memory has its own error.",
     )
 
 
 def _not_the_largest(limit: int, got: int) -> str:
     if got > limit:
-        return f"It says {got}, and no more than {limit} fit."
+        return f"You return {got}, but only {limit} fit."
     return (
-        f"It says {got}. That fits, and so do {limit}. What lies between the last that "
-        "failed and the first that fits?"
+        f"You return {got}. That fits, but so do {limit}. Which sizes lie between the "
+        "largest one that fitted and the smallest one that failed?"
     )

@@ -21,31 +21,32 @@ def own_copy(answer):
         near, far = answer(x, first), answer(x, second)
     peak = torch.vgpu.max_memory_allocated(first) - before
     yield Claim(
-        "both copies live where they were asked for",
+        "both copies are on the device you were given",
         (near.device, far.device) == (first, second),
-        f"On {first} a copy was wanted, and one on {second}; they live on "
+        f"You were asked for one copy on {first} and one on {second}; they're on "
         f"{near.device} and {far.device}.",
     )
     yield Claim(
-        "they have the values of `x`",
+        "both copies have the values of `x`",
         near.tolist() == wanted and far.tolist() == wanted,
-        "Some of the values differ.",
+        "Some of the values differ from those of `x`.",
     )
     near.zero_()
     yield Claim(
-        "writing into the copy leaves `x` as it was",
+        "writing into the copy doesn't change `x`",
         x.tolist() == wanted,
-        "On the device where `x` lives already, what is returned is `x` itself, or "
+        "When `device` is the device of `x`, you return `x` itself or a tensor that "
         "shares its memory.",
     )
     yield Claim(
-        "one copy crosses, that to the other GPU",
+        "only the copy to the other GPU crosses between devices",
         len(log) == 1,
-        f"{len(log)} crossed. A copy on the same device does not have to leave it.",
+        f"{len(log)} copies crossed between devices for the two calls. A copy on the "
+        "same device doesn't have to leave it.",
     )
     yield Claim(
-        "nothing is copied twice",
+        "nothing is copied twice on the way",
         peak <= x.nbytes,
-        "For a moment there were two copies on the GPU where `x` lives: one was made "
-        "only to be sent on.",
+        "For a moment there were two copies on the GPU of `x`: you made one of them "
+        "only to send it on.",
     )

@@ -33,62 +33,70 @@ def take_out(answer):
     recording = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
     yield Claim(
-        "autograd does not complain",
+        "autograd allows the write",
         not refused,
-        "A parameter that is written into is, to autograd, an operation as any other, "
-        "and one that it could not undo. It has to be told that this one is not to be "
-        "recorded.",
+        "To autograd, writing into a parameter is an operation like any other, and "
+        "one that it can't differentiate through. Tell it not to record this one.",
     )
     if refused:
         return
     wanted = float(before[3, 5])
-    hint = f"It was {wanted:.6f}, and {value:.6f} came back."
+    hint = f"The number was {wanted:.6f}, but you returned {value:.6f}."
     if value == 0:
-        hint = "Zero came back. When was it read?"
+        hint = "You returned zero. When did you read the number?"
     elif math.isclose(value, float(before[5, 3]), rel_tol=1e-6):
-        hint = "What came back was at `[j, i]`."
+        hint = "You returned the number at `[j, i]`."
     yield Claim(
-        "the number that was at `[i, j]` is returned",
+        "it returns the number that was at `[i, j]`",
         math.isclose(value, wanted, rel_tol=1e-6),
         hint,
     )
     yield Claim(
-        "`layer.weight` is the parameter that it was, on its device",
+        "`layer.weight` is still the same parameter, on its device",
         layer.weight is weight and weight.device == d2l.gpu(0),
-        "It is another one, of which an optimizer that was given the old one does not "
-        "know.",
+        "It's a new parameter. An optimizer that was created with the old one won't "
+        "know about it.",
     )
     after = layer.weight.detach().cpu()
     changed = after != before
     expected = torch.zeros_like(changed)
     expected[3, 5] = True
     if changed.any():
-        hint = f"{int(changed.sum())} numbers have changed."
+        hint = (
+            f"The weight has {int(changed.sum())} changed "
+            f"element{'s' * (int(changed.sum()) != 1)}; only `[i, j]` should have "
+            "changed, to zero."
+        )
     else:
-        hint = "All numbers are what they were: what was written into was a copy."
+        hint = "No number has changed: you wrote into a copy."
     yield Claim(
-        "that number is zero now, and no other has changed",
+        "that number is now zero, and no other has changed",
         torch.equal(changed, expected) and float(after[3, 5]) == 0,
         hint,
     )
     yield Claim(
-        "training can go on",
+        "training can continue",
         recording and layer.weight.requires_grad and layer.weight.is_leaf,
-        "The parameter wants no gradients any more."
+        "The parameter doesn't require gradients any more."
         if recording
-        else "Autograd records nothing any more, for no parameter at all.",
+        else "You left autograd switched off, for every parameter.",
     )
     nbytes = log.nbytes
     if nbytes > layer.weight.nbytes:
-        hint = f"{nbytes:,} bytes crossed: the whole weight was fetched, and sent back."
+        hint = (
+            f"{nbytes:,} bytes crossed: you fetched the whole weight and sent it back."
+        )
     elif nbytes == layer.weight.nbytes:
-        hint = f"{nbytes:,} bytes crossed: the whole weight, for one of its numbers."
+        hint = (
+            f"{nbytes:,} bytes crossed: you fetched the whole weight to read one "
+            "number."
+        )
     else:
         hint = (
-            f"{nbytes} bytes crossed. One number was wanted on the host; did the zero "
-            "come from there?"
+            f"{nbytes} bytes crossed. Only one number has to reach the host. Did you "
+            "send the zero from there?"
         )
-    yield Claim("4 bytes cross, to the host", len(log) == 1 and nbytes == 4, hint)
+    yield Claim("only 4 bytes cross, to the host", len(log) == 1 and nbytes == 4, hint)
 
 
 # ------------------------------------------------------------------ memory
@@ -105,22 +113,23 @@ def nbytes(answer):
     right = {name: _bytes_in_training(make) for name, make in OPTIMIZERS.items()}
     whole = {name: x for name, x in answer.items() if isinstance(x, int)}
     yield Claim(
-        "there is a number of bytes, an integer, for each of the three",
+        "there's an integer number of bytes for each of the three",
         set(whole) == set(right) and len(answer) == len(right),
-        f"The keys are to be {', '.join(map(repr, right))}, and the values integers.",
+        f"The keys must be {', '.join(map(repr, right))}, and the values integers.",
     )
     if set(whole) != set(right):
         return
     parameters = 4 * 512 * 1024
     told = ""
     for text, mistake in {
-        "These are numbers. How many bytes has a number of `float32`?": {
+        "You counted numbers, not bytes. How many bytes does a `float32` take?": {
             name: x // 4 for name, x in right.items()
         },
-        "This is what the optimizers remember. Parameters and gradients are there, "
-        "too.": {name: x - 2 * parameters for name, x in right.items()},
-        "Something that each of the three needs is missing: what does an optimizer "
-        "read to know where to go?": {
+        "That's what the optimizers keep. Parameters and gradients take memory too.": {
+            name: x - 2 * parameters for name, x in right.items()
+        },
+        "Each of the three is missing the same amount, as much as the parameters "
+        "take. What does an optimizer read to decide where to go?": {
             name: x - parameters for name, x in right.items()
         },
     }.items():
@@ -129,7 +138,7 @@ def nbytes(answer):
     for name in right:
         times = whole[name] / parameters
         yield Claim(
-            f"{name}: that is what lies on the GPU",
+            f"{name}: that's how many bytes are on the GPU",
             whole[name] == right[name],
             told or _wrong_bytes(name, times, whole[name] > right[name]),
         )
@@ -138,11 +147,11 @@ def nbytes(answer):
 def _wrong_bytes(name: str, times: float, more: bool) -> str:
     text = f"You say {times:g} times the bytes of the parameters"
     if name == "SGD":
-        reason = "what does it know of the step before?"
+        reason = "does it keep anything from the previous step?"
     elif name == "momentum":
         reason = "what does it keep from step to step?"
     else:
-        reason = "of how many kinds are the averages that Adam keeps?"
+        reason = "how many averages does Adam keep for each parameter?"
     return f"{text}, which is too {'much' if more else 'little'} for {name}: {reason}"
 
 
@@ -180,14 +189,16 @@ def batches(answer):
     yield Claim(
         "each batch is a pair of tensors, images and labels",
         pairs and bool(given),
-        "There are no batches." if not given else "Another thing was given.",
+        "You produced no batches."
+        if not given
+        else ("At least one batch isn't a pair of tensors."),
     )
     if not pairs or not given:
         return
     sizes = [len(images) for images, _ in given]
     yield Claim(
-        "three epochs have three times as many examples as the data set, in batches "
-        "of `batch_size` and what is left of each epoch",
+        "three epochs go through the data three times, in batches of `batch_size` and "
+        "one smaller batch per epoch",
         sizes == 3 * [8, 8, 8, 8, 8, 8, 2],
         _wrong_sizes(sizes),
     )
@@ -197,39 +208,39 @@ def batches(answer):
         "the images are on `device`", devices == {gpu}, _elsewhere(devices, gpu)
     )
     yield Claim(
-        "the labels are there as well",
+        "the labels are on `device` too",
         labels_on == {gpu},
-        f"{_elsewhere(labels_on, gpu)} The loss needs them where the output of the "
-        "network is.",
+        f"{_elsewhere(labels_on, gpu)} The loss needs them on the same device as the "
+        "network's output.",
     )
     if sizes != 3 * [8, 8, 8, 8, 8, 8, 2]:
         return
     numbers = torch.cat([images[:, 0].cpu() for images, _ in given]).long()
     labels = torch.cat([labels.cpu() for _, labels in given])
     yield Claim(
-        "each image has its own label",
+        "each image comes with its own label",
         torch.equal(numbers + 100, labels),
-        "Images and labels were mixed, each in an order of their own.",
+        "You shuffled images and labels separately, each in a different order.",
     )
     epochs = numbers.reshape(3, 50)
     once = all(len(epoch.unique()) == 50 for epoch in epochs)
     yield Claim(
-        "in each epoch every example comes once",
+        "each epoch has every example exactly once",
         once,
-        "Some come twice in an epoch, and others not at all.",
+        "In at least one epoch, some examples come twice and others not at all.",
     )
     plain = torch.arange(50)
     orders = {tuple(epoch.tolist()) for epoch in epochs}
     yield Claim(
-        "each epoch has an order of its own",
+        "each epoch has a different order",
         len(orders) == 3 and tuple(plain.tolist()) not in orders,
-        "They come as they lie in the data set."
+        "At least one epoch is in the order of the data set."
         if tuple(plain.tolist()) in orders
-        else "They were mixed once, and come in that order in all epochs.",
+        else "You shuffled once and used the same order again in another epoch.",
     )
     nbytes = X.nbytes + y.nbytes
     yield Claim(
-        "two copies cross for all epochs, the images and the labels",
+        "only two copies cross, one for the images and one for the labels",
         len(log) == 2 and log.nbytes == nbytes,
         _wrong_copies(log, nbytes),
     )
@@ -243,15 +254,17 @@ def _elsewhere(found: set[torch.device], wanted: torch.device) -> str:
 def _wrong_sizes(sizes: list[int]) -> str:
     total = sum(sizes)
     if total == 50:
-        return "They come once: that is one epoch, and three were asked for."
+        return (
+            "The 50 examples come once, so that's one epoch. You were asked for three."
+        )
     if total == 3 * 48:
         return (
-            "Of 50 examples 48 came in each epoch: the last batch, which is smaller, "
+            "Each epoch has 48 of the 50 examples: the last batch, which is smaller, "
             "is missing."
         )
     return (
-        f"{total} examples came, in {len(sizes)} batches of {min(sizes)} to "
-        f"{max(sizes)}; asked for were three times 50, in batches of 8."
+        f"You produced {total} examples, in {len(sizes)} batches of {min(sizes)} to "
+        f"{max(sizes)}; you were asked for three times 50, in batches of 8."
     )
 
 
@@ -260,16 +273,16 @@ def _wrong_copies(log, nbytes: int) -> str:
     if log.nbytes >= 3 * nbytes:
         if len(log) <= 6:
             return (
-                f"{len(log)} copies were made: the data set was sent again in each "
+                f"{len(log)} copies were made: you sent the data set again in each "
                 "epoch."
             )
-        return f"{len(log)} copies were made: each batch was sent by itself."
+        return f"{len(log)} copies were made: you sent each batch separately."
     if any(copy.target.type == "cpu" for copy in log):
-        return "Something was fetched to the host, where nothing of it is needed."
+        return "Something was fetched to the host, which doesn't need it."
     return (
-        f"{len(log)} copies were made, {len(log) - len(at_once)} of them small ones: "
-        "the data set went there once, and the order of its examples came after it, "
-        "from the host."
+        f"{len(log)} copies were made, {len(log) - len(at_once)} of them small: you "
+        "sent the data set only once, but the order of its examples followed from the "
+        "host."
     )
 
 
@@ -290,17 +303,19 @@ def split(answer):
     yield Claim(
         "the model has the parameters of `net`",
         {id(p) for p in model.parameters()} == {id(p) for p in parameters},
-        "They are others, or not all of them. An optimizer that was given those of "
-        "`net` would train what is not used."
+        "Its parameters aren't those of `net`, or some are missing. An optimizer that "
+        "was created with those of `net` would train parameters that aren't used."
         if list(model.parameters())
-        else "It has none: layers that a module keeps in a list of Python's are not "
-        "found.",
+        else (
+            "The model has no parameters: PyTorch doesn't find layers that a module "
+            "keeps in a Python list."
+        ),
     )
     homes = [p.device for p in parameters]
     yield Claim(
-        "the first layer is on the first device, the last one on the second",
+        "the first layer is on the first device and the last layer on the second",
         homes == [first, first, second, second],
-        f"The first one is on {homes[0]} and the last one on {homes[2]}.",
+        f"The first layer is on {homes[0]} and the last layer on {homes[2]}.",
     )
     if homes != [first, first, second, second]:
         return
@@ -314,33 +329,34 @@ def split(answer):
                 raise
             apart = True
     yield Claim(
-        "what meets in the forward pass is on one device",
+        "in the forward pass, each layer's input is on the layer's device",
         not apart,
-        "A layer got an input from the other device: nobody has brought there what "
-        "the first layer gives.",
+        "A layer got its input from the other device: nothing moved the first layer's "
+        "output there.",
     )
     if apart:
         return
     right = torch.is_tensor(output) and output.shape == wanted.shape
     yield Claim(
-        "the output is on the second device, and is that of `net`",
+        "the output is on the second device and equals that of `net`",
         right
         and output.device == second
         and torch.allclose(output.detach().cpu(), wanted.detach(), atol=1e-5),
-        f"It is on {output.device}."
+        f"The output is on {output.device}, not on {second}."
         if right and output.device != second
-        else "Its values are others, or its shape is.",
+        else "Its shape or its values differ from those of `net`.",
     )
     if not right:
         return
     hint = (
-        f"{len(forward)} copies with {forward.nbytes:,} bytes were made; what the "
-        f"first layer gives has {hidden:,}."
+        f"{len(forward)} cop{'y' if len(forward) == 1 else 'ies'} with "
+        f"{forward.nbytes:,} bytes crossed; the first layer's output has {hidden:,} "
+        "bytes."
     )
     if any("cpu" in (copy.source.type, copy.target.type) for copy in forward):
-        hint = "Something went by way of the host."
+        hint = "Something was copied by way of the host."
     yield Claim(
-        "in the forward pass one copy crosses, of what the first layer gives",
+        "in the forward pass, one copy crosses: the first layer's output",
         [copy[1:] for copy in forward] == [(first, second)]
         and forward.nbytes == hidden,
         hint,
@@ -349,16 +365,16 @@ def split(answer):
         output.sum().backward()
     missing = [p.grad is None for p in parameters]
     yield Claim(
-        "the backward pass reaches all layers",
+        "the backward pass reaches both layers",
         not any(missing)
         and all(
             torch.allclose(p.grad.cpu(), q.grad, atol=1e-4)
             for p, q in zip(parameters, twin.parameters(), strict=True)
         ),
-        "The first layer has no gradients: autograd did not see what came to the "
-        "second device from it."
+        "The first layer has no gradients: on its way to the second device, its output "
+        "was detached from autograd."
         if any(missing[:2])
-        else "The gradients are not those of `net`.",
+        else "The gradients differ from those of `net`.",
     )
 
 
@@ -371,52 +387,51 @@ def device_of(answer):
     whole = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to(second)
     found = _device_or_error(answer, whole)
     yield Claim(
-        "it returns the device of a model that is on one",
+        "it returns the device of a model that's on one device",
         isinstance(found, torch.device) and found == second,
-        "That is a text; a `torch.device` is wanted."
+        "You return a string; return a `torch.device`."
         if isinstance(found, str)
-        else f"The model is on {second}; {_said(found)}.",
+        else f"The model is on {second}, but {_said(found)}.",
     )
     lazy = nn.LazyLinear(3).to(first)
     found = _device_or_error(answer, lazy)
     yield Claim(
-        "of one whose layers are lazy, too",
+        "also if a layer is lazy",
         found == first,
-        f"Its parameters have no shape yet, but they have a device: {first}. "
-        f"Yours: {_said(found)}.",
+        f"Its parameters have no shape yet, but they have a device, {first}. For this "
+        f"model, {_said(found)}.",
     )
     found = _device_or_error(answer, nn.ReLU())
     yield Claim(
-        "it returns None for a module without parameters and buffers",
+        "it returns None for a module without parameters or buffers",
         found is None,
-        "`next` raises a StopIteration where there is no first one."
+        "`next` raises StopIteration if there's no first element."
         if isinstance(found, StopIteration)
-        else f"For `nn.ReLU()`: {_said(found)}.",
+        else f"For `nn.ReLU()`, {_said(found)}.",
     )
     apart = nn.Sequential(nn.Linear(3, 4).to(first), nn.Linear(4, 2).to(second))
     found = _device_or_error(answer, apart)
     yield Claim(
         "it raises a ValueError for a model on two devices",
         isinstance(found, ValueError),
-        f"The first layer is on {first} and the second one on {second}; "
-        f"{_said(found)}. Who looks at one parameter sees one device.",
+        f"The first layer is on {first} and the second on {second}, but "
+        f"{_said(found)}. If you look at only one parameter, you see only one device.",
     )
     if isinstance(found, ValueError):
         text = str(found)
         yield Claim(
             "the error names both devices",
             all(str(d) in text or repr(d) in text for d in (first, second)),
-            f"It says: {text or 'nothing'}",
+            f"Your message is: {text or 'empty'}",
         )
     norm = nn.BatchNorm1d(4).to(first)
     norm.running_mean = norm.running_mean.to(second)
     found = _device_or_error(answer, norm)
     yield Claim(
-        "also if it is a buffer that is elsewhere",
+        "also if only a buffer is on another device",
         isinstance(found, ValueError),
-        "The running mean of a BatchNorm is moved with the module, and is no "
-        f"parameter; it is on {second} here and the parameters on {first}, and "
-        f"{_said(found)}.",
+        "The running mean of a BatchNorm moves with the module but isn't a parameter. "
+        f"Here it's on {second} and the parameters are on {first}, but {_said(found)}.",
     )
 
 
@@ -453,22 +468,22 @@ def move(answer):
     yield Claim(
         "the parameters are on `device`",
         all(p.device == second for p in net.parameters()),
-        f"They are on {next(net.parameters()).device}, where they were.",
+        f"They're on {next(net.parameters()).device}, but `device` is {second}.",
     )
     held = [p for group in optimizer.param_groups for p in group["params"]]
     yield Claim(
-        "they are the same objects, and those of the optimizer",
+        "they're the same objects as before, and the optimizer still has them",
         [id(p) for p in net.parameters()] == [id(p) for p in parameters]
         and [id(p) for p in held] == [id(p) for p in parameters],
-        "What the optimizer has in its hands are not the parameters of `net` any more, "
-        "or not all of them.",
+        "The optimizer no longer holds the parameters of `net`, or not all of them.",
     )
     states = [optimizer.state.get(p, {}) for p in parameters]
     kept = all({"exp_avg", "exp_avg_sq", "step"} <= set(state) for state in states)
     yield Claim(
-        "Adam remembers what it remembered",
+        "Adam keeps its state",
         kept,
-        "Its moments are gone. Who begins with new ones takes other steps for a while.",
+        "Its moments or step counters are gone. An Adam that starts over takes "
+        "different steps for a while.",
     )
     if not kept:
         return
@@ -478,36 +493,35 @@ def move(answer):
     yield Claim(
         "its moments are on `device`",
         homes == {second},
-        f"They are on {', '.join(sorted(map(str, homes)))}. A module knows nothing of "
-        "the optimizer that trains it.",
+        f"They're on {', '.join(sorted(map(str, homes)))}. A module doesn't know "
+        "about the optimizer that trains it.",
     )
     if homes != {second}:
         return
     counters = {state["step"].device.type for state in states}
     yield Claim(
-        "its step counters are on the host, as before",
+        "its step counters are still on the host",
         counters == {"cpu"},
-        "They went along. Python reads them in each step, and would have to fetch them "
+        "They moved too. Python reads them in each step, and would have to fetch them "
         "each time.",
     )
     _step(net, optimizer, second)
     _step(twin, its, first)
     yield Claim(
-        "the next step is the one that would have come without the move",
+        "the next step is the same as without the move",
         all(
             torch.allclose(p.cpu(), q.cpu(), atol=1e-6)
             for p, q in zip(net.parameters(), twin.parameters(), strict=True)
         ),
-        "The parameters are others after it: some of what Adam remembers has other "
-        "values.",
+        "The parameters differ after it: part of Adam's state has changed.",
     )
     nbytes = remembered + sum(p.nbytes for p in parameters)
-    hint = f"{log.nbytes:,} bytes crossed, and parameters and moments have {nbytes:,}."
+    hint = f"{log.nbytes:,} bytes crossed; parameters and moments have {nbytes:,}."
     by_host = any("cpu" in (copy.source.type, copy.target.type) for copy in log)
     if by_host:
-        hint = "It went by way of the host. GPUs can copy from each other."
+        hint = "The copy went by way of the host. GPUs can copy directly to each other."
     yield Claim(
-        "each of them crosses once",
+        "the parameters and moments each cross once",
         log.nbytes == nbytes and not by_host,
         hint,
     )

@@ -37,12 +37,18 @@ COUNTED = {
     "only back": (False, True),
 }
 TOLD = {
-    "no copies": "These are the sizes from which on the GPU is faster if the matrix is "
-    "there already and the result may stay. Here, both have to travel.",
-    "only there": "These are the sizes without the way back: the result is wanted in "
-    "the host's memory.",
-    "only back": "These are the sizes without the way there: the matrix lies in the "
-    "host's memory first.",
+    "no copies": (
+        "From these sizes on, the GPU is faster if the matrix is already there and "
+        "the result can stay. Here both have to be copied."
+    ),
+    "only there": (
+        "These sizes leave out the copy back: the result is needed in the host's "
+        "memory."
+    ),
+    "only back": (
+        "These sizes leave out the copy to the GPU: the matrix starts in the host's "
+        "memory."
+    ),
 }
 
 
@@ -96,9 +102,10 @@ def crossing(answer):
         found.append(answer(cpu, sim.gpu(), list(SIZES), products))
         kernels.append(sim.report().devices[0].kernels)
     yield Claim(
-        "sizes of the list are returned",
+        "it returns sizes from the list",
         set(found) <= set(SIZES),
-        f"{next((n for n in found if n not in SIZES), None)} is none of them.",
+        f"You return {next((n for n in found if n not in SIZES), None)}, which isn't "
+        "in the list.",
     )
     if not set(found) <= set(SIZES):
         return
@@ -107,10 +114,13 @@ def crossing(answer):
     if found != right:
         told = next((TOLD[what] for what in TOLD if _crossings(what) == found), "")
     if found[0] == found[1] == right[0]:
-        told = "With three products the same sizes came out as with one. " + (
-            "Nothing more was computed for them."
+        told = "With three products you return the same sizes as with one. " + (
+            "The GPU did no more work for them."
             if kernels[0] == kernels[1]
-            else "How often does the matrix go there, and how many results come back?"
+            else (
+                "How often do you copy the matrix there, and how many results do you "
+                "copy back?"
+            )
         )
     # A wrong method may happen to give the right answer in one case.
     for products in (1, 3):
@@ -120,8 +130,8 @@ def crossing(answer):
             if k == products
         ]
         yield Claim(
-            f"with {products} product{'s' * (products > 1)} they are those from which "
-            "on a GPU is faster, copies included",
+            f"with {products} product{'s' * (products > 1)}, it returns the smallest "
+            "size at which the GPU is faster, copies included",
             all(mine == true for _, mine, true in rows),
             told or _why_not(products, rows),
         )
@@ -133,13 +143,13 @@ def _why_not(products: int, rows: Sequence[tuple[str, int, int]]) -> str:
             cpu, gpu = (s * 1e6 for s in _seconds(mine, products, model, "right"))
             if mine < true:
                 return (
-                    f"At n = {mine} the {model} takes {gpu:.0f} µs, copies included, "
-                    f"and the CPU {cpu:.0f} µs (simulated): it is not faster yet."
+                    f"At n = {mine}, the {model} takes {gpu:.0f} µs, copies included, "
+                    f"and the CPU {cpu:.0f} µs (simulated): the GPU isn't faster yet."
                 )
             return (
-                f"At n = {mine} the {model} takes {gpu:.0f} µs, copies included, and "
-                f"the CPU {cpu:.0f} µs (simulated); it is faster at a smaller n "
-                "already."
+                f"At n = {mine}, the {model} takes {gpu:.0f} µs, copies included, and "
+                f"the CPU {cpu:.0f} µs (simulated), but the GPU is already faster at a "
+                "smaller n."
             )
     return ""
 
@@ -160,7 +170,7 @@ def norms(answer):
     runs = {every: _logged(answer, sim, X, every) for every in (1, 10, 95)}
     numbers = {every: len(result) for every, (result, *_) in runs.items()}
     yield Claim(
-        "there are as many norms as steps",
+        "it returns one norm for each step",
         set(numbers.values()) == {95},
         _wrong_number(numbers),
     )
@@ -168,43 +178,42 @@ def norms(answer):
         return
     result = runs[10][0]
     yield Claim(
-        "they are Python numbers",
+        "the norms are Python numbers",
         all(isinstance(x, float) for x in result),
-        f"The first one is a {type(result[0]).__name__}, whose value nobody has "
-        "fetched.",
+        f"The first one is a {type(result[0]).__name__}: you never fetched its value.",
     )
     values = [_number(x) for x in result]
     yield Claim(
-        "they are the norms of the products, in order",
+        "they're the norms of the products, in order",
         torch.allclose(torch.tensor(values), torch.tensor(wanted), rtol=1e-3),
         _wrong_norms(values, wanted, float(X.norm())),
     )
     needed = {every: math.ceil(95 / every) for every in runs}
     yield Claim(
-        "norms are fetched together, `every` of them in one copy",
+        "each copy fetches `every` norms at once",
         all(copies == needed[every] for every, (_, copies, *_) in runs.items()),
         _wrong_copies({every: run[1] for every, run in runs.items()}, needed),
     )
     nbytes = runs[95][2]
     yield Claim(
-        "nothing but the norms crosses, 4 bytes each",
+        "only the norms are fetched, 4 bytes each",
         nbytes == 4 * 95,
-        f"{nbytes:,} bytes crossed for 95 norms. What was fetched has more numbers "
-        "than one for each step.",
+        f"You fetched {nbytes:,} bytes for 95 norms: more than one number for each "
+        "step.",
     )
     peak = runs[95][3] / X.nbytes
     yield Claim(
-        "the products do not stay in the memory of the GPU",
+        "the products don't stay in the GPU's memory",
         peak < 10,
-        f"There were {peak:.0f} matrices at one time. A norm is one number; who keeps "
-        "the products until the end?",
+        f"There were {peak:.0f} matrices in memory at once. A norm is one number. "
+        "What keeps the products until the end?",
     )
     waits = runs[95][4]
     yield Claim(
-        "with `every=95` Python waits once, at the end",
+        "with `every=95`, Python waits only once, at the end",
         waits <= 1,
-        f"It waited {waits} times, although as few copies were made as necessary: "
-        "something in the loop waits, and not for a value.",
+        f"Python waited {waits} times, although you made no more copies than "
+        "necessary: something in the loop waits without fetching a value.",
     )
 
 
@@ -235,14 +244,17 @@ def _is_scalar(x) -> bool:
 
 def _wrong_number(numbers: dict[int, int]) -> str:
     for every, number in numbers.items():
-        came = f"With `every={every}`, {number} norms came back for 95 steps"
+        came = f"With `every={every}`, you return {number} norms for 95 steps"
         if number == 95 // every * every != 95:
             return (
-                f"{came}: the last {95 - number} were never fetched, since 95 is not a "
+                f"{came}: the last {95 - number} are missing, because 95 isn't a "
                 f"multiple of {every}."
             )
         if number == math.ceil(95 / every) != 95:
-            return f"{came}, one for each fetch. Those of *all* steps are wanted."
+            return (
+                f"{came}, one for each fetch. You were asked for the norms of *all* "
+                "steps."
+            )
         if number != 95:
             return f"{came}."
     return ""
@@ -250,36 +262,39 @@ def _wrong_number(numbers: dict[int, int]) -> str:
 
 def _wrong_norms(values: list[float], wanted: list[float], first: float) -> str:
     if math.isclose(values[0], first, rel_tol=1e-3):
-        return "The first one is the norm of `X` itself, not that of the first product."
+        return "The first one is the norm of `X` itself, not of the first product."
     if math.isclose(values[0], wanted[0] ** 2, rel_tol=1e-3):
-        return "The first one is the square of the norm: the root is missing."
+        return "The first one is the square of the norm: the square root is missing."
     if math.isclose(values[-1], wanted[0], rel_tol=1e-3):
         return (
-            "All are the norm of `X @ X`. Each step multiplies the result of the step "
-            "before."
+            "All of them are the norm of `X @ X`. Each step has to multiply the result "
+            "of the previous step."
         )
     for i, (value, norm) in enumerate(zip(values, wanted, strict=True), 1):
         if not math.isclose(value, norm, rel_tol=1e-3):
-            return f"The norm of step {i} is {norm:.4f}, not {value:.4f}."
+            return (
+                f"The norm of step {i} should be {norm:.4f}, but yours is {value:.4f}."
+            )
     return ""
 
 
 def _wrong_copies(copies: dict[int, int], needed: dict[int, int]) -> str:
     if copies[10] >= 95:
         return (
-            f"With `every=10`, {copies[10]} copies were made for 95 steps: each norm "
-            "was fetched by itself, and each fetch waits."
+            f"With `every=10`, you made {copies[10]} copies for 95 steps: you fetched "
+            "each norm separately, and Python waited each time."
         )
     if copies[10] == 1:
         return (
-            "With `every=10` nothing was fetched before the end. A log is to be read "
-            "while the program runs: after every tenth step ten norms are due."
+            "With `every=10`, you fetched nothing before the end. Fetch ten norms "
+            "after every tenth step, so that the log can be read while the program "
+            "runs."
         )
     for every in copies:
         if copies[every] != needed[every]:
             return (
-                f"With `every={every}`, {copies[every]} copies were made, and "
-                f"{needed[every]} are enough."
+                f"With `every={every}`, you made {copies[every]} copies, and "
+                f"{needed[every]} would be enough."
             )
     return ""
 
@@ -295,22 +310,22 @@ def seconds(answer):
         for work, n in (((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096))
     ]
     yield Claim(
-        "`program` is run",
+        "`program` is called",
         all(run.calls for run in runs),
-        "It was never called.",
+        "You never call it.",
     )
     yield Claim(
-        "`clock` is read",
+        "`clock` is read at least twice",
         all(run.readings > 1 for run in runs),
-        "It takes two readings to measure a time, and they are to be those of "
-        "`clock`. On a virtual GPU any other clock measures what your laptop did.",
+        "You need two readings of `clock` to measure a time. Any other clock measures "
+        "your own computer, not the virtual GPUs.",
     )
     if not all(run.calls and run.readings > 1 for run in runs):
         return
     wrong = [run for run in runs if not 0.95 < run.answered / run.right < 1.05]
     hint = _wrong_time(wrong[0]) if wrong else ""
     yield Claim(
-        "the time is that of one run, until both devices have done their work",
+        "the time is that of one run, until both devices have finished",
         not wrong,
         hint,
     )
@@ -378,28 +393,31 @@ def _wrong_time(run: _Timed) -> str:
     answered = f"{run.answered * 1e3:.2f} ms"
     if run.answered < 2 * run.asking:
         return (
-            f"{answered} is how long Python takes to ask for the work. Nobody has "
-            "waited for it: the clock was read while the queues were full."
+            f"{answered} is how long Python takes to queue the work. You read the "
+            "clock while the devices were still working."
         )
     shorter = min(run.one)
     if 0.95 < run.answered / shorter < 1.05:
         return (
-            f"After {answered} one of the devices is done, and the other one is not. "
-            "Who waits for a device waits for no other."
+            f"After {answered}, only one of the devices has finished. Waiting for one "
+            "device doesn't wait for the other."
         )
     if run.answered < run.right:
-        return f"{answered} is less than the work takes. Is it the time of one run?"
+        return (
+            f"{answered} is less than the work takes, which is {run.right * 1e3:.2f} "
+            "ms. Did you measure exactly one run?"
+        )
     if run.calls == 1:
         return (
-            f"{answered} is more than the work takes: the first call is in it, which "
-            "does what later ones find done."
+            f"{answered} is more than the work takes: it includes the overhead of the "
+            "first call."
         )
     for times in (run.calls, run.calls - 1):
         if times > 1 and 0.95 < run.answered / run.right / times < 1.05:
-            return f"{answered} is the time of {times} runs, not of one."
+            return f"{answered} is the time of {times} runs, not one."
     return (
-        f"{answered} is more than a run takes, once the first one is over. When the "
-        "clock was read at the start, the queues were not empty."
+        f"{answered} is longer than a warm run, which takes {run.right * 1e3:.2f} ms. "
+        "The queues weren't empty when you first read the clock."
     )
 
 
@@ -426,52 +444,54 @@ def at_once(answer):
     result = answer(Xs, PRODUCTS)
     took, report = sim.elapsed(), sim.report()
     yield Claim(
-        "two Python numbers are returned",
+        "it returns two Python numbers",
         len(result) == 2 and all(isinstance(x, float) for x in result),
-        f"What came back is {[type(x).__name__ for x in result]}.",
+        f"You return {[type(x).__name__ for x in result]}.",
     )
     values = [_number(x) for x in result]
     if len(values) != 2:
         return
     yield Claim(
-        "they are the norms, in the order of the matrices",
+        "they're the norms, in the order of the matrices",
         all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted)),
         _wrong_power_norms(values, wanted),
     )
     crossed = sum(link.nbytes for link in report.links)
     yield Claim(
-        "no matrix leaves its device",
+        "no matrix is copied off its device",
         crossed < Xs[0].nbytes,
-        f"{crossed:,} bytes crossed. Of each device only the norm has to come back.",
+        f"{crossed:,} bytes crossed. Only the norm has to leave each device.",
     )
     if crossed >= Xs[0].nbytes:
         return
     ratio = took / max(device.busy for device in report.devices)
     fetched = sum(link.copies for link in report.links if link.target == "host")
     if fetched > 2:
-        waited = f"{fetched} copies were made for two norms, and each one waits."
+        waited = (
+            f"You made {fetched} copies for two norms, and Python waits for each copy."
+        )
     else:
         waited = (
-            "The second device had nothing to do until the first was done: Python was "
-            "waiting for the one and had not yet asked anything of the other."
+            "The second device was idle until the first had finished: Python waited "
+            "for the first before it had queued any work for the second."
         )
     yield Claim(
         "both devices work at the same time",
         ratio < 1.7,
-        f"It took {ratio:.1f} times as long as one of them had to compute (simulated). "
-        f"{waited}",
+        f"It took {ratio:.1f} times as long as one device needs for its own matrix "
+        f"(simulated). {waited}",
     )
 
 
 def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
     if all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted[::-1])):
-        return "They are in the opposite order."
+        return "They're in reverse order."
     if math.isclose(values[0] * 1.01, wanted[0], rel_tol=1e-3):
         return (
-            "There was one product too few: the first one is already `X @ X`, and each "
-            "of the `products` multiplies once more."
+            "You made one product too few: the first of the `products` products is "
+            "already `X @ X`."
         )
-    return f"The first norm is {wanted[0]:.4f}, not {values[0]:.4f}."
+    return f"The first norm should be {wanted[0]:.4f}, but yours is {values[0]:.4f}."
 
 
 # ------------------------------------------------------------------ at most two steps
@@ -500,11 +520,11 @@ def at_most_two(answer):
     answer(step, batches, gpu)
     busy = sim.report().devices[0].busy / sim.elapsed()
     yield Claim(
-        "`step` is called for each batch, in order",
+        "`step` is called once for each batch, in order",
         seen == batches,
-        f"There were {len(batches)} batches, and it was called {len(seen)} times."
+        f"There were {len(batches)} batches, but you called it {len(seen)} times."
         if len(seen) != len(batches)
-        else "It was called in another order.",
+        else "You called it in a different order.",
     )
     if seen != batches:
         return
@@ -514,15 +534,15 @@ def at_most_two(answer):
         1 + sum(end > asked[k] for end in done[:k]) for k in range(2, len(batches))
     ]
     yield Claim(
-        "at most two steps are in the queue",
+        "there are never more than two steps in the queue",
         max(ahead) <= 2,
         _too_far_ahead(max(ahead), len(batches)),
     )
     yield Claim(
-        "there are two, whenever there can be",
+        "there are two steps in the queue whenever possible",
         min(ahead) >= 2 or max(ahead) > 2,
-        "Before a step was asked for, all steps before it were done: the queue ran "
-        f"empty, and the GPU was busy for {busy:.0%} of the time (simulated). "
+        "Before you asked for a step, all earlier ones had finished: the queue ran "
+        f"empty, and the GPU was busy for only {busy:.0%} of the time (simulated). "
         + _waited_too_long(ahead),
     )
 
@@ -531,28 +551,28 @@ def _too_far_ahead(most: int, batches: int) -> str:
     if most >= batches:
         return (
             f"Up to {most} steps were in the queue: nothing made Python wait. An event "
-            "belongs to the queue in which it is recorded, and that is to be the one "
-            "of `device`."
+            "belongs to the queue in which it's recorded. Did you record yours in that "
+            "of `device`?"
         )
     if most == 3:
         return (
-            "There were three. When step k is asked for, step k - 1 may be under way; "
-            "which one has to be done?"
+            "Up to three steps were in the queue. When you ask for step k, step k - 1 "
+            "may still be running. Which step must have finished?"
         )
     return (
-        f"Up to {most} were. Python waited now and then, and ran ahead in between: "
-        "there has to be a wait for each step."
+        f"Up to {most} steps were in the queue. Python waited now and then, but ran "
+        "ahead in between: it has to wait once for each step."
     )
 
 
 def _waited_too_long(ahead: list[int]) -> str:
     if all(each == 1 for each in ahead):
         return (
-            "That was so for each step: Python waited for the step that it had just "
-            "asked for."
+            "That happened at every step: Python waited for the step it had just asked "
+            "for."
         )
     return (
-        f"That was so for {ahead.count(1)} of {len(ahead)} steps: where Python "
+        f"That happened at {ahead.count(1)} of {len(ahead)} steps: where Python "
         "waited, it waited for too much."
     )
 
@@ -564,35 +584,36 @@ def _waited_too_long(ahead: list[int]) -> str:
 def chain(answer):
     result, wanted, gpus, by_host = _values_of_chain(answer)
     yield Claim(
-        "there is a result for each batch",
+        "it returns one result for each batch",
         len(result) == len(wanted) and all(map(torch.is_tensor, result)),
-        f"The number of batches was {len(wanted)}, that of results is {len(result)}.",
+        f"There are {len(wanted)} batches, but you return {len(result)} "
+        f"result{'s' * (len(result) != 1)}.",
     )
     if len(result) != len(wanted) or not all(map(torch.is_tensor, result)):
         return
     yield Claim(
-        "the results live on the last device",
+        "the results are on the last device",
         all(Y.device == gpus[-1] for Y in result),
-        f"The first one lives where `Ws[{gpus.index(result[0].device)}]` does."
+        f"The first one is on the device of `Ws[{gpus.index(result[0].device)}]`."
         if result[0].device in gpus
-        else f"The first one lives on {result[0].device}.",
+        else f"The first one is on {result[0].device}.",
     )
     values = [Y.cpu() for Y in result]
     yield Claim(
-        "each batch was multiplied by all matrices, in order",
+        "each batch is multiplied by all matrices, in order",
         all(
             a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-4)
             for a, b in zip(values, wanted, strict=True)
         ),
-        "They are the results of other batches."
+        "The results are in the wrong order: the first one belongs to the last batch."
         if values[0].shape == wanted[-1].shape
         and torch.allclose(values[0], wanted[-1], rtol=1e-3, atol=1e-4)
-        else "The values are not those of `batch @ Ws[0] @ Ws[1] @ …`.",
+        else "The values aren't those of `batch @ Ws[0] @ Ws[1] @ …`.",
     )
     yield Claim(
-        "no batch goes by way of the host",
+        "no batch is copied by way of the host",
         not by_host,
-        f"For {len(wanted)} batches {by_host} copies to the host were made, and Python "
+        f"You made {by_host} copies to the host for {len(wanted)} batches, and Python "
         "waited for each of them.",
     )
     if by_host:
@@ -604,19 +625,20 @@ def chain(answer):
     through, took, report = sim.now(), sim.elapsed(), sim.report()
     idle = [device.name for device in report.devices if not device.busy]
     yield Claim(
-        "each device does its part",
+        "every device computes",
         not idle,
-        f"Nothing was computed on {', '.join(idle)}: matrices were moved instead of "
+        f"Nothing was computed on {', '.join(idle)}: you moved matrices instead of "
         "batches.",
     )
     crossed = sum(link.nbytes for link in report.links if link.target == "other GPUs")
     needed = 3 * sum(X.nbytes for X in batches)
     hint = (
-        f"{crossed:,} bytes crossed, and {needed:,} are necessary: one batch, once, "
-        "from each device to the next."
+        f"{crossed:,} bytes crossed, and {needed:,} are enough: each batch once from "
+        "each device to the next."
     )
     yield Claim(
-        "each batch crosses once from a device to the next, and nothing else does",
+        "each batch crosses once from each device to the next, and nothing else "
+        "crosses",
         crossed == needed,
         hint,
     )
@@ -624,18 +646,14 @@ def chain(answer):
         return
     least = _time_of(sim, lambda: _batch_by_batch(batches, Ws))
     if through > 0.5 * took:
-        hint = (
-            "Python was waiting for most of that time, and asked for nothing more "
-            "meanwhile."
-        )
+        hint = "Python spent most of that time waiting, and queued nothing meanwhile."
     else:
         hint = (
-            "Python did not wait, but what it asked for first was all the work of one "
-            "device, before anything for the next. A queue is done in order, copies "
-            "too."
+            "Python didn't wait, but it queued all the work of one device before any "
+            "work for the next. A queue runs in order, and copies are part of it."
         )
     yield Claim(
-        "a device begins with the next batch while others are busy with the last",
+        "each device starts on the next batch while the others work on the last one",
         took < LEEWAY * least,
         f"It took {took / least:.1f} times as long as necessary (simulated). {hint}",
     )

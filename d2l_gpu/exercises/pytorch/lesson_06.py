@@ -74,19 +74,19 @@ def train_step(answer):
     moved = [_flat(params) - _flat(replica) for replica in replicas]
     wanted = lr * _gradient(params, *_batch(6 * k))
     yield Claim(
-        "the parameters that were given have changed",
+        "the parameters in `replicas` have changed",
         all(bool(step.any()) for step in moved),
-        "Some are what they were. A step writes into the tensors of `replicas`; new "
-        "tensors of the same names do not reach whoever called.",
+        "Some of them haven't changed. Write into the tensors in `replicas`: if you "
+        "create new tensors, the caller never sees them.",
     )
     alone = [lr * _gradient(params, X, y) for X, y in batches]
     yield Claim(
-        "all replicas are equal, to the last bit",
+        "all replicas are equal, bit for bit",
         all(torch.equal(step, moved[0]) for step in moved),
         _why_replicas_differ(moved, alone),
     )
     yield Claim(
-        f"they took the step of one batch of {6 * k} examples",
+        f"they took the same step as for one batch of {6 * k} examples",
         _close(moved[0], wanted),
         _what_step(moved[0], wanted, alone, k),
     )
@@ -96,9 +96,10 @@ def train_step(answer):
     ]
     nbytes = sum(x.nbytes for x in batches[0])
     yield Claim(
-        "each GPU gets its own batch from the host, and nothing else",
+        "each GPU receives its own batch from the host, and nothing else",
         sent == [nbytes] * k,
-        f"A batch has {nbytes:,} bytes, and the host sent {sent} to the {k} GPUs.",
+        f"A batch has {nbytes:,} bytes, but the host sent {sent} bytes to the {k} "
+        "GPUs.",
     )
     if not _close(moved[0], wanted):
         return
@@ -106,45 +107,54 @@ def train_step(answer):
     answer(_loss, batches, [list(own) for own in replicas], lr)
     second = _flat(before) - _flat(replicas[0])
     wanted_now = lr * _gradient(before, *_batch(6 * k))
-    hint = "It is not the step of the gradient at the place where the first one ended."
+    hint = (
+        "The second step doesn't follow the gradient at the point where the first one "
+        "ended."
+    )
     if any(_close(second, times * wanted + wanted_now) for times in (1, k)):
         hint = (
             "The gradient of the first step is still in it. What does `backward` do "
-            "with a gradient that is there already?"
+            "with a gradient that already exists?"
         )
-    yield Claim("a second step is right as well", _close(second, wanted_now), hint)
+    yield Claim("a second step is right too", _close(second, wanted_now), hint)
 
 
 def _why_replicas_differ(moved: Sequence[torch.Tensor], alone) -> str:
     if all(
         _times(step, own) is not None for step, own in zip(moved, alone, strict=True)
     ):
-        return "Each took the step of its own batch: the gradients were not added up."
+        return (
+            "Each replica took the step of its own batch: the gradients weren't added "
+            "up."
+        )
     if _times(moved[1], alone[1]) is not None:
         return (
-            "The sum has reached the first GPU, and the others stepped with the "
-            "gradients of their own batches."
+            "The sum reached the first GPU, but the others stepped with the gradients "
+            "of their own batches."
         )
-    return "They have taken different steps, so what they stepped with differs."
+    return "The replicas took different steps, so their gradients weren't the same."
 
 
 def _what_step(moved: torch.Tensor, wanted: torch.Tensor, alone, k: int) -> str:
     if _times(moved, alone[0]) is not None:
         return (
-            "It is the step of the first of the batches alone, as if each GPU had been "
-            "given that one."
+            "They took the step for the first batch alone, as if every GPU had "
+            "received that one."
         )
     times = _times(moved, wanted)
     if times is None:
-        return "It has another direction, so not every batch has the same weight."
+        return (
+            "The step has the wrong direction, so the batches don't all have the same "
+            "weight."
+        )
     if abs(times - k) < 1e-6:
         return (
-            f"It has the right direction, and is {k} times too long: the mean losses "
-            f"of {k} batches were added, and their sum taken for a mean."
+            f"The step has the right direction but is {k} times too long: you added "
+            f"the mean losses of {k} batches and treated the sum as a mean."
         )
     return (
-        f"It has the right direction, and {times:.3g} times the length that it should "
-        "have. By what is the sum divided, and how often?"
+        f"The step has the right direction but {times:.3g} times the right length. "
+        "What do you divide the sum by, and how often?"
     )
 
 
@@ -159,16 +169,16 @@ def learning_rate(answer):
     rates = {k: float(answer(k)) for k in counts}
     positive = all(0 < rate < float("inf") for rate in rates.values())
     yield Claim(
-        "the rates are numbers above zero",
+        "the rates are positive numbers",
         positive,
-        f"For {', '.join(map(str, rates))} GPUs they are "
+        f"For {', '.join(map(str, rates))} GPUs you return "
         f"{', '.join(f'{rate:g}' for rate in rates.values())}.",
     )
     yield Claim(
-        f"with one GPU the rate is {_RATE}",
+        f"with one GPU, the rate is {_RATE}",
         abs(rates[1] - _RATE) < 1e-9,
-        f"It is {rates[1]:g}. What is asked for is how the rate changes from the one "
-        "that is given.",
+        f"With one GPU you return {rates[1]:g}. You were asked how the given rate "
+        "changes with the number of GPUs.",
     )
     if not positive:
         return
@@ -176,7 +186,8 @@ def learning_rate(answer):
     for k in counts[1:]:
         loss = _trained(k, rates[k])
         yield Claim(
-            f"{k} GPUs come as far in {_EPOCHS} epochs, to a tenth of the loss",
+            f"after {_EPOCHS} epochs, the loss with {k} GPUs is within a tenth of the "
+            "loss with one",
             abs(loss - one) <= _TOLERANCE * one,
             _why_not_as_far(k, rates, loss, one, start),
         )
@@ -218,32 +229,32 @@ def _linear_gradient(W, b, X, y) -> list[torch.Tensor]:
 
 
 def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) -> str:
-    figures = f"The loss with {k} GPUs is {loss:.2f}, with one {one:.2f}. "
+    figures = f"The loss with {k} GPUs is {loss:.2f}, with one GPU {one:.2f}. "
     if not loss <= start:
-        return figures + "It is larger than at the start: the steps are far too long."
+        return figures + "It's larger than at the start: the steps are far too long."
     if loss < one:
         return figures + (
-            "That is further than one GPU comes, at a rate that would suit a larger "
-            "batch still. How far do all steps of an epoch lead together?"
+            "That's lower than one GPU gets: your rate would suit an even larger "
+            "batch. How far do all the steps of an epoch go together?"
         )
     if rates[k] == rates[1]:
         return figures + (
-            "The rate stayed the same. With more examples in a batch, how many steps "
+            "Your rate stayed the same. With more examples in a batch, how many steps "
             "does an epoch have?"
         )
     if rates[k] < rates[1]:
         return figures + (
-            "The rate fell. There are fewer steps in an epoch already, and each became "
-            "shorter."
+            "Your rate fell. An epoch already has fewer steps, and now each one is "
+            "shorter too."
         )
     if rates[k] > k * rates[1]:
         return figures + (
-            f"The rate is {rates[k] / rates[1]:.3g} times as large: the steps are far "
-            "too long, and go past the minimum."
+            f"Your rate is {rates[k] / rates[1]:.3g} times as large: the steps are far "
+            "too long and overshoot the minimum."
         )
     return figures + (
-        f"The rate is {rates[k] / rates[1]:.3g} times as large, and that is not "
-        "enough to make up for the steps that are no longer made."
+        f"Your rate is {rates[k] / rates[1]:.3g} times as large, which isn't enough to "
+        "make up for the missing steps."
     )
 
 
@@ -273,7 +284,7 @@ def sum_gradients(answer):
         for own in given
     ]
     yield Claim(
-        "on each GPU, each of the tensors that were given is the sum of all four",
+        "on each GPU, each of the given tensors becomes the sum over all four GPUs",
         all(map(all, right)),
         _why_not_summed(given, before, sums, right),
     )
@@ -281,19 +292,22 @@ def sum_gradients(answer):
     messages = 2 * (k - 1)
     via_host = any("cpu" in (t.source.type, t.target.type) for t in log)
     if via_host:
-        hint = "Something went by way of the host. GPUs can copy from each other."
+        hint = (
+            "You copied something by way of the host. GPUs can copy directly to each "
+            "other."
+        )
     elif len(log) > messages:
         hint = (
-            f"{len(log)} copies were made, and each GPU has {len(shapes)} tensors. "
-            "Gradients cross one by one if they are not in one tensor."
+            f"You made {len(log)} copies; each GPU has {len(shapes)} tensors. As long "
+            "as the gradients aren't in one tensor, they cross one by one."
         )
     else:
         hint = (
-            f"{log.nbytes:,} bytes crossed in {len(log)} copies; one GPU has "
-            f"{vector:,} bytes of gradient."
+            f"{log.nbytes:,} bytes crossed in {len(log)} copies. The gradients of one "
+            f"GPU have {vector:,} bytes, and no copy needs more than that."
         )
     yield Claim(
-        f"{messages} copies cross, and no more bytes than the gradients have",
+        f"at most {messages} copies cross, with no unnecessary bytes",
         len(log) <= messages and log.nbytes <= messages * vector and not via_host,
         hint,
     )
@@ -307,20 +321,27 @@ def _why_not_summed(given, before, sums, right) -> str:
     ]
     if all(unchanged):
         return (
-            "All of them are what they were. What `torch.cat` returns is a copy: a sum "
-            "in there is not yet in the gradients."
+            "None of the tensors has changed. `torch.cat` returns a copy, so a sum "
+            "that you compute there isn't in the gradients yet."
         )
     if any(unchanged):
-        numbers = ", ".join(str(i) for i, same in enumerate(unchanged) if same)
-        return f"On GPU {numbers} all of them are what they were."
+        numbers = [str(i) for i, same in enumerate(unchanged) if same]
+        gpus = "GPU" if len(numbers) == 1 else "GPUs"
+        return f"On {gpus} {', '.join(numbers)}, none of the tensors has changed."
+    k = len(given)
     i, n = next((i, own.index(False)) for i, own in enumerate(right) if not all(own))
-    value = given[i][n].flatten()[0].item()
-    if abs(value * len(given) - sums[n]) < 1e-3:
-        return "Each is the mean, and the sum is wanted."
-    return (
-        f"On GPU {i}, tensor {n} begins with {value:g} and should be {sums[n]:g} "
-        "everywhere."
-    )
+    value = given[i][n][given[i][n] != sums[n]][0].item()
+    found = f"On GPU {i}, tensor {n} contains {value:g} instead of {sums[n]:g}"
+    if abs(value * k - sums[n]) < 1e-3:
+        return f"{found}: that's the mean, but you need the sum."
+    if value in sums:
+        return f"{found}, which is the sum of the tensors {sums.index(value)}."
+    counts = [int(value / (1 + n)) // 10**j % 10 for j in range(k)]
+    wrong = [j for j, count in enumerate(counts) if count != 1]
+    if wrong and sum(c * 10**j for j, c in enumerate(counts)) * (1 + n) == value:
+        times = "isn't in it" if counts[wrong[0]] == 0 else "is in it more than once"
+        return f"{found}: the gradient of GPU {wrong[0]} {times}."
+    return f"{found}, which isn't a sum of the gradients."
 
 
 # ------------------------------------------------------------------ 06.4
@@ -338,9 +359,9 @@ def better_allreduce(answer):
     devices = [d2l.gpu(i) for i in range(8)]
     k, numbers = len(devices), 10**6
     problem = _miscounted(answer, (1, 2, 4, 8), devices)
-    yield Claim("each vector becomes the sum of all", not problem, problem)
+    yield Claim("each vector becomes the sum of all of them", not problem, problem)
     problem = _miscounted(answer, (3, 5, 6, 7), devices)
-    yield Claim("so it does with 3, 5, 6 or 7 GPUs", not problem, problem)
+    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not problem, problem)
     vectors = [torch.ones(numbers, device=device) for device in devices]
     with d2l.transfers() as log:
         answer(vectors)
@@ -352,11 +373,12 @@ def better_allreduce(answer):
     )
     busiest /= vectors[0].nbytes
     yield Claim(
-        f"with {k} GPUs, none sends or takes in more than half of what GPU 0 does in "
+        f"with {k} GPUs, none sends or receives more than half of what GPU 0 does in "
         "`allreduce`",
         busiest <= (k - 1) / 2,
-        f"One GPU sends or takes in {busiest:.2f} vectors; GPU 0 does {k - 1} in "
-        "`allreduce`. Can sums of several vectors travel in place of the vectors?",
+        f"One GPU sends or receives {busiest:.2f} vectors; GPU 0 in `allreduce` has "
+        f"{k - 1}. Could sums of several vectors travel instead of the vectors "
+        "themselves?",
     )
     its, wanted = _seconds(answer, k, numbers), _seconds(_allreduce, k, numbers)
     shared = sum(
@@ -366,9 +388,9 @@ def better_allreduce(answer):
     yield Claim(
         "it takes at most three quarters of the simulated time of `allreduce`",
         its <= 0.75 * wanted,
-        f"It takes {its / wanted:.0%} of it. {shared} of {len(log)} copies begin or "
-        "end at a GPU that the copy before is still busy with, and wait for it. Which "
-        "ones could be made at the same time?",
+        f"It takes {its / wanted:.0%} of that time. {shared} of {len(log)} copies "
+        "start or end at a GPU that's still busy with the previous copy, so they have "
+        "to wait. Which copies could run at the same time?",
     )
 
 
@@ -411,21 +433,24 @@ def _miscounted(
 def _what_was_counted(k: int, i: int, value: float) -> str:
     if value == 8.0**i:
         return (
-            f"With {k} GPUs, some of the vector on GPU {i} is what it was. The sum has "
-            "to be put into each of the tensors that were given, with all its numbers."
+            f"With {k} GPUs, part of the vector on GPU {i} hasn't changed. The sum has "
+            "to be written into every element of each tensor you were given."
         )
     if value * k == sum(8.0**j for j in range(k)):
         return f"With {k} GPUs, GPU {i} has the mean of the vectors, not their sum."
     if value != int(value) or not 0 <= value < 8**k:
-        return f"With {k} GPUs, a number on GPU {i} is no sum of those that were given."
+        return (
+            f"With {k} GPUs, GPU {i} has the number {value:g}, which isn't a sum of "
+            "the vectors you were given."
+        )
     times = [int(value) // 8**j % 8 for j in range(k)]
     j, count = next((j, count) for j, count in enumerate(times) if count != 1)
     if count:
         return (
             f"With {k} GPUs, the sum on GPU {i} counts the vector of GPU {j} {count} "
-            "times. Was a vector sent on that had been added to already?"
+            "times. Did you send on a vector that had already been added to?"
         )
-    return f"With {k} GPUs, the sum on GPU {i} lacks the vector of GPU {j}."
+    return f"With {k} GPUs, the sum on GPU {i} is missing the vector of GPU {j}."
 
 
 # ------------------------------------------------------------------ 06.5
@@ -445,16 +470,16 @@ def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim
     shapes = [tuple(p.shape) for p in params]
     its = [tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in result]
     yield Claim(
-        "a gradient for each parameter is returned",
+        "it returns a gradient for each parameter",
         its == shapes,
-        f"The shapes are {its}, and those of the parameters {shapes}.",
+        f"You return the shapes {its}; the parameters have {shapes}.",
     )
     if its != shapes:
         return
     yield Claim(
-        "they are on the GPU of the first replica",
+        "the gradients are on the GPU of the first replica",
         all(x.device == first for x in result),
-        f"The first one lives on {result[0].device}.",
+        _on_another(result, first),
     )
     example = (X.nbytes + y.nbytes) / n
     sent = [
@@ -463,23 +488,44 @@ def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim
         for i in range(len(shares))
     ]
     yield Claim(
-        "each example is sent to one GPU",
+        "each example is sent to exactly one GPU",
         sum(sent) == n,
-        f"What the host sent makes {sum(sent):g} examples, of {n}. Look at where one "
-        "part ends and the next begins.",
+        _not_each_once(sent, n),
     )
     ideal = [n * share / sum(shares) for share in shares]
     yield Claim(
-        "each GPU gets its share, to one example",
+        "each GPU gets its share, give or take one example",
         all(abs(a - b) <= 1 for a, b in zip(sent, ideal, strict=True)),
-        f"The GPUs were sent {_listed(sent)} examples, and {_listed(ideal)} would be "
-        "their shares.",
+        f"The host sent the GPUs {_listed(sent)} examples; their shares are "
+        f"{_listed(ideal)}.",
     )
     wanted, gradient = _gradient(params, X, y), _flat(result)
     yield Claim(
-        "the gradient is that of the mean loss of the batch",
+        "it's the gradient of the batch's mean loss",
         _close(gradient, wanted),
         _which_gradient(gradient, wanted, params, X, y, sent, shares),
+    )
+
+
+def _on_another(gradients: Sequence[torch.Tensor], wanted: torch.device) -> str:
+    others = [(i, x.device) for i, x in enumerate(gradients) if x.device != wanted]
+    if not others:
+        return ""
+    i, device = others[0]
+    return (
+        f"The gradient of parameter {i} is on {device}, but the first replica is on "
+        f"{wanted}."
+    )
+
+
+def _not_each_once(sent: Sequence[float], n: int) -> str:
+    numbers = f"The host sent {_listed(sent)} examples, {sum(sent):g} in total, of {n}."
+    if all(count == n for count in sent):
+        return f"{numbers} Every GPU got the whole batch."
+    what = "left out" if sum(sent) < n else "sent more than once"
+    return (
+        f"{numbers} Some were {what}. Look at where one part ends and the next one "
+        "begins."
     )
 
 
@@ -491,8 +537,9 @@ def _which_gradient(its, wanted, params, X, y, sent, shares) -> str:
     times = _times(its, wanted)
     if times is not None:
         return (
-            f"It has the right direction, and is {times:.3g} times as long as that. "
-            "Are sums or means added, and what are they divided by?"
+            f"With {len(X)} examples, your gradient has the right direction but is "
+            f"{times:.3g} times as long as it should be. Do you add sums or means, and "
+            "what do you divide by?"
         )
     sizes = [round(count) for count in sent]
     if sum(sizes) == len(X) and all(sizes):
@@ -500,21 +547,31 @@ def _which_gradient(its, wanted, params, X, y, sent, shares) -> str:
         means = [_gradient(params, *part) for part in parts]
         if _times(its, sum(means)) is not None:
             return (
-                "It is made of the means of the parts, all with the same weight: an "
-                "example in a small part counts for more than one in a large part."
+                "You gave the gradients of all parts the same weight, so an example in "
+                "a small part counts for more than one in a large part."
             )
         if _times(its, means[0]) is not None:
-            return "It is the gradient of the first part. Where are the others?"
+            return (
+                "You return the gradient of the first part alone. Where are the others?"
+            )
 
         def weighted(weights):
             return sum(w * g for w, g in zip(weights, means, strict=True))
 
         if _close(its, weighted([share / sum(shares) for share in shares])):
             return (
-                f"The means of the parts are weighted by {shares}. But the parts have "
-                f"{_listed(sizes)} examples, which is not quite in that proportion."
+                f"You weighted the gradients of the parts by {shares}, but the parts "
+                f"have {_listed(sizes)} examples, which isn't quite that ratio."
             )
         orders = itertools.permutations(size / len(X) for size in sizes)
         if any(_close(its, weighted(order)) for order in orders):
-            return "The means are weighted, but one of them has the weight of another."
-    return "It has another direction: not every example has the same weight."
+            return (
+                "You weighted the gradients of the parts, but gave one part the "
+                "weight of another."
+            )
+    far = float((its - wanted).norm() / wanted.norm())
+    return (
+        f"With {len(X)} examples and shares of {shares}, your gradient differs from "
+        f"the right one by {far:.0%} of its length, and has a different direction. The "
+        "examples don't all have the same weight."
+    )

@@ -78,7 +78,7 @@ def unequal_gradients(answer):
         "each replica computes as many examples as `sizes` says",
         list(took.values()) == sizes,
         f"The replicas computed {took[str(d2l.gpu(0))]} and {took[str(d2l.gpu(1))]} "
-        f"examples. They were to have {sizes[0]} and {sizes[1]}.",
+        f"examples. They should have computed {sizes[0]} and {sizes[1]}.",
     )
     sent = sum(copy.nbytes for copy in log if copy.source.type == "cpu")
     wanted = _loss_gradient(replicas[0], X, y)
@@ -91,51 +91,58 @@ def unequal_gradients(answer):
     if not _close(first, wanted):
         return
     yield Claim(
-        "the second replica has it, too",
+        "the second replica has the same gradient",
         _close(second, wanted),
-        "The two replicas have different gradients, and would be different networks "
-        "after one step.",
+        "The two replicas have different gradients, so after one step they'd be "
+        "different networks.",
     )
     other = torch.randn(12, 12), torch.arange(12) % 5
     answer(replicas, *other, [9, 3])
     wanted = _loss_gradient(replicas[0], *other)
     yield Claim(
-        "a second call knows nothing of the first",
+        "a second call isn't affected by the first",
         all(_close(_gradient(net), wanted) for net in replicas),
-        "`backward` adds to the gradients that are there, also to those of the batch "
-        "before.",
+        "`backward` adds to the gradients that are already there, and after the first "
+        "call those of the previous batch are.",
     )
     yield Claim(
-        "each example is sent to one device only",
+        "each example is sent to only one device",
         sent <= X.nbytes + y.nbytes + 8,
-        f"{sent:,} bytes left the CPU, and the batch has {X.nbytes + y.nbytes:,}. What "
-        "does a device do with examples that are not its own?",
+        f"{sent:,} bytes left the CPU, but the batch has only "
+        f"{X.nbytes + y.nbytes:,}. What does a device do with examples that aren't "
+        "its own?",
     )
 
 
 def _wrong_gradient(found, wanted, replicas, X, y, sizes) -> str:
     if found is None:
-        return "Some of its parameters have no gradient."
+        return "Some parameters of the first replica have no gradient."
     shards = [
         _loss_gradient(net, *part)
         for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True)
     ]
     if _close(found, sum(shards) / 2):
         return (
-            "This is the plain mean of the shards' gradients. Each of them is a mean "
-            "itself, over how many examples?"
+            "That's the plain mean of the shards' gradients. Each of them is already a "
+            "mean, over how many examples?"
         )
     if _close(found, sum(shards)):
         return (
-            "The shards' gradients were added as they are. Each of them is a mean over "
-            "its shard already, and a sum of two means is no mean."
+            "You added the shards' gradients as they are. Each of them is already a "
+            "mean over its shard, and a sum of two means isn't a mean."
         )
     if any(_close(found, shard * w) for shard in shards for w in (1, *_shares(sizes))):
-        return "This is the gradient of one shard. What do the other examples say?"
+        return "That's the gradient of only one shard. What about the other examples?"
     if _close(found, wanted * len(y)):
-        return f"It is {len(y)} times as large as it should be: a sum, where a mean is."
-    ratio = float(found.norm() / wanted.norm())
-    return f"Its length is {ratio:.3g} times the one that it should have."
+        return (
+            f"It's {len(y)} times too large: you used a sum where the loss takes a "
+            "mean."
+        )
+    far = float((found - wanted).norm() / wanted.norm())
+    return (
+        f"It differs from the right gradient by {far:.0%} of its length. How much does "
+        "each example count in yours?"
+    )
 
 
 def _shares(sizes: list[int]) -> list[float]:
@@ -169,17 +176,19 @@ def accuracy_of_all(answer):
         result = answer(replicas, batches)
     seen = list(seen)
     counted = sum(examples for _, examples, _ in seen)
-    hint = f"The replicas computed {counted} examples, and there are {n}. "
+    hint = f"The replicas computed {counted} examples, but there are {n}. "
     if counted > n:
-        hint += "Some are counted twice: was a batch filled up, or sent to all?"
+        hint += (
+            "Some are counted twice. Did you pad a batch, or send it to every replica?"
+        )
     else:
-        hint += "Which of them are left over where a batch is cut into three?"
-    yield Claim("every example is computed, and once", counted == n, hint)
+        hint += "Which ones are left over when you cut a batch into three?"
+    yield Claim("every example is computed exactly once", counted == n, hint)
     yield Claim(
-        "the networks are tested as they are tested, not as they are trained",
+        "the networks run in evaluation mode",
         not any(training for _, _, training in seen),
-        "A network was in training mode, in which dropout goes on and batch "
-        "normalization looks at the batch.",
+        "A network was in training mode, in which dropout is active and batch "
+        "normalization uses the batch's statistics.",
     )
     if counted != n or any(training for _, _, training in seen):
         return
@@ -189,7 +198,7 @@ def accuracy_of_all(answer):
     ]
     wanted = sum(right) / n
     yield Claim(
-        "the accuracy is that of all examples",
+        "the accuracy is that over all examples",
         abs(result - wanted) < 1e-6,
         _wrong_accuracy(result, wanted, right, replicas[0], batches),
     )
@@ -198,29 +207,34 @@ def accuracy_of_all(answer):
     yield Claim(
         "each batch is divided among all devices",
         largest <= -(-most // 3),
-        f"A replica got {largest} examples of a batch of {most} at once. There are "
-        "three of them.",
+        f"One replica got {largest} examples of a batch of {most}, although there are "
+        "three replicas.",
     )
     fetched = [copy for copy in log if copy.target.type == "cpu"]
     nbytes = sum(copy.nbytes for copy in fetched)
     yield Claim(
-        "one number of each device is fetched, at most",
+        "at most one number is fetched from each device",
         len(fetched) <= 3 and nbytes <= 3 * 8,
-        f"{len(fetched)} copies with {nbytes:,} bytes came to the host. "
+        f"{len(fetched)} cop{'y' if len(fetched) == 1 else 'ies'} to the host fetched "
+        f"{nbytes:,} bytes. "
         + (
-            "The scores themselves do not have to."
+            "The scores don't have to leave the GPU."
             if nbytes > 8 * len(fetched)
-            else "It waits for each of them, and need not know a count before the end."
+            else (
+                "Python waits for each copy, but doesn't need the counts before the "
+                "end."
+            )
         ),
     )
     modes = [net.training for net in replicas]
     after = [b.cpu() for net in replicas for b in net.buffers()]
     same = all(map(torch.equal, statistics, after))
     yield Claim(
-        "the replicas are afterwards as they were",
+        "afterwards, the replicas are in the state they started in",
         modes == [True, True, False] and same,
-        "Two replicas came in training mode and one in evaluation mode. They went with "
-        f"`training` {', '.join(map(str, modes))}.",
+        "Two replicas were in training mode and one in evaluation mode. Now their "
+        f"`training` is {', '.join(map(str, modes))}, and their batch statistics "
+        f"{'are the same' if same else 'have changed'}.",
     )
 
 
@@ -253,8 +267,8 @@ def _wrong_accuracy(result, wanted, right, net, batches) -> str:
     sizes = [len(y) for _, y in batches]
     if near(sum(map(lambda r, n: r / n, right, sizes)) / len(sizes)):
         return (
-            "This is the mean of the batches' accuracies, in which one of the 2 "
-            "examples of the last batch weighs as much as 16 of the others."
+            "That's the mean of the batches' accuracies, in which one of the 2 "
+            "examples in the last batch counts as much as 16 in the others."
         )
     hits = [torch.zeros(2) for _ in range(3)]
     shares = []
@@ -269,12 +283,12 @@ def _wrong_accuracy(result, wanted, right, net, batches) -> str:
         sum(mean_of_shards) / len(mean_of_shards)
     ):
         return (
-            "This is a mean of the devices' accuracies, and the devices did not have "
-            "the same number of examples."
+            "That's a mean of the devices' accuracies, but the devices didn't have the "
+            "same number of examples."
         )
     if near(sum(right)):
-        return "This is the number of right answers, not their share."
-    return f"It is {result:.4f}, not {wanted:.4f}."
+        return "That's the number of correct predictions, not the fraction."
+    return f"You return {result:.4f}, but it should be {wanted:.4f}."
 
 
 # ------------------------------------------------------------------ 07.3
@@ -296,10 +310,9 @@ def sweep(answer):
     settings = [(1, 64, 1e-5), (2, 32, 0.2), (1, 128, 0.2), (2, 32, 3.0)]
     result = answer(new_net, load_data, list(settings), list(seeds))
     yield Claim(
-        "it returns the best setting, and a dictionary of all",
+        "it returns the best setting, and a dictionary with all of them",
         len(result) == 2 and isinstance(result[1], dict),
-        f"What came back has {len(result)} parts; it was to have two, the second a "
-        "dictionary.",
+        f"You return {len(result)} values. Return two, the second a dictionary.",
     )
     if len(result) != 2 or not isinstance(result[1], dict):
         return
@@ -311,25 +324,26 @@ def sweep(answer):
         for each in found.values()
     )
     yield Claim(
-        "the dictionary has a list for each setting, with a number for each seed",
+        "the dictionary has a list for each setting, with one number for each seed",
         complete,
-        f"It has {len(found)} keys of {len(settings)} settings, and the first value is "
-        f"{_short(next(iter(found.values()), None))}.",
+        f"It has {len(found)} keys for {len(settings)} settings, and the first value "
+        f"is {_short(next(iter(found.values()), None))}.",
     )
     if not complete:
         return
     runs = len(settings) * len(seeds)
     yield Claim(
-        "each run begins with a network of its own",
+        "each run starts with a new network",
         calls == {seed: len(settings) for seed in seeds},
-        f"`new_net` was called {calls.total()} times, with the seeds "
-        f"{sorted(calls)}, for {runs} runs. A network that is used again goes on from "
-        "where the run before has left it.",
+        f"You called `new_net` {calls.total()} times, with the seeds {sorted(calls)}, "
+        f"for {runs} runs. If you reuse a network, training continues from where the "
+        "previous run stopped.",
     )
     yield Claim(
         "each setting has its own batch size",
         sizes == {size for _, size, _ in settings},
-        f"Batches were asked for of the sizes {sorted(sizes)}.",
+        f"You loaded data with the batch sizes {sorted(sizes)}, but the settings have "
+        f"{sorted({size for _, size, _ in settings})}.",
     )
     histories = {run: _accuracies(*run) for run in itertools.product(settings, seeds)}
 
@@ -340,14 +354,17 @@ def sweep(answer):
             for seed, value in zip(seeds, found[setting], strict=True)
         )
 
-    hint = "They are others than `d2l.train` gives for these settings and seeds."
+    hint = (
+        "They aren't the accuracies that `d2l.train` reaches with these settings and "
+        "seeds."
+    )
     if not differs(max):
         hint = (
-            "These are the best epochs. Who looks for the best of several has looked "
-            "at the test data once more, and is too optimistic."
+            "Those are the accuracies of the best epochs. Choosing the best epoch uses "
+            "the test data once more, so the result is too optimistic."
         )
     elif not differs(lambda accuracy: accuracy[0]):
-        hint = "These are the accuracies after the first epoch."
+        hint = "Those are the accuracies after the first epoch."
     yield Claim(
         "the numbers are the test accuracies after the last epoch",
         not differs(lambda accuracy: accuracy[-1]),
@@ -357,15 +374,17 @@ def sweep(answer):
         return
     wanted = max(settings, key=lambda setting: sum(found[setting]))
     lucky = max(settings, key=lambda setting: max(found[setting]))
-    hint = f"{_short(best)} is not the one with the highest mean."
+    hint = f"{_short(best)} doesn't have the highest mean."
     if best == lucky:
         hint = (
-            f"{best} has the highest single accuracy, with one of the seeds. With the "
-            "others, how good is it?"
+            f"{best} has the highest single accuracy, with one of the seeds. How good "
+            "is it with the others?"
         )
     elif best not in settings:
-        hint = f"{_short(best)} is none of the settings."
-    yield Claim("the best is the best in the mean over the seeds", best == wanted, hint)
+        hint = f"{_short(best)} isn't one of the settings."
+    yield Claim(
+        "the best setting has the highest mean over the seeds", best == wanted, hint
+    )
 
 
 _LUCKY = 3  # the seed whose network starts out trained
@@ -433,10 +452,10 @@ def scores_of(answer):
     for device, examples, _ in seen:
         took[device] += examples
     yield Claim(
-        "there is a row for each example",
+        "there's a row for each example",
         tuple(result.shape) == tuple(wanted.shape),
-        f"The shape is {tuple(result.shape)}, and {len(X)} examples went in. 100 is "
-        "not a multiple of 16.",
+        f"The result has the shape {tuple(result.shape)}, but you were given {len(X)} "
+        "examples. 100 isn't a multiple of 16.",
     )
     if result.shape != wanted.shape:
         return
@@ -444,23 +463,23 @@ def scores_of(answer):
     same = torch.allclose(found, wanted, atol=1e-5)
     mixed = torch.allclose(found.sum(0), wanted.sum(0), atol=1e-3)
     yield Claim(
-        "the rows are those of the network, in the order of the examples",
+        "the rows are the network's scores, in the order of the examples",
         same,
-        "The rows are there, in another order."
+        "The rows are right, but in a different order."
         if mixed
-        else "Some rows are others than the network on one device gives.",
+        else "Some rows differ from what the network computes on one device.",
     )
     counts = sorted((took[str(device)] for device in devices), reverse=True)
     yield Claim(
-        "the examples are spread over all 16, as evenly as they can be",
+        "the examples are spread over all 16 devices, as evenly as possible",
         counts == [7] * 4 + [6] * 12,
         f"The devices computed {', '.join(map(str, counts))} examples.",
     )
     home = {str(p.device) for p in net.parameters()}
     yield Claim(
-        "the network is left where it was, and the result lives there",
+        "the network stays where it was, and the result is on the same device",
         home == {str(devices[0])} and result.device == devices[0],
-        f"The network lives on {', '.join(sorted(home))} now, and the result on "
+        f"The network is now on {', '.join(sorted(home))} and the result on "
         f"{result.device}; both belong on {devices[0]}.",
     )
     moved = log.nbytes
@@ -468,10 +487,10 @@ def scores_of(answer):
     hint = f"{moved:,} bytes crossed, and {needed:,} are enough. "
     whole = sum(copy.source.type == "cpu" and copy.nbytes >= X.nbytes for copy in log)
     if whole > 1:
-        hint += f"The whole batch left the CPU {whole} times."
+        hint += f"You sent the whole batch from the CPU {whole} times."
     else:
-        hint += "A replica crosses once to each other device, and no example twice."
-    yield Claim("no more crosses than has to", moved <= 1.05 * needed, hint)
+        hint += "Copy the network once to each other device, and no example twice."
+    yield Claim("nothing is copied unnecessarily", moved <= 1.05 * needed, hint)
     few = torch.randn(5, 256)
     with torch.no_grad():
         wanted = net(few.to(devices[0])).cpu()
@@ -479,7 +498,10 @@ def scores_of(answer):
     yield Claim(
         "it works with fewer examples than devices",
         result.shape == wanted.shape and torch.allclose(result, wanted, atol=1e-5),
-        f"Of 5 examples it made scores of the shape {tuple(result.shape)}.",
+        "For 5 examples, the scores have the right shape but wrong values."
+        if result.shape == wanted.shape
+        else f"For 5 examples, you return scores of the shape {tuple(result.shape)}; "
+        f"it should be {tuple(wanted.shape)}.",
     )
 
 
@@ -505,17 +527,17 @@ def rank_loss(answer):
 
     shape = tuple(answer(net(X[:4]), y[:4], 2, 8).shape)
     yield Claim(
-        "a single number is returned for a shard",
+        "it returns a single number for a shard",
         shape == (),
-        f"It has the shape {shape}: one loss for each example, which `backward` does "
-        "not take.",
+        f"You return the shape {shape}: one loss for each example, and `backward` "
+        "needs a single number.",
     )
     if shape != ():
         return
     wanted = torch.autograd.grad(F.cross_entropy(net(X[:8]), y[:8]), net.weight)[0]
     found = averaged(2, 8)
     yield Claim(
-        "with shards of one size, DDP's average is the gradient of the batch",
+        "with shards of equal size, DDP's average is the gradient of the batch",
         _close(found, wanted),
         _wrong_average(found, wanted),
     )
@@ -524,17 +546,17 @@ def rank_loss(answer):
     wanted = torch.autograd.grad(F.cross_entropy(net(X), y), net.weight)[0]
     found = averaged(3, 10)
     yield Claim(
-        "it is with shards of 4, 3 and 3, too",
+        "so it is with shards of 4, 3 and 3",
         _close(found, wanted),
-        "An example in a shard of 4 weighs less than one in a shard of 3. What DDP "
-        "averages are ranks, and what you want is a mean over examples.",
+        "An example in a shard of 4 counts for less than one in a shard of 3. DDP "
+        "averages over ranks, but you want a mean over examples.",
     )
     batch = F.cross_entropy(net(X[:2]), y[:2])
     wanted = torch.autograd.grad(batch, net.weight)[0]
     yield Claim(
-        "it is where a rank has no examples, too",
+        "so it is if a rank has no examples",
         _close(averaged(3, 2), wanted),
-        "DDP divides by the number of all ranks, also of those without examples.",
+        "DDP divides by the number of ranks, including those without examples.",
     )
     losses = torch.stack(
         [
@@ -545,33 +567,39 @@ def rank_loss(answer):
         ]
     )
     yield Claim(
-        "the mean of the ranks' losses is the loss of the batch, there as well",
+        "the mean of the ranks' losses is the loss of the batch, even then",
         bool(torch.isclose(losses.mean(), batch)),
-        "The loss of the rank without examples is not a number: a mean over none is "
-        "0/0, and whoever logs the mean over the ranks gets the same."
+        "The loss of the rank without examples is NaN: a mean over no examples is 0/0. "
+        "If you log the mean over the ranks, that's NaN too."
         if bool(losses.isnan().any())
-        else f"The ranks' losses have the mean {losses.mean():.4f}, the batch "
-        f"{batch:.4f}.",
+        else (
+            f"The mean of the ranks' losses is {losses.mean():.4f}, the loss of the "
+            f"batch {batch:.4f}."
+        ),
     )
 
 
 def _wrong_average(found: torch.Tensor, wanted: torch.Tensor) -> str:
     if _close(found, wanted / 2):
         return (
-            "It is too small by a factor of k: DDP divides by the number of ranks, "
-            "after `backward`."
+            "The gradient is too small by a factor of k: DDP divides by the number of "
+            "ranks, after `backward`."
         )
     if _close(found, wanted * 4):
         return (
-            "It is as many times too large as a shard has examples: the losses of a "
-            "shard are added, and nothing divides the sum."
+            "The gradient is as many times too large as a shard has examples: you add "
+            "up the losses of a shard and never divide the sum."
         )
     if _close(found, wanted * 2):
         return (
-            "It is too large by a factor of k: this is the mean of the shard, times k."
+            "The gradient is too large by a factor of k: you return the mean over the "
+            "shard, times k."
         )
-    ratio = float(found.norm() / wanted.norm())
-    return f"Its length is {ratio:.3g} times the one that it should have."
+    far = float((found - wanted).norm() / wanted.norm())
+    return (
+        f"It differs from the right gradient by {far:.0%} of its length. How much does "
+        "each example count in yours?"
+    )
 
 
 # ------------------------------------------------------------------ 07.6
@@ -590,10 +618,10 @@ def statistics(answer):
         isinstance(each, torch.Tensor) and each.shape == (8,) for each in result
     )
     yield Claim(
-        "a mean and a variance of each channel are returned",
+        "it returns a mean and a variance for each channel",
         fits,
-        f"There are 8 channels, and what came back are {len(result)} parts: "
-        f"{', '.join(_shape(each) for each in result)}.",
+        "There are 8 channels, so two tensors of shape (8,) are needed. You return "
+        f"{len(result)} values: {', '.join(_shape(each) for each in result)}.",
     )
     if not fits:
         return
@@ -612,18 +640,27 @@ def statistics(answer):
     )
     home = {str(each.device) for each in result}
     yield Claim(
-        "both live on the device of the first shard",
+        "both are on the device of the first shard",
         home == {str(d2l.gpu(0))},
-        f"They live on {' and '.join(sorted(home))}.",
+        f"The mean is on {result[0].device} and the variance on {result[1].device}; "
+        f"the first shard is on {d2l.gpu(0)}.",
     )
     enough = 2 * 2 * 8 * 4 + 2 * 8
     hint = f"{log.nbytes:,} bytes crossed, and {enough} are enough. "
     if any("cpu" in (copy.source.type, copy.target.type) for copy in log):
         hint += "Some of them went by way of the CPU."
     elif log.nbytes >= shards[2].nbytes:
-        hint += "Which of a shard's 8 columns of numbers have to be known elsewhere?"
+        hint += (
+            "A whole shard crossed. Which numbers does another device need from a "
+            "shard's 8 columns?"
+        )
+    else:
+        hint += (
+            f"They crossed in {len(log)} copies. What does each of the two other "
+            "devices send, and does anything go back to them?"
+        )
     yield Claim(
-        "two numbers cross for each channel and other device",
+        "only two numbers per channel cross from each other device",
         log.nbytes <= enough,
         hint,
     )
@@ -633,17 +670,25 @@ def _wrong_mean(found, wanted, parts) -> str:
     means = [part.mean(0) for part in parts]
     if torch.allclose(found, sum(means) / len(means), atol=1e-4):
         sizes = ", ".join(str(len(part)) for part in parts)
-        return f"It is the mean of the shards' means, and they have {sizes} examples."
+        return f"You average the shards' means, but the shards have {sizes} examples."
     if any(torch.allclose(found, mean, atol=1e-4) for mean in means):
-        return "It is the mean of one shard alone."
-    return f"In the first channel it is {found[0]:.4g}, not {wanted[0]:.4g}."
+        return "That's the mean of one shard alone."
+    n = sum(map(len, parts))
+    if torch.allclose(found, wanted * n, rtol=1e-3):
+        return "That's the sum: you never divide by the number of examples."
+    if torch.allclose(found, wanted * n / len(parts), rtol=1e-3):
+        return (
+            f"You divide the sum by the number of shards, {len(parts)}, instead of the "
+            f"number of examples, {n}."
+        )
+    return _in_worst_channel("mean", found, wanted)
 
 
 def _wrong_variance(found, wanted, parts) -> str:
     n = sum(map(len, parts))
     if torch.allclose(found, wanted * n / (n - 1), rtol=1e-3):
         return (
-            "It is divided by one less than there are examples. Batch normalization "
+            "You divide by one less than the number of examples. Batch normalization "
             "divides by their number (`correction=0`)."
         )
     for correction in (0, 1):
@@ -653,15 +698,31 @@ def _wrong_variance(found, wanted, parts) -> str:
             torch.allclose(found, each, rtol=1e-3) for each in (within, sum(own) / 3)
         ):
             return (
-                "It is a mean of the shards' variances. How far the shards' means are "
-                "from each other is missing."
+                "You average the shards' variances. That leaves out how far the "
+                "shards' means are from each other."
             )
     if torch.allclose(found, wanted.sqrt(), rtol=1e-3):
-        return "This is the standard deviation."
-    return f"In the first channel it is {found[0]:.4g}, not {wanted[0]:.4g}."
+        return "That's the standard deviation, the square root of the variance."
+    if torch.allclose(found, torch.cat(parts).square().mean(0), rtol=1e-3):
+        return "That's the mean of the squares. Where does the mean come in?"
+    if torch.allclose(found, wanted * n, rtol=1e-3):
+        return (
+            "That's the sum of the squared deviations: you never divide by the number "
+            "of examples."
+        )
+    return _in_worst_channel("variance", found, wanted)
+
+
+def _in_worst_channel(what: str, found, wanted) -> str:
+    """Return a hint that quotes the value which is furthest from the right one."""
+    worst = int((found - wanted).abs().argmax())
+    return (
+        f"In channel {worst}, your {what} is {found[worst]:.4g}, but it should be "
+        f"{wanted[worst]:.4g}."
+    )
 
 
 def _shape(value) -> str:
     if isinstance(value, torch.Tensor):
-        return f"a tensor of the shape {tuple(value.shape)}"
+        return f"a tensor of shape {tuple(value.shape)}"
     return f"a {type(value).__name__}"

@@ -49,16 +49,16 @@ def efficiency(answer):
         )
     )
     cases = (
-        ("the same images on each of 16 GPUs as on one", one, many),
-        ("256 images, shared by 4 GPUs", one_large, fast),
-        ("2 GPUs as the base of 16", two, many),
+        ("16 GPUs with as many images on each as the base", one, many),
+        ("4 GPUs that share 256 images", one_large, fast),
+        ("16 GPUs with 2 as the base", two, many),
     )
     for what, base, step in cases:
         wanted = base.batch_size / base.seconds
         wanted = step.batch_size / step.seconds / wanted
         value = answer(base, step)
         yield Claim(
-            f"it is right for {what}",
+            f"it's right for {what}",
             abs(value - wanted) < 1e-9,
             _which_efficiency(value, wanted, base, step),
         )
@@ -66,26 +66,33 @@ def efficiency(answer):
 
 def _which_efficiency(value: float, wanted: float, base, step) -> str:
     speedup = step.examples_per_second / base.examples_per_second
-    figures = f"Here it says {value:.3g}. "
+    figures = f"You return {value:.3g} here. "
     for other, why in (
         (
             base.seconds / step.seconds,
-            "That is the ratio of the times. Did both steps have as many images on "
-            "each GPU?",
+            "That's the ratio of the times. Did both steps have the same number of "
+            "images on each GPU?",
         ),
-        (speedup, "That is how many times as many images a second there are."),
-        (1 / wanted, "That is how many times as long as it would ideally take."),
+        (
+            speedup,
+            "That's the speedup, how many times as many images are processed in a "
+            "second.",
+        ),
+        (
+            1 / wanted,
+            "That's the inverse: how many times longer it takes than it ideally would.",
+        ),
         (
             speedup / step.num_gpus,
-            "All of the GPUs are held against the base. How many has that?",
+            "You compare all the GPUs with the base. How many GPUs does the base have?",
         ),
     ):
         if abs(value - other) < 1e-6 * abs(other):
             return figures + why
     return figures + (
-        f"The base makes {base.examples_per_second:,.0f} images a second with "
-        f"{base.num_gpus} GPU(s), the step {step.examples_per_second:,.0f} with "
-        f"{step.num_gpus}."
+        f"The base processes {base.examples_per_second:,.0f} images a second on "
+        f"{base.num_gpus} GPU{'s' * (base.num_gpus > 1)}, the step "
+        f"{step.examples_per_second:,.0f} on {step.num_gpus}."
     )
 
 
@@ -98,25 +105,33 @@ _SIZES = tuple(2**i for i in range(4, 12))
 @EXERCISES.add("08.2", returns=int)
 def images_on_each(answer):
     yield Claim(
-        f"it is one of {', '.join(map(str, _SIZES))}",
+        f"it's one of {', '.join(map(str, _SIZES))}",
         answer in _SIZES,
-        f"It is {answer}.",
+        f"Your answer is {answer}.",
     )
     if answer not in _SIZES:
         return
     net = _resnet()
     reached = _efficiency_of_16(net, "ring", answer)
-    hint = f"With {answer} images on each of the 16 it is {reached:.3f}, simulated. "
+    hint = (
+        f"With {answer} images on each of the 16 GPUs, the simulated efficiency is "
+        f"{reached:.3f}. "
+    )
     if _efficiency_of_16(net, "bucketed", answer) >= _ENOUGH:
-        hint += "So many are enough where the exchange is hidden, with buckets."
+        hint += "That's enough images if the exchange is hidden, with buckets."
     else:
-        hint += "What is exposed takes as long as before, whatever the images."
-    yield Claim(f"so many reach {_ENOUGH}", reached >= _ENOUGH, hint)
+        hint += (
+            "The exposed part of the exchange takes equally long, however many images "
+            "there are."
+        )
+    yield Claim(
+        f"that many images reach an efficiency of {_ENOUGH}", reached >= _ENOUGH, hint
+    )
     half = _efficiency_of_16(net, "ring", answer // 2)
     yield Claim(
-        "half as many do not",
+        "half as many don't",
         half < _ENOUGH,
-        f"{answer // 2} images reach {half:.3f} already, simulated.",
+        f"{answer // 2} images already reach {half:.3f} (simulated).",
     )
 
 
@@ -133,28 +148,31 @@ def best_number(answer):
     batch = 256
     numbers = [2**i for i in range(9)]
     yield Claim(
-        f"it is one of {', '.join(map(str, numbers))}",
+        f"it's one of {', '.join(map(str, numbers))}",
         answer in numbers,
-        f"It is {answer}.",
+        f"Your answer is {answer}.",
     )
     if answer not in numbers:
         return
     net = _resnet()
     seconds = {n: _simulate(net, n, "ring", batch // n).seconds for n in numbers}
     best = min(seconds, key=seconds.get)
-    hint = f"With {answer} GPUs a step takes {_text(seconds[answer])}, simulated; "
+    hint = (
+        f"With {answer} GPU{'s' * (answer > 1)}, a step takes "
+        f"{_text(seconds[answer])} (simulated); "
+    )
     if answer > best:
-        hint += f"with {answer // 2} of them {_text(seconds[answer // 2])}. "
-        hint += "What grows with their number?"
+        hint += f"with {answer // 2}, {_text(seconds[answer // 2])}. "
+        hint += "What grows with the number of GPUs?"
     elif answer < best:
-        hint += f"with {answer * 2} of them {_text(seconds[answer * 2])}. "
+        hint += f"with {answer * 2}, {_text(seconds[answer * 2])}. "
         around = [n for n in (answer // 2, answer, answer * 2) if n in numbers]
         hidden = {n: _simulate(net, n, "bucketed", batch // n).seconds for n in around}
         if min(hidden, key=hidden.get) == answer:
             hint += "Your number is the best one with buckets."
         else:
-            hint += "Where do the images on each become too few?"
-    yield Claim("no other of them takes less time", answer == best, hint)
+            hint += "At what point does each GPU have too few images?"
+    yield Claim("no other number takes less time", answer == best, hint)
 
 
 # ------------------------------------------------------------------ 08.4
@@ -190,35 +208,35 @@ def accumulate(answer):
     yield Claim(
         "each replica has gradients",
         not without,
-        f"Replica {without[0]} has none." if without else "",
+        f"Replica {without[0]} has parameters without a gradient." if without else "",
     )
     if without:
         return
     gradients = [_flat_gradient(own) for own in replicas]
     yield Claim(
-        "both replicas have the same",
+        "both replicas have the same gradients",
         torch.equal(*gradients),
-        "They differ, so the next step would let the replicas drift apart. What is "
-        "still to be added up?",
+        "Their gradients differ, so the next step would let the replicas drift apart. "
+        "What still has to be added up?",
     )
     yield Claim(
-        "it is the gradient of the mean loss over all examples",
+        "they're the gradient of the mean loss over all examples",
         torch.allclose(gradients[0], wanted, atol=1e-9),
         _which_gradient(gradients[0], wanted, last, k, parts),
     )
     nbytes = sum(p.nbytes for p in net.parameters())
     yield Claim(
-        "gradients are exchanged once",
+        "gradients are exchanged only once",
         log.nbytes <= 2 * (k - 1) * nbytes,
-        f"{log.nbytes:,} bytes crossed. The gradient has {nbytes:,}, which go to one "
-        "GPU and come back. How often were they under way?",
+        f"{log.nbytes:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
+        "cross to one GPU and back. How often did it?",
     )
     yield Claim(
-        "the memory is that of one small batch, not of all",
+        "it needs memory for one small batch, not for all of them",
         peak <= small + (large - small) / 3,
-        f"At the peak it needs {peak:,} bytes; forward and backward take {small:,} "
-        f"with one small batch and {large:,} with all {parts} at once. What keeps the "
-        "activations of a batch, and until when?",
+        f"At the peak it uses {peak:,} bytes; forward and backward take {small:,} "
+        f"with one small batch and {large:,} with all {parts} at once. What keeps a "
+        "batch's activations in memory, and until when?",
     )
 
 
@@ -251,22 +269,23 @@ def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
     factor = times(wanted)
     if factor is not None and factor > 1:
         return (
-            f"It has the right direction, and is {factor:.3g} times too long. On each "
-            f"of {k} GPUs are {parts} small batches: how many means were added?"
+            f"The gradient has the right direction but is {factor:.3g} times too long. "
+            f"Each of the {k} GPUs has {parts} small batches: how many means did you "
+            "add?"
         )
     if factor is not None:
         return (
-            f"It has the right direction, and only {factor:.3g} of the length. By what "
-            "is it divided, and how often?"
+            f"The gradient has the right direction but only {factor:.3g} of the "
+            "length. What do you divide by, and how often?"
         )
     if times(last) is not None:
         return (
-            "It is made of the last small batches alone. What happened to the "
-            "gradients of those before?"
+            "You used only the last small batches. What happened to the gradients of "
+            "the earlier ones?"
         )
     return (
-        "It has another direction: some small batches count more often than others. Is "
-        "a sum that was exchanged added to again?"
+        "The gradient has the wrong direction: some small batches count more often "
+        "than others. Do you add to a sum that has already been exchanged?"
     )
 
 
@@ -289,22 +308,22 @@ def _shared(
     whole = all(isinstance(x, Integral) and x >= 0 for x in shares)
     whole &= len(shares) == len(times)
     yield Claim(
-        "there is a whole number for each device, none of them below zero",
+        "there's a whole number for each device, and none is negative",
         whole,
-        f"What is returned for {len(times)} devices is {list(shares)}.",
+        f"For {len(times)} devices you return {list(shares)}.",
     )
     if not whole:
         return
     yield Claim(
-        "all images are shared out, each once",
+        "all images are handed out, each once",
         sum(shares) == n,
-        f"{' + '.join(map(str, shares))} are {sum(shares)} images, not {n}.",
+        f"{' + '.join(map(str, shares))} makes {sum(shares)} images, not {n}.",
     )
     total = sum(1 / t for t in times)
     ideal = [n / t / total for t in times]
     right = all(abs(a - b) <= 1 for a, b in zip(shares, ideal, strict=True))
     yield Claim(
-        "all are done at the same time, but for one image",
+        "all devices finish at the same time, give or take one image",
         right,
         "" if right else _who_waits(sim, replicas, shares, times),
     )
@@ -325,17 +344,23 @@ def _who_waits(sim, replicas, shares, times) -> str:
     if len(shares) == len(replicas):
         busy = _computing(sim, replicas, shares)
         figures = (
-            f"With {' + '.join(map(str, shares))} images they compute for "
-            f"{', '.join(map(_text, busy))}, simulated. "
+            f"With {' + '.join(map(str, shares))} images, the devices compute for "
+            f"{', '.join(map(_text, busy))} (simulated). "
         )
     else:
         busy = [n * t for n, t in zip(shares, times, strict=True)]
-        figures = f"With {' + '.join(map(str, shares))} images of {times} s each, "
+        figures = (
+            f"With {' + '.join(map(str, shares))} images at {times} s each, the "
+            f"devices compute for {', '.join(f'{x:g}' for x in busy)} s. "
+        )
     if len(set(shares)) == 1 or max(shares) - min(shares) <= 1:
-        return figures + "Everybody has as many, and the fast ones wait."
+        return figures + "Every device has equally many, so the fast ones wait."
     ratio = [n / t for n, t in zip(shares, times, strict=True)]
     if max(ratio) - min(ratio) <= 0.1 * max(ratio):
-        return figures + "The slowest one has most. Is a large time a high speed?"
+        return figures + (
+            "The slowest device has the most images. Does a large time mean a high "
+            "speed?"
+        )
     slowest, done = busy.index(max(busy)), busy.index(min(busy))
     return figures + f"GPU {done} waits for GPU {slowest}."
 
@@ -350,9 +375,9 @@ def mean_step(answer):
     kept = seconds.clone()
     yield from in_all(_right_mean(answer, seconds, kept, n) for n in (2, 16, 1024, 1))
     yield Claim(
-        "the measurements are as they were",
+        "the measurements haven't changed",
         torch.equal(seconds, kept),
-        "They belong to the caller, and have been changed.",
+        "You changed `seconds`, which belongs to the caller.",
     )
 
 
@@ -360,9 +385,9 @@ def _right_mean(answer: Callable, seconds, kept, n: int) -> Iterator[Claim]:
     torch.manual_seed(n)
     value, wanted = float(answer(seconds, n)), _expected_maximum(kept, n)
     yield Claim(
-        "the mean is right, to a hundredth, for n from 1 to 1,024",
+        "the mean is right to within 1%, for n from 1 to 1,024",
         abs(value - wanted) <= 0.01 * wanted,
-        f"For n = {n} it is {value * 1e3:.2f} ms. "
+        f"For n = {n} you return {value * 1e3:.2f} ms. "
         + _which_mean(value, wanted, kept, n),
     )
 
@@ -377,22 +402,28 @@ def _expected_maximum(seconds: torch.Tensor, n: int) -> float:
 def _which_mean(value: float, wanted: float, seconds: torch.Tensor, n: int) -> str:
     mean, most = float(seconds.mean()), float(seconds.max())
     for other, why in (
-        (mean, "That is the mean of a device, but a step waits for all of them."),
+        (mean, "That's the mean of one device, but a step waits for all of them."),
         (
             most,
-            "That is the slowest ever measured. How often is it among those that "
-            f"{n} draw?",
+            f"That's the slowest time ever measured. How often is it among the {n} "
+            "times of a step?",
         ),
-        (n * mean, "That is as long as if one began after the other."),
-        (mean / n, "That would be the time if the devices shared one step."),
+        (
+            n * mean,
+            "That's how long a step would take if the devices ran one after the other.",
+        ),
+        (mean / n, "That would be the time if the devices split up one step."),
     ):
         if abs(value - other) < 0.005 * other:
             return why
     if value > wanted:
         return (
-            "That is too long. Of each step the slowest counts: first the largest over "
-            "the devices, then the mean over the steps."
+            "That's too long. Take the maximum over the devices in each step first, "
+            "and then the mean over the steps."
         )
     if value > mean:
-        return f"That is too short. Are there {n} devices in each step?"
-    return f"A device takes {mean * 1e3:.2f} ms on average."
+        return f"That's too short. Are there {n} devices in each step?"
+    return (
+        f"A single device takes {mean * 1e3:.2f} ms on average, and a step can't be "
+        "faster than that."
+    )

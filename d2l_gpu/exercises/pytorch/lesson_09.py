@@ -109,17 +109,17 @@ def train_on(answer):
         net = answer(calm.new, Path(name), _LAST)
         made = len(calm.parameters)
         yield Claim(
-            "a run to which nothing happens makes all steps",
+            "a run without a crash makes all its steps",
             made == _LAST,
-            f"It made {made} steps, and `last` was {_LAST}.",
+            f"It made {made} steps, but `last` was {_LAST}.",
         )
         if made != _LAST:
             return
         yield Claim(
-            "it ends with the weights that it should have",
+            "it ends with the right weights",
             torch.equal(_vector(net), weights),
-            "They are others than those of this network after so many steps of its "
-            "optimizer, on the batches in their order.",
+            f"The weights aren't the ones this network has after {_LAST} steps of its "
+            "optimizer on the batches in their order.",
         )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -129,7 +129,7 @@ def train_on(answer):
         yield Claim(
             "a run that dies leaves a checkpoint behind",
             bool(left),
-            f"It died after {_DIES} steps, and the folder was empty.",
+            f"It died after {_DIES} steps, and the folder is empty.",
         )
         if not left:
             return
@@ -138,13 +138,13 @@ def train_on(answer):
         made = len(run.parameters)
         hint = f"The second run made {made} steps. "
         if made == _LAST:
-            hint += "It began at the beginning."
+            hint += "It started from the beginning."
         elif made > _LAST - _DIES + _DIES % _EVERY:
-            hint += "The checkpoint from which it went on was an old one."
+            hint += "It resumed from an older checkpoint."
         else:
-            hint += f"The first had made {_DIES}, and together they are too few."
+            hint += f"The first had made {_DIES}, so together they're too few."
         yield Claim(
-            "the next run goes on from the last tenth step",
+            f"the next run continues after the last multiple of {_EVERY} steps",
             made == _LAST - _DIES + _DIES % _EVERY,
             hint,
         )
@@ -152,63 +152,66 @@ def train_on(answer):
             return
         first = _LAST - made
         yield Claim(
-            "its batches are those that are due",
+            "its batches are the ones that come next",
             run.batches == wanted.batches[first:],
             _wrong_batch(run.batches[0], wanted.batches, first),
         )
         if run.batches != wanted.batches[first:]:
             return
         yield Claim(
-            "it goes on with the parameters that there were",
+            "it continues with the parameters of that step",
             torch.equal(run.parameters[0], wanted.parameters[first]),
-            "They are those of a new network."
+            "They're those of a new network."
             if torch.equal(run.parameters[0], wanted.parameters[0])
-            else "They are those of another step.",
+            else "They're those of another step.",
         )
         yield Claim(
-            "the optimizer has its momentum",
+            "the optimizer still has its momentum",
             run.momentum,
-            "Before its first step, the new optimizer knew of no past gradients.",
+            "Before the first step, the optimizer of the new process had no momentum.",
         )
         yield Claim(
-            "dropout drops what it would have dropped",
+            "dropout drops the same inputs as without a crash",
             run.dropped == wanted.dropped[first:],
-            "It drops what it did at the very beginning: random numbers begin again "
-            "with those of the seed."
+            "It drops what it dropped at the very beginning: the random numbers start "
+            "again from the seed."
             if run.dropped[0] == wanted.dropped[0]
-            else "The random numbers are in another state than they were.",
+            else (
+                "The state of the random number generator differs from the one "
+                "without a crash."
+            ),
         )
         yield Claim(
-            "the end is the same, to the last bit",
+            "the final weights are the same, bit for bit",
             torch.equal(_vector(net), weights),
-            "The largest difference of two weights is "
+            "The largest difference between two weights is "
             f"{(_vector(net) - weights).abs().max():.2g}.",
         )
         again = _Run()
         net = answer(again.new, folder, _LAST)
         yield Claim(
-            "called once more, it has nothing to do",
+            "called once more, it has nothing left to do",
             not again.parameters and torch.equal(_vector(net), weights),
-            f"All {_LAST} steps had been made, and it made {len(again.parameters)} "
+            f"All {_LAST} steps had been made, but it made {len(again.parameters)} "
             "more."
             if again.parameters
-            else "It made no step, and returned another network than the trained one.",
+            else "It made no step, but returned a network other than the trained one.",
         )
 
 
 def _wrong_batch(found: float, batches: list[float], due: int) -> str:
     if found not in batches:
-        return "The first one is none that there is in these epochs."
+        return "The first batch doesn't occur in these epochs."
     step, per_epoch = batches.index(found), 23
     text = (
-        f"The first one is batch {step % per_epoch} of epoch {step // per_epoch}, and "
-        f"due was batch {due % per_epoch} of epoch {due // per_epoch}. "
+        f"The first batch is batch {step % per_epoch} of epoch {step // per_epoch}, "
+        f"but it should be batch {due % per_epoch} of epoch {due // per_epoch}. "
     )
     if step == 0:
-        return text + "The data begin at their beginning."
+        return text + "The data start from the beginning."
     if step % per_epoch == 0:
-        return text + "The epoch begins anew."
-    return text + "Which step was counted when it was saved?"
+        return text + "The epoch starts again."
+    return text + "Which step did you count when you saved?"
 
 
 # ------------------------------------------------------------------ 09.2
@@ -325,11 +328,9 @@ def save_whole(answer):
         answer({"step": 10, "weight": torch.arange(1000.0)}, path)
         found = _read(path)
         yield Claim(
-            "what was saved can be loaded",
+            "`torch.load` returns what was saved",
             bool(found) and found.get("step") == 10 and len(found["weight"]) == 1000,
-            "`torch.load` does not give back what was saved."
-            if path.exists()
-            else "There is no file of this name afterwards.",
+            _not_loaded(path, found),
         )
         if not found:
             return
@@ -339,39 +340,48 @@ def save_whole(answer):
             answer(state | {"probe": _Probe(watch.look)}, path)
         found = _read(path)
         yield Claim(
-            "a later state takes the place of the one before",
+            "a later state replaces the earlier one",
             bool(found) and found.get("step") == 20,
-            "The old one is still there.",
+            f"The file still has step {found.get('step')}, not step 20."
+            if found
+            else "`torch.load` can't read the file any more.",
         )
         broken = {"overwritten", "removed", "changed"} & set(watch.events)
         yield Claim(
-            "at every moment, one of the two is there as a whole",
+            "at every moment, one complete checkpoint exists",
             not broken,
-            "The old file was removed first. If the process dies now, neither is there."
+            "You removed the old file before the new one had taken its place. If the "
+            "process dies in between, there's no checkpoint."
             if "removed" in broken
-            else "The file was written in its place. If the process dies in the middle "
-            "of it, half of it is new, and the old one is gone.",
+            else (
+                "You wrote the new state over the old file. If the process dies "
+                "halfway, the file is incomplete and the old state is lost."
+            ),
         )
         if broken:
             return
         forced = "forced" in watch.events
         late = forced and "renamed" in watch.events[: watch.events.index("forced")]
         yield Claim(
-            "it is on the disk before it gets its name",
+            "the content is flushed to disk before the file gets its final name",
             forced and not late,
-            "It was forced onto the disk only when it had its name already, which may "
-            "have been there before the content."
+            "You flushed the file to disk only after renaming it. After a power "
+            "failure, the name can exist without its content."
             if forced
-            else "Nothing was forced onto the disk (`os.fsync`). A system may rename "
-            "at once, and write the content later.",
+            else (
+                "You never flushed the file to disk (`os.fsync`). A system may rename "
+                "a file at once and write its content later."
+            ),
         )
         if not forced or late:
             return
         yield Claim(
-            "what is being written lies in the same folder",
+            "the new file is written in the same folder",
             watch.sources == [Path(name).absolute()],
-            "It came from another folder, which may be on another disk. Then the "
-            "renaming fails, or is a copy.",
+            "You wrote it in another folder and then renamed it. That folder may be on "
+            "another disk, and then renaming fails or becomes a copy."
+            if watch.sources
+            else "No file was renamed to the name you were given.",
         )
         yield from _when_it_fails(answer, path)
 
@@ -379,29 +389,51 @@ def save_whole(answer):
 def _when_it_fails(answer, path: Path) -> Iterator[Claim]:
     before, names = path.read_bytes(), set(path.parent.iterdir())
     watch = _WatchedFile(path, before, full=True)
-    raised = 0
+    silent = []
     with _watched(watch):
-        for state in ({"step": 30}, {"step": 40, "probe": _Probe(_fail)}):
+        for state, failure in (
+            ({"step": 30}, "when the disk was full"),
+            ({"step": 40, "probe": _Probe(_fail)}, "when the state couldn't be saved"),
+        ):
             try:
                 answer(state, path)
             except (OSError, _NotSaved):
-                raised += 1
+                pass
+            else:
+                silent.append(failure)
     yield Claim(
-        "if it fails, the one before stays",
+        "if saving fails, the earlier file is kept",
         path.is_file() and path.read_bytes() == before,
-        "The disk was full, and the old file is gone or another.",
+        "After two failed saves, the earlier file has changed."
+        if path.is_file()
+        else "After two failed saves, the earlier file is gone.",
     )
     yield Claim(
-        "the error is raised",
-        raised == 2,
-        "A disk was full, then a state could not be written, and nobody was told of "
-        f"{2 - raised} of the two.",
+        "if saving fails, the error is raised",
+        not silent,
+        f"You raised no error {' or '.join(silent)}, so the caller can't know that "
+        "nothing was saved.",
     )
     left = sorted(path.name for path in set(path.parent.iterdir()) - names)
     yield Claim(
-        "nothing else is left behind",
+        "if saving fails, no other file is left behind",
         not left,
-        f"{', '.join(left)} was left in the folder, and would be after each failure.",
+        f"After the failed saves, the folder also contains {', '.join(left)}.",
+    )
+
+
+def _not_loaded(path: Path, found: dict) -> str:
+    if not path.exists():
+        there = ", ".join(sorted(each.name for each in path.parent.iterdir()))
+        return (
+            f"There's no file {path.name} after the call. The folder contains "
+            f"{there or 'nothing'}."
+        )
+    if not found:
+        return f"`torch.load` can't read a dictionary from {path.name}."
+    return (
+        "`torch.load` returns a dictionary, but with other values than those you were "
+        "given."
     )
 
 
@@ -431,9 +463,9 @@ def steps_between(answer):
     found = [answer(*case) for case in cases]
     positive = all(steps >= 1 for steps in found)
     yield Claim(
-        "it is a number of steps, at least 1",
+        "it's a number of steps, at least 1",
         positive,
-        f"In one case it is {min(found)}.",
+        f"In one case you return {min(found)}.",
     )
     if not positive:
         return
@@ -443,12 +475,12 @@ def steps_between(answer):
         for steps, case in zip(found, cases, strict=True)
     )
     yield Claim(
-        "no other number of steps loses a thousandth less time",
+        "no other number of steps loses less time, to within 0.1%",
         more <= 1.001,
         _wrong_interval(found, cases)
-        or f"For {gpus:,} GPUs, steps of {step} s and checkpoints of {save} s it is "
-        f"{found[0]:,}; in the worst of three cases {more:.2f} times as much is lost "
-        "as has to be.",
+        or f"For {gpus:,} GPUs, steps of {step} s and checkpoints of {save} s, you "
+        f"return {found[0]:,}. In the worst of three cases, your number loses "
+        f"{more:.2f} times as much time as necessary.",
     )
 
 
@@ -479,22 +511,25 @@ def _wrong_interval(found: list[int], cases) -> str:
         return math.sqrt(2 * save * between) / step
 
     if gives(lambda t, s, h, g: young(t, s, h * 3600)):
-        return (
-            "This is the interval for one GPU. How often does one of all of them fail?"
-        )
+        return "That's the interval for one GPU. How often does any one of them fail?"
     if gives(lambda t, s, h, g: young(t, s, h * 3600 * g)):
-        return "With more GPUs it would be longer. Do more GPUs fail less often?"
+        return (
+            "With more GPUs, your interval gets longer. Do more GPUs fail less often?"
+        )
     if gives(lambda t, s, h, g: young(t, s, h / g)):
-        return "One time is in hours and the other in seconds."
+        return "One of your times is in hours and the other in seconds."
     if gives(lambda t, s, h, g: young(1, s, h * 3600 / g)):
-        return "These are seconds, and not steps."
+        return "You return seconds, not steps."
     if gives(lambda t, s, h, g: young(t, s, h * 3600 / g) / math.sqrt(2)):
         return (
-            "It is too short by the root of 2. A failure costs half an interval in the "
-            "mean, not all of it."
+            "Your interval is too short by a factor of √2. On average, a failure costs "
+            "half an interval, not a whole one."
         )
     if gives(lambda t, s, h, g: h * 3600 / g / t):
-        return "So long it takes until something fails. Then all of it would be lost."
+        return (
+            "That's how long it takes until something fails, so each failure would "
+            "lose everything since the previous one."
+        )
     return ""
 
 
@@ -516,37 +551,37 @@ def choose(answer):
     found = [answer(trial) for trial in trials]
     known = all(name in trial for name, trial in zip(found, _TRIALS, strict=True))
     yield Claim(
-        "it is the name of a form",
+        "it returns the name of a form",
         known,
-        f"What came back are {', '.join(map(repr, found))}.",
+        f"You return {', '.join(map(repr, found))}.",
     )
     if not known:
         return
     yield Claim(
-        "a form that is clearly faster is chosen",
+        "it chooses a form that's clearly faster",
         found[0] == _chosen(_TRIALS[0]),
-        "The slowest form was chosen."
+        "You chose the slowest form."
         if found[0] == "plain" and found[1] == "low"
-        else f"In the first trial it is {found[0]!r}; the seconds are {_TRIALS[0]}.",
+        else f"You chose {found[0]!r} for the seconds {_TRIALS[0]}.",
     )
     if found[0] != _chosen(_TRIALS[0]):
         return
     yield Claim(
-        "a form that is faster by less than a twentieth is not",
+        "it doesn't choose a form that's faster by less than 5%",
         found[1] == "plain",
-        f"It is {found[1]!r}, which is faster by a fortieth. Is it worth it, and would "
-        "it be so in the next trial?",
+        f"You chose {found[1]!r}, which is only 2.5% faster. Is that worth it, and "
+        "would it still be faster in the next trial?",
     )
     yield Claim(
-        "the first turn does not count",
+        "the first round doesn't count",
         found[2] == _chosen(_TRIALS[2]),
-        "In one trial the first turn of the best form took 20 seconds and the others "
-        "2 and 3.2, and it has decided."
+        "In one trial, the first round of the best form took 20 seconds and the others "
+        "2 and 3.2. You let the first one decide."
         if found[2] == _chosen(_TRIALS[2], first=0)
-        else f"In a trial with slow first turns it is {found[2]!r}.",
+        else f"In a trial with slow first rounds, you chose {found[2]!r}.",
     )
     yield Claim(
-        "one slow turn does not decide, nor one fast",
+        "neither one slow round nor one fast round decides",
         found[3:] == [_chosen(trial) for trial in _TRIALS[3:]],
         _one_turn(found[3:]),
     )
@@ -568,7 +603,13 @@ def _one_turn(found: list[str]) -> str:
         return found == [_chosen(trial, of) for trial in _TRIALS[3:]]
 
     if gives(mean):
-        return "One turn took three times as long as the others, and a mean hears it."
+        return (
+            "In one trial, a single round took three times as long as the others, and "
+            "that's enough to change a mean."
+        )
     if gives(min):
-        return "One turn was lucky, and the smallest of several is what luck makes it."
-    return f"In two such trials they are {found[0]!r} and {found[1]!r}."
+        return (
+            "In one trial, a single round was unusually fast, and you chose the form "
+            "with the smallest time."
+        )
+    return f"In two such trials, you chose {found[0]!r} and {found[1]!r}."

@@ -29,15 +29,16 @@ def shards(answer):
     found = answer(X)
     tensors = all(isinstance(shard, torch.Tensor) for shard in found)
     yield Claim(
-        "a list of tensors is returned",
+        "it returns a list of tensors",
         tensors and len(found) > 0,
-        f"It is a list of {', '.join(type(x).__name__ for x in found) or 'nothing'}.",
+        "You return a list of "
+        f"{', '.join(type(x).__name__ for x in found) or 'nothing'}.",
     )
     if not tensors or not found:
         return
     places = [_index(shard.device) for shard in found]
     yield Claim(
-        "without `devices`, each GPU that there is has a shard",
+        "without `devices`, each GPU on the machine has a shard",
         sorted(place for place in places if place is not None) == [0, 1, 2]
         and len(places) == 3,
         _wrong_places(found, places),
@@ -46,40 +47,41 @@ def shards(answer):
         return
     rows = [shard.cpu() for shard in found]
     whole = torch.cat(rows)
-    hint = f"{len(whole)} rows came out of {len(X)}."
+    hint = f"Your shards have {len(whole)} rows in total; `X` has {len(X)}."
     if len(whole) == len(X):
-        hint = "All rows are there, in another order or with other values."
-    yield Claim("together they are `X`", torch.equal(whole, X), hint)
+        hint = "The number of rows is right, but their order or values aren't."
+    yield Claim("together they make up `X`", torch.equal(whole, X), hint)
     sizes = sorted(map(len, rows), reverse=True)
     yield Claim(
-        "they differ by one row at most",
+        "the shards differ by at most one row",
         sizes == [3, 2, 2],
         f"They have {', '.join(map(str, sizes))} rows.",
     )
     chosen = [d2l.gpu(2), d2l.gpu(0)]
     places = [_index(shard.device) for shard in answer(X, chosen)]
     yield Claim(
-        "with `devices`, it is those, in their order",
+        "with `devices`, the shards are on those, in that order",
         places == [2, 0],
-        f"The third and the first GPU were given, and shards are on {len(places)} "
-        f"GPUs with the numbers {', '.join(map(str, places))}.",
+        f"You were given GPU 2 and GPU 0, but there are {len(places)} shards, on GPUs "
+        f"{', '.join(map(str, places))}.",
     )
 
 
 def _wrong_places(found, places) -> str:
     if all(place is None for place in places):
-        return (
-            "Everything is on the CPU. Were GPUs looked for at a time when there were "
-            "none?"
-        )
+        return "Everything is on the CPU. Did you look for GPUs before there were any?"
     if len(places) == 2:
         return (
-            "There are 3 GPUs here, and 2 in the notebook. A default is made once, "
-            "when Python reads the line with `def`; so is a list outside."
+            "There are 3 GPUs here, but 2 in the notebook. Python evaluates a default "
+            "argument once, when it runs the `def`. The same goes for a list outside "
+            "the function."
         )
     if len(places) == 1:
-        return "There is one shard only, and there are 3 GPUs."
-    return f"There are {len(places)} shards, and there are 3 GPUs."
+        return "There's only one shard, but there are 3 GPUs."
+    return (
+        f"There are {len(places)} shards on GPUs {', '.join(map(str, places))}, but "
+        "there are 3 GPUs."
+    )
 
 
 # ------------------------------------------------------------------ A1.2
@@ -90,47 +92,51 @@ def gpus_for(answer):
     devices = answer(2)
     found = [_index(device) for device in devices]
     yield Claim(
-        "they are devices of GPUs",
+        "it returns GPU devices",
         None not in found,
-        f"For 2 there are {', '.join(map(repr, devices))}.",
+        f"For 2, you return {', '.join(map(repr, devices))}.",
     )
     if None in found:
         return
     yield Claim(
-        "of three GPUs, the first two are returned for 2",
+        "for 2, it returns the first two of three GPUs",
         found == [0, 1],
-        f"There are {len(found)}, with the numbers {', '.join(map(str, found))}.",
+        f"You return {len(found)}, with the numbers {', '.join(map(str, found))}.",
     )
     if found != [0, 1]:
         return
     counts = [len(answer(n)) for n in (0, 3)]
     yield Claim(
-        "none for 0, and all for 3",
+        "for 0 it returns none, and for 3 all of them",
         counts == [0, 3],
-        f"For 0 there are {counts[0]}, and for 3 there are {counts[1]}.",
+        f"For 0 you return {counts[0]}, and for 3 you return {counts[1]}.",
     )
     returned, error = _refusal(answer, 7)
-    hint = f"For 7, {len(returned or ())} devices were returned, and nothing was said."
+    hint = (
+        f"For 7, you return a list of length {len(returned or ())} and raise no error."
+    )
     if error is not None:
-        hint = f"It raised {type(error).__name__}. A value that cannot be is told by "
-        hint += "another exception."
-    yield Claim("7 is refused with a ValueError", isinstance(error, ValueError), hint)
+        hint = (
+            f"For 7, it raises {type(error).__name__}. There's a different exception "
+        )
+        hint += "for an argument with an impossible value."
+    yield Claim("for 7, it raises a ValueError", isinstance(error, ValueError), hint)
     if not isinstance(error, ValueError):
         return
     text = str(error)
     yield Claim(
-        "the sentence says what was asked for, and what there is",
+        "the message says how many GPUs were requested, and how many there are",
         "7" in text and "3" in text,
-        f"It says {text!r}. Which of the two numbers is missing?",
+        f"Your message is {text!r}. Which of the two numbers is missing?",
     )
     returned, error = _refusal(answer, -1)
     yield Claim(
-        "-1 is refused, too",
+        "for -1, it raises a ValueError too",
         isinstance(error, ValueError),
-        f"For -1, {len(returned or ())} devices were returned: to a slice, -1 means "
-        "all but the last."
+        f"For -1, you return a list of length {len(returned or ())}: in a slice, -1 "
+        "means all but the last."
         if error is None
-        else f"For -1 it raised {type(error).__name__}.",
+        else f"For -1, it raises {type(error).__name__}.",
     )
 
 
@@ -193,52 +199,59 @@ def compare(answer):
         found[wanted] = answer(net, inputs.to(device), y.to(device))
     said = set(found.values())
     yield Claim(
-        "it says 'bits', 'rounding' or 'different'",
+        "it returns 'bits', 'rounding' or 'different'",
         said <= {BITS, ROUNDING, DIFFERENT},
-        f"It says {', '.join(map(repr, sorted(said)))}.",
+        f"You return {', '.join(map(repr, sorted(said)))}.",
     )
     net = cases[ROUNDING][0]
     yield Claim(
-        "the batch is computed as a whole, and in two halves",
+        "the network computes the whole batch once, and each half once",
         net.sizes == {64: 1, 32: 2},
-        f"Of 64 examples the network was given {_listed(net.sizes)}.",
+        "For 64 examples, you called the network with batches of "
+        f"{_listed(net.sizes)}.",
     )
     if net.sizes != {64: 1, 32: 2} or not said <= {BITS, ROUNDING, DIFFERENT}:
         return
     yield Claim(
         "the loss is a sum over the examples",
         net.largest > 0.1,
-        "What `backward` tells the scores is so small as if it had been divided by the "
-        "number of examples, which is another in the halves.",
+        "The gradients of the scores are as small as if you had divided them by the "
+        "number of examples, which is different for the halves.",
     )
     if net.largest <= 0.1:
         return
-    hint = f"It says {found[DIFFERENT]!r}. In a half, the batch has other statistics."
+    hint = (
+        f"You return {found[DIFFERENT]!r}. In half a batch, the batch statistics "
+        "differ."
+    )
     if said == {BITS}:
         hint = (
-            "It says 'bits' of every network. Is `p.grad` kept as a copy, or is it the "
+            "You return 'bits' for every network. Did you copy `p.grad`, or keep the "
             "tensor to which the halves are added?"
         )
     yield Claim(
-        "with batch normalization they are different",
+        "with batch normalization, the gradients are different",
         found[DIFFERENT] == DIFFERENT,
         hint,
     )
     if found[DIFFERENT] != DIFFERENT:
         return
-    hint = f"It says {found[ROUNDING]!r}. "
+    hint = f"You return {found[ROUNDING]!r}. "
     if found[BITS] == DIFFERENT:
         hint = (
-            "Everything is different to it. `backward` adds to what is in `p.grad` "
-            "already: of the batch before, and of the whole."
+            "You return 'different' for every network. `backward` adds to what is "
+            "already in `p.grad`: to the gradients of the batch before, and of the "
+            "whole batch."
         )
     elif found[ROUNDING] == DIFFERENT:
-        hint += "A sum in another order is rounded otherwise: by how much?"
-    yield Claim("without it they agree to rounding", found[ROUNDING] == ROUNDING, hint)
+        hint += "A sum in a different order is rounded differently: by how much?"
     yield Claim(
-        "where nothing is rounded otherwise, all bits are equal",
+        "without it, they agree up to rounding", found[ROUNDING] == ROUNDING, hint
+    )
+    yield Claim(
+        "if nothing is rounded differently, all bits are equal",
         found[BITS] == BITS,
-        f"It says {found[BITS]!r} of gradients of which each bit is the same.",
+        f"You return {found[BITS]!r} for gradients whose bits are all the same.",
     )
 
 
@@ -257,18 +270,19 @@ def width_and_batch(answer):
         isinstance(x, int) and not isinstance(x, bool) and x >= 1 for x in answer
     )
     yield Claim(
-        "it is a pair of positive integers",
+        "it's a pair of positive integers",
         fits,
-        f"It is {answer!r}. The first is the width, the second the batch.",
+        f"Your answer is {answer!r}. The first number is the width, the second the "
+        "batch size.",
     )
     if not fits:
         return
     width, batch = answer
     enough = batch >= 2
     yield Claim(
-        "there are two examples at least",
+        "there are at least two examples",
         enough,
-        "One example cannot be divided between two GPUs.",
+        "One example can't be divided between two GPUs.",
     )
     if not enough:
         return
@@ -277,9 +291,9 @@ def width_and_batch(answer):
     except torch.OutOfMemoryError:
         one = two = None
     yield Claim(
-        "a step fits into the memory of a V100",
+        "a step fits in the memory of a V100",
         one is not None,
-        f"A V100 has {MOST_MEMORY}, and these layers or their outputs need more.",
+        f"A V100 has {MOST_MEMORY}; these layers or their outputs need more.",
     )
     if one is None:
         return
@@ -287,7 +301,7 @@ def width_and_batch(answer):
     yield Claim(
         "two GPUs are at least one and a half times as fast as one",
         faster >= 1.5,
-        f"They are {faster:.2f} times as fast as one. {_what_takes_time(two)}",
+        f"They're {faster:.2f} times as fast as one. {_what_takes_time(two)}",
     )
 
 
@@ -312,13 +326,13 @@ def _step(width: int, batch: int, k: int):
 def _what_takes_time(report) -> str:
     busy = report.devices[1].busy / report.seconds
     links = max(link.seconds for link in report.links) / report.seconds
-    shares = f"The second one computes in {busy:.0%} of the time"
+    shares = f"The second GPU computes for {busy:.0%} of the time"
     if links > 0.15:
         return (
-            f"{shares}, and copies take {links:.0%}: the parameters cross in each "
-            "step, and their gradients come back, however few examples there are."
+            f"{shares}, and copies take {links:.0%}: in each step, the parameters "
+            "cross and their gradients come back, however few examples there are."
         )
     return (
-        f"{shares}. For the rest it waits for the host, which issues one operator "
-        "after the other, however small they are."
+        f"{shares}. Otherwise it waits for the host, which launches one operator after "
+        "another, however small they are."
     )

@@ -78,39 +78,42 @@ def _gpu_in_turn(
 
     first = [called(2, i) for i in range(2)]
     yield Claim(
-        "with two GPUs, the indices 0 and 1 give the first and the second",
+        "with two GPUs, indices 0 and 1 return the first and the second",
         first == names,
-        f"They give {first[0]} and {first[1]}. GPUs are counted from 0.",
+        f"They return {first[0]} and {first[1]}. GPUs are numbered from 0.",
     )
     around = [tried(2, i) for i in range(2, 7)]
     yield Claim(
-        "from index 2 on, it begins again",
+        "from index 2 on, it starts again with the first GPU",
         around == [names[i % 2] for i in range(2, 7)],
         _not_around(around, names, host),
     )
     alone = [tried(1, i) for i in range(3)]
     yield Claim(
-        "with one GPU, every index gives that one",
+        "with one GPU, every index returns that GPU",
         alone == names[:1] * 3,
-        f"Indices 0, 1 and 2 give {', '.join(alone)}. Two is the number of GPUs here; "
-        "elsewhere it is another.",
+        f"With one GPU, indices 0, 1 and 2 return {', '.join(alone)}. There are two "
+        "GPUs here, but other machines have a different number.",
     )
     none = [tried(0, i) for i in range(2)]
-    hint = f"It gives {none[0]}."
+    hint = f"Without a GPU, it returns {none[0]}."
     if "ZeroDivisionError" in none[0]:
-        hint = "There is nothing to count around, and the answer divides by zero."
-    yield Claim("without any GPU, it is the CPU", none == [host] * 2, hint)
+        hint = (
+            "Without a GPU there's nothing to go around, and your function divides by "
+            "zero."
+        )
+    yield Claim("without a GPU, it returns the CPU", none == [host] * 2, hint)
 
 
 def _not_around(given: Sequence[str], names: Sequence[str], host: str) -> str:
     if given[0] == host:
         return (
-            "Index 2 gives the CPU, as `try_gpu` does. There are GPUs; the counting is "
-            "to begin again."
+            "Index 2 returns the CPU, as `try_gpu` does. There are two GPUs, so the "
+            "numbering should start again."
         )
     if set(given) == {names[1]}:
-        return f"All indices from 1 on give {names[1]}: the counting ends there."
-    return f"Index 2 gives {given[0]}."
+        return f"Every index from 1 on returns {names[1]}: your numbering stops there."
+    return f"Index 2 returns {given[0]}."
 
 
 # ------------------------------------------------------------------ 01.2
@@ -123,44 +126,44 @@ def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
     yield Claim(
         "the number is an integer",
         kinds == {"int"},
-        f"It is of the type {' or '.join(sorted(kinds))}.",
+        f"You return a {' or '.join(sorted(kinds))}.",
     )
     given = _numbers(answer, "1,2,0")
     yield Claim(
-        "with `3,1`, what the program calls 0 and 1 are the GPUs 3 and 1",
+        "with `3,1`, the program's GPUs 0 and 1 are the machine's GPUs 3 and 1",
         result == [3, 1],
         _wrong_numbers(result, given),
     )
     yield Claim(
-        "with `1,2,0`, they are the GPUs 1, 2 and 0",
+        "with `1,2,0`, they're GPUs 1, 2 and 0",
         given == [1, 2, 0],
-        "They are "
+        "With `1,2,0`, you return "
         + ", ".join(map(str, given))
-        + ". What is given is the program's number, what is wanted the machine's.",
+        + ". You're given the program's number and should return the machine's.",
     )
     many = _numbers(answer, "10,11,2")
     yield Claim(
-        "numbers may have two digits",
+        "GPU numbers may have two digits",
         many == [10, 11, 2],
-        f"With `10,11,2`, it returns {', '.join(map(str, many))}. Where does one "
+        f"With `10,11,2`, you return {', '.join(map(str, many))}. Where does one "
         "number end?",
     )
     unset = _numbers(answer, None)
     yield Claim(
-        "without the variable, nothing is renumbered",
+        "without the variable, the numbers don't change",
         unset == [0, 1, 2],
-        f"What the program calls 0 is said to be {unset[0]}.",
+        f"Without the variable, you return {unset[0]} for the program's GPU 0.",
     )
     beyond, hidden = _tried(answer, 2, "3,1"), _tried(answer, 0, "")
     yield Claim(
-        "a GPU that the program does not see is None",
+        "it returns None for a GPU that the program can't see",
         beyond is None,
-        f"With `3,1` there is no third one, and it gives {beyond}.",
+        f"With `3,1`, the program has no third GPU, but you return {beyond}.",
     )
     yield Claim(
-        "an empty variable hides them all",
+        "an empty variable hides all GPUs",
         hidden is None,
-        f"With an empty text, it gives {hidden}. What does `''.split(',')` return?",
+        f"With an empty string, you return {hidden}. What does `''.split(',')` return?",
     )
 
 
@@ -177,10 +180,13 @@ def _tried(answer: Callable, i: int, visible: str | None) -> Any:
 
 def _wrong_numbers(two: Sequence[int], three: Sequence[int]) -> str:
     if [*two, *three] == [0, 1, 0, 1, 2]:
-        return "The program's own numbers came back."
+        return "You return the program's own numbers."
     if sorted(two) == two:
-        return f"They are {two[0]} and {two[1]}: the order of the list counts."
-    return f"They are {two[0]} and {two[1]}."
+        return (
+            f"With `3,1`, you return {two[0]} and {two[1]}: the order of the list "
+            "matters."
+        )
+    return f"With `3,1`, you return {two[0]} and {two[1]}."
 
 
 # ------------------------------------------------------------------ 01.3
@@ -207,29 +213,29 @@ def _run_on(
         after.append(where(create()))
         calls.append(len(made) - sum(calls))
     yield Claim(
-        "`f` is called once",
+        "`f` is called exactly once",
         set(calls) == {1},
-        "It is not called: `f` names the function, and does not run it."
+        "You never call it: `f` is only the name of the function."
         if set(calls) == {0}
-        else f"It is called {calls[0]} times, and may have taken hours.",
+        else f"You call it {calls[0]} times, and each call might take hours.",
     )
     if set(calls) != {1}:
         return
     seen = [where(x) for x in made]
     yield Claim(
-        "what `f` creates is created on `device`",
+        "`f` creates its arrays on `device`",
         seen == wanted,
         _elsewhere(seen, [where(x) for x in came_back], wanted),
     )
     yield Claim(
-        "what `f` returns is returned",
+        "it returns what `f` returns",
         all(x is y for x, y in zip(came_back, made, strict=True)),
-        "What comes back is something else, if only a copy of it.",
+        "You return a different object, even if it's only a copy.",
     )
     yield Claim(
-        "afterwards, all is as before",
+        "afterwards, the default device is the same as before",
         after == before,
-        f"Then an array without a device was created on {after[0]}, before on "
+        f"Afterwards, a new array is created on {after[0]}; before the call it was "
         f"{before[0]}.",
     )
     yield from _if_it_raises(answer, devices, create, where)
@@ -240,12 +246,12 @@ def _elsewhere(
 ) -> str:
     if came_back == wanted:
         return (
-            f"Only what came back lives there. It was created on {seen[0]}, and copied "
+            f"Only the result is there: `f` created it on {seen[0]}, and you copied it "
             "afterwards."
         )
     if len(set(seen)) == 1 and seen[0] in wanted:
-        return f"It is {seen[0]}, whichever `device` is asked for."
-    return f"{wanted[0]} was asked for, and it was {seen[0]}."
+        return f"`f` creates it on {seen[0]}, whichever `device` you're given."
+    return f"You were given {wanted[0]}, but `f` created its array on {seen[0]}."
 
 
 def _if_it_raises(
@@ -270,13 +276,13 @@ def _if_it_raises(
     yield Claim(
         "an error in `f` reaches the caller",
         passed_on,
-        "It was swallowed, and the caller goes on as if nothing had happened.",
+        "You swallow the error, so the caller carries on as if nothing had happened.",
     )
     yield Claim(
-        "after an error, too, all is as before",
+        "after an error, the default device is the same as before too",
         after == before,
-        f"`f` raised an error, and from then on arrays were created on {after[0]}. "
-        "What comes after a line that raises is not run.",
+        f"After `f` had raised an error, new arrays were created on {after[0]}. "
+        "Python doesn't run the lines after one that raises.",
     )
 
 
@@ -293,24 +299,24 @@ def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
     real = steady * rng.uniform(0.6, 1.6, steady.shape)
     result = _pair(answer(_table(years, steady)))
     yield Claim(
-        "two numbers are returned",
+        "it returns two numbers",
         result is not None,
-        "One is for arithmetic, the other for the bandwidth of memory.",
+        "Return one doubling time for arithmetic and one for memory bandwidth.",
     )
     if result is None:
         return
     yield Claim(
-        "steady growth has the doubling time that it has",
+        "for steady growth, both doubling times are right",
         np.allclose(result, [2, 4]),
         _wrong_times(result, years, steady),
     )
     wanted = [1 / np.polyfit(years, np.log2(values), 1)[0] for values in real]
     given = _pair(answer(_table(years, real))) or [np.nan] * 2
     yield Claim(
-        "where growth is not steady, it is that of the line that fits best",
+        "for uneven growth, they're those of the best-fitting line",
         np.allclose(given, wanted),
-        f"Of one table, {given[0]:.2f} years are returned instead of {wanted[0]:.2f}. "
-        "A line through all points is wanted, also those in the middle.",
+        f"For one table, you return {given[0]:.2f} years instead of {wanted[0]:.2f}. "
+        "Fit the line to all points, including those in the middle.",
     )
 
 
@@ -332,22 +338,22 @@ def _wrong_times(given: Sequence[float], years, values) -> str:
 
     linear = [1 / np.polyfit(years, row, 1)[0] for row in values]
     what = (
-        f"Growth that doubles in 2 and in 4 years is said to do so in {given[0]:.3g} "
+        f"For growth that doubles every 2 and every 4 years, you return {given[0]:.3g} "
     )
-    what += f"and in {given[1]:.3g}."
+    what += f"and {given[1]:.3g}."
     because = {
-        "These are doublings per year.": [1 / 2, 1 / 4],
-        "These are doublings per decade.": [5, 2.5],
-        "This is the time in which it grows by a factor of e.": [
+        "Those are doublings per year.": [1 / 2, 1 / 4],
+        "Those are doublings per decade.": [5, 2.5],
+        "That's the time in which it grows by a factor of e.": [
             2 / np.log(2),
             4 / np.log(2),
         ],
-        "This is the time in which it grows tenfold.": [
+        "That's the time in which it grows tenfold.": [
             2 * np.log2(10),
             4 * np.log2(10),
         ],
-        "The two have changed places.": [4, 2],
-        "Was the line laid through the values, or through their logarithms?": linear,
+        "You swapped the two.": [4, 2],
+        "Did you fit the line to the values, or to their logarithms?": linear,
     }
     for reason, times in because.items():
         if np.allclose(given, times):

@@ -53,7 +53,7 @@ def exercises(
 
 # ------------------------------------------------------------------ 02.1
 
-WHOLE_BYTES = "Memory is addressed by bytes, not by bits."
+WHOLE_BYTES = "Memory is addressed in bytes, not in bits."
 
 BEYOND_ALL_COMPUTERS = (2**30, 2**30)
 
@@ -68,13 +68,13 @@ def _bytes_of(
     """Check that the sizes of arrays in bytes are predicted."""
     shape = (1024, 1024)
     given, wanted = answer(shape, "float32"), measured(shape, "float32")
-    hint = f"They are said to be {given:,}."
+    hint = f"You return {given:,} bytes for it."
     if given == wanted // 4:
-        hint += " This is the number of elements."
+        hint += " That's the number of elements."
     elif given == wanted * 8:
-        hint += " These are bits."
+        hint += " That's in bits."
     yield Claim(
-        "a matrix of 1,024 × 1,024 numbers in `float32` has its bytes",
+        "the size of a 1,024 × 1,024 `float32` matrix is right",
         given == wanted,
         hint,
     )
@@ -84,39 +84,40 @@ def _bytes_of(
     if wrong:
         name = wrong[0]
         hint = (
-            f"Fifteen elements of the type `{name}` are said to have {other[name][0]}. "
+            f"For fifteen elements of type `{name}`, you return {other[name][0]} "
+            "bytes. "
         )
         if len(wrong) > 3:
-            hint += "What says `dtype`?"
+            hint += "What does `dtype` tell you?"
         else:
-            hint += surprise.get(name, f"An array of them has {other[name][1]}.")
-    yield Claim("those of other types as well", not wrong, hint)
+            hint += surprise.get(name, f"An array of them has {other[name][1]} bytes.")
+    yield Claim("other data types are right too", not wrong, hint)
     single, empty = answer((), "float32"), answer((7, 0), "float32")
-    hint = f"Without elements, as in the shape (7, 0), it is said to have {empty}."
+    hint = f"For the shape (7, 0), which has no elements, you return {empty} bytes."
     if single != measured((), "float32"):
         hint = (
-            f"An array of the shape () is said to have {single}. It has one element, "
-            "though it has no dimension."
+            f"For the shape (), you return {single} bytes. It has one element, "
+            "although it has no dimensions."
         )
     yield Claim(
-        "arrays without dimensions and without elements have theirs",
+        "arrays without dimensions or without elements are right",
         (single, empty) == (measured((), "float32"), 0),
         hint,
     )
     each = measured((1,), "float32")
     try:
         large = answer(BEYOND_ALL_COMPUTERS, "float32")
-        hint = f"They are said to be {large:,}."
+        hint = f"You return {large:,} bytes."
         if large <= 0:
-            hint += " An integer of NumPy's or of the framework's has overflowed."
+            hint += " An integer of NumPy or of the framework has overflowed."
     except (MemoryError, *refusals):
         large = None
         hint = (
-            "The answer creates the array, and there is no room for it. What has to be "
-            "known of an array stands in its shape and its type."
+            "You create the array, which doesn't fit in memory. Its shape and its type "
+            "are all you need."
         )
     yield Claim(
-        "arrays too large for any computer have theirs",
+        "arrays too large for any computer are right",
         large == 2**60 * each,
         hint,
     )
@@ -135,22 +136,22 @@ def _parameters(answer: float) -> Iterator[Claim]:
     capacity = 16 * GIB
     needed = answer * number * numbers
     because = {
-        1: "So many fit if nothing but the parameters is kept.",
-        2: "So many fit with the gradients, and without Adam's own numbers.",
-        3: "So many fit with three numbers for each.",
+        1: "That many fit if you keep nothing but the parameters.",
+        2: "That many fit with the gradients, but without Adam's own numbers.",
+        3: "That many fit with three numbers per parameter.",
     }
     hints = {capacity // (number * n): text for n, text in because.items()}
     hint = f"They need {needed / GIB:,.6g} GiB."
     yield Claim("that many fit", needed <= capacity, f"{hint} {hints.get(answer, '')}")
     if needed <= capacity / 1024:
-        hint = "Is it a number of parameters, or of billions of them?"
+        hint = "Did you give the number of parameters, or how many billions there are?"
     elif answer == 10**9:
-        hint = "A GiB has 2³⁰ bytes, a bit more than a billion."
+        hint = "A GiB has 2³⁰ bytes, a little more than a billion."
     elif answer == capacity // (number * (numbers + 1)):
-        hint = "So many fit with five numbers for each: one was counted twice."
+        hint = "That many fit with five numbers per parameter: you counted one twice."
     else:
-        hint = f"They need {needed / GIB:,.6g} of 16 GiB."
-    yield Claim("and not one more", needed + number * numbers > capacity, hint)
+        hint = f"They need only {needed / GIB:,.6g} of 16 GiB."
+    yield Claim("not even one more fits", needed + number * numbers > capacity, hint)
 
 
 # ------------------------------------------------------------------ 02.3
@@ -169,39 +170,43 @@ def _random_on(
     wanted = [arrays.name(device) for device in devices]
     apart = [pair for pair in zip(homes, wanted, strict=True) if len({*pair}) > 1]
     yield Claim(
-        "they live on `device`",
+        "the arrays are on `device`",
         homes == wanted,
-        "They live on {}, and {} was asked for.".format(*apart[0]) if apart else "",
+        "One array is on {}, but you were given {}.".format(*apart[0]) if apart else "",
     )
     x = answer((100, 50), 3, devices[1])
     values = arrays.on_host(x)
     hint = f"The shape is {values.shape}, the type {values.dtype}"
     if values.size:
-        hint += f", the least number {values.min():.3g}, the largest {values.max():.3g}"
+        hint += (
+            f", the smallest number {values.min():.3g}, the largest {values.max():.3g}"
+        )
     few = len(np.unique(values)) < values.size / 2
     yield Claim(
-        "they are in `float32`, in the shape that was asked for, spread from 0 to 1",
+        "they're `float32`, have the given shape, and range from 0 to 1",
         values.shape == (100, 50)
         and values.dtype == np.float32
         and bool(((values >= 0) & (values < 1)).all())
         and not few
         and abs(values.mean() - 0.5) < 0.05,
-        f"{hint}." + few * " Most numbers occur several times.",
+        f"{hint}." + few * " Most numbers occur more than once.",
     )
     drawn = [arrays.on_host(answer((4, 5), 3, device)) for device in devices]
     again = arrays.on_host(answer((4, 5), 3, devices[0]))
-    hint = "On another device they are others."
+    hint = "A different device gives different numbers."
     if not np.array_equal(again, drawn[0]):
-        hint = "On the same device, the same seed gave others the second time."
+        hint = (
+            "On the same device, the same seed gave different numbers the second time."
+        )
     yield Claim(
-        "one seed gives the same numbers on every device, each time",
+        "one seed gives the same numbers on every device, every time",
         all(np.array_equal(again, each) for each in drawn),
         hint,
     )
     yield Claim(
-        "another seed gives others",
+        "a different seed gives different numbers",
         not np.array_equal(again, arrays.on_host(answer((4, 5), 4, devices[0]))),
-        "3 and 4 gave the same numbers.",
+        "Seeds 3 and 4 gave the same numbers.",
     )
     disturbed = [
         name
@@ -210,10 +215,10 @@ def _random_on(
         != _goes_on(seed, draw, lambda: answer((4, 5), 3, devices[0]))
     ]
     yield Claim(
-        "the random numbers of others are what they would have been",
+        "other code's random numbers don't change",
         not disturbed,
-        f"The answer draws from {' and '.join(disturbed)}, or seeds it. Who draws from "
-        "it after that gets other numbers.",
+        f"You draw from {' and '.join(disturbed)}, or seed it. Any code that draws "
+        "from it afterwards gets different numbers.",
     )
 
 
@@ -238,17 +243,17 @@ def wrong_step(given: Any, old: "np.ndarray") -> str:
 
     given = np.asarray(given)
     if given.shape != old.shape:
-        return f"They have the shape {given.shape}, and had {old.shape}."
+        return f"They have the shape {given.shape}, but should have {old.shape}."
     change = np.unique(given - old)
     if len(change) > 1:
         return (
-            "Some numbers changed by more than others, though the gradient is 2 "
+            "Some numbers changed by more than others, although the gradient is 2 "
             "everywhere."
         )
     because = {
-        1: "The gradient points to where the loss grows, and they went there.",
-        -2: "This is the whole gradient, whatever the learning rate.",
-        0: "They are the old ones.",
+        1: "They moved in the direction of the gradient, where the loss grows.",
+        -2: "That's the whole gradient, whatever the learning rate.",
+        0: "Nothing has changed.",
     }
     change = float(change[0])
     return (
@@ -274,20 +279,20 @@ def sharing(
     """
     unknown = [each for each in answer if each not in questions]
     yield Claim(
-        "they are some of the expressions above",
+        "they're all among the expressions above",
         not unknown,
-        f"{unknown[0]!r} is none of them." if unknown else "",
+        f"{unknown[0]!r} isn't one of them." if unknown else "",
     )
     truth = {expression: shares(expression) for expression in questions}
     claimed = [each for each in questions if each in answer and not truth[each]]
     yield Claim(
-        "those that are named share the memory of `A`",
+        "the expressions you named share the memory of `A`",
         not claimed,
-        f"One does not. {questions[claimed[0]]}" if claimed else "",
+        f"`{claimed[0]}` doesn't. {questions[claimed[0]]}" if claimed else "",
     )
     missing = [each for each in questions if truth[each] and each not in answer]
     yield Claim(
-        "those that are not named do not",
+        "the expressions you didn't name don't",
         not missing,
-        f"One does. {questions[missing[0]]}" if missing else "",
+        f"`{missing[0]}` does. {questions[missing[0]]}" if missing else "",
     )

@@ -28,25 +28,25 @@ def total(port: Port, answer):
         if len(copies) > needed:
             worst = max(worst, copies, key=len)
     yield Claim(
-        "the sum is that of all three",
+        "the sum of all three is right",
         right,
-        "Three tensors of ones, tens and hundreds have to give 111 everywhere.",
+        "With tensors of ones, tens and hundreds, the result has to be 111 everywhere.",
     )
     yield Claim(
-        "it lives on `device`",
+        "it's on `device`",
         there,
-        "An operation leaves its result where its operands are, which is not always "
-        "where it is wanted.",
+        "An operation leaves its result on the device of its operands, which isn't "
+        "always the device you need.",
     )
     if port.mutable:
         yield Claim(
             "the operands keep their values",
             unchanged,
-            "An operation in place, such as `+=`, writes into a tensor that belongs to "
-            "the caller.",
+            "An in-place operation, such as `+=`, writes into a tensor that belongs "
+            "to the caller.",
         )
     yield Claim(
-        "no more is copied than necessary, wherever the three live",
+        "nothing is copied unnecessarily",
         not worst,
         _too_many_copies(worst),
     )
@@ -57,19 +57,22 @@ def _too_many_copies(copies: Sequence[Crossing]) -> str:
     fetched = any(copy.target == HOST and copy.source for copy in copies)
     if fetched and not any(copy.source == HOST for copy in copies):
         return (
-            "A value was fetched to the host, and nothing came back: `if`, `print` and "
-            "the like on a tensor are copies, too."
+            "You fetched a value to the host and sent nothing back: using a tensor in "
+            "`if`, `print` and the like copies it too."
         )
     if any(HOST in (copy.source, copy.target) for copy in copies):
-        return "A tensor went by way of the CPU. GPUs can copy from each other."
+        return (
+            "A tensor was copied by way of the CPU. GPUs can copy directly to each "
+            "other."
+        )
     if len({copy.target for copy in copies}) > 1:
         return (
-            "Something was copied to one GPU, and then the result to the other. Choose "
-            "by `device` where the last sum is computed."
+            "You copied something to one GPU, and then the result to the other. Let "
+            "`device` decide where you compute the last sum."
         )
     return (
-        f"In one case {len(copies)} tensors crossed to the same GPU. A sum of two is "
-        "as large as one of them."
+        f"In one case, {len(copies)} tensors crossed to the same GPU. The sum of two "
+        "tensors is no larger than one of them."
     )
 
 
@@ -79,30 +82,36 @@ def send(port: Port, answer):
     with port.watch() as copies:
         result = answer(port.array(images), device)
     yield Claim(
-        "the batch lives on `device`",
+        "the batch is on `device`",
         port.home(result) == port.name(device),
-        "It stayed behind.",
+        f"The batch is still on {port.home(result)}.",
     )
     values = port.values(result)
     yield Claim(
         "its type is `float32`",
         values.dtype == np.float32,
-        f"It is {values.dtype}, which the layers of a network do not take.",
+        f"Its type is {values.dtype}, which a network's layers don't accept.",
     )
     wanted = images / 255
     yield Claim(
-        "its values go from 0 to 1, as those of the images from 0 to 255",
+        "its values are those of the images, scaled from 0–255 to 0–1",
         values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-6),
         _wrong_values(values, wanted),
     )
     nbytes = sum(copy.nbytes for copy in copies)
-    hint = f"{nbytes:,} bytes crossed, in {len(copies):,} copies. "
+    hint = (
+        f"{nbytes:,} bytes crossed, in {len(copies):,} "
+        f"cop{'y' if len(copies) == 1 else 'ies'}. "
+    )
     if nbytes > images.nbytes:
-        hint += "Which of the operations made the images larger, and where did it run?"
+        hint += "Which operation made the images larger, and where did it run?"
     else:
-        hint += "A copy takes its time however small it is: send the batch as a whole."
+        hint += (
+            "Every copy has a fixed cost, however small it is: send the whole batch "
+            "at once."
+        )
     yield Claim(
-        "one copy crosses, with one byte for each number",
+        "only one copy crosses, with one byte for each number",
         len(copies) == 1 and nbytes == images.nbytes,
         hint,
     )
@@ -110,12 +119,14 @@ def send(port: Port, answer):
 
 def _wrong_values(values: np.ndarray, wanted: np.ndarray) -> str:
     if values.shape != wanted.shape:
-        return f"The shape has become {values.shape}."
+        return f"The shape is now {values.shape}."
     if np.allclose(values, wanted * 255):
-        return "They still go to 255."
+        return "The values still go up to 255."
     if set(np.unique(values)) <= {0.0, 1.0}:
-        return "Only 0 and 1 are left: integers were divided, and the rest was lost."
-    return f"The largest is {values.max():g}."
+        return (
+            "Only 0 and 1 are left: you divided integers, and the fractions were lost."
+        )
+    return f"The largest value is {values.max():g}."
 
 
 def mean_loss(port: Port, answer):
@@ -124,18 +135,18 @@ def mean_loss(port: Port, answer):
     with port.watch() as copies:
         result = answer(losses)
     yield Claim(
-        "a Python number is returned",
+        "it returns a Python number",
         isinstance(result, float),
-        "What is returned is still a tensor, whose value nobody has fetched.",
+        "You return a tensor: you never fetched its value.",
     )
     mean, value = float(values.mean()), float(result)
-    wrong = f"It is {value:.6g}, not {mean:.6g}."
+    wrong = f"You return {value:.6g}, but the mean is {mean:.6g}."
     if abs(value - float(values.sum())) < 1e-3:
-        wrong = "This is the sum of the losses. Divide by their number."
-    yield Claim("it is the mean of the losses", abs(value - mean) < 1e-5, wrong)
+        wrong = "That's the sum of the losses. Divide by their number."
+    yield Claim("it's the mean of the losses", abs(value - mean) < 1e-5, wrong)
     nbytes = sum(copy.nbytes for copy in copies)
     yield Claim(
-        "one number is fetched, once",
+        "only one number is fetched, once",
         len(copies) == 1 and nbytes == 4,
         _fetched_otherwise(copies, nbytes, len(losses)),
     )
@@ -144,21 +155,20 @@ def mean_loss(port: Port, answer):
 def _fetched_otherwise(copies: Sequence[Crossing], nbytes: int, losses: int) -> str:
     if any(copy.target != HOST for copy in copies):
         return (
-            "Something was copied back to the GPU, which the losses never had to leave."
+            "You copied something back to the GPU. The losses never have to leave it."
         )
     if len(copies) >= losses:
         return (
-            f"{len(copies)} copies were made: each loss was fetched by itself, by a "
-            "line of yours or by an operation that ran on the CPU."
+            f"{len(copies)} copies were made: each loss was fetched separately, by "
+            "your code or by an operation that ran on the CPU."
         )
     if not copies:
         return (
-            "NumPy took values in a way that cannot be counted. Have the mean "
-            "computed by the framework, and ask for it with `float`."
+            "NumPy read the values in a way that we can't count. Let the framework "
+            "compute the mean, and fetch it with `float`."
         )
     return (
-        f"{nbytes} bytes crossed. What the host wants to know has 4; let the GPU do "
-        "the arithmetic."
+        f"{nbytes} bytes crossed. The host needs only 4; let the GPU do the arithmetic."
     )
 
 
@@ -172,37 +182,37 @@ def send_all(port: Port, answer):
     yield Claim(
         "as many tensors come out as went in",
         tensors and len(result) == len(arrays),
-        f"{len(arrays)} went in, {len(result)} came out."
+        f"{len(arrays)} went in, but {len(result)} came out."
         if tensors
-        else "Not all that came out are tensors.",
+        else "Some of what you return isn't a tensor.",
     )
     if not tensors or len(result) != len(arrays):
         return
     homes = [port.home(x) for x in result]
     yield Claim(
-        "each lives on `device`",
+        "each tensor is on `device`",
         set(homes) == {port.name(there)},
-        f"The first one lives on {homes[0]}.",
+        f"The first one is on {homes[0]}.",
     )
     values = [port.values(x) for x in result]
     yield Claim(
-        "each has the shape that it had",
+        "each tensor keeps its shape",
         [each.shape for each in values] == shapes,
-        f"The second one had the shape {shapes[1]}, and has {values[1].shape}.",
+        f"The second tensor had the shape {shapes[1]}, and now has {values[1].shape}.",
     )
     yield Claim(
-        "each has the values that it had",
+        "each tensor keeps its values",
         all((each == i).all() for i, each in enumerate(values)),
-        "They are not in the order in which they came.",
+        "The tensors aren't in the order in which they came.",
     )
     nbytes = sum(copy.nbytes for copy in copies)
     needed = sum(each.nbytes for each in arrays)
-    hint = f"{len(copies)} copies were made. What would one tensor with all of them "
-    hint += "cost?"
+    hint = f"{len(copies)} copies were made. What would it cost to copy "
+    hint += "one tensor that contains all of them?"
     if len(copies) == 1:
-        hint = f"{nbytes:,} bytes crossed, and the tensors have {needed:,}."
+        hint = f"{nbytes:,} bytes crossed, but the tensors have only {needed:,}."
     yield Claim(
-        "one copy crosses, with no more bytes than they have",
+        "only one copy crosses, with no more bytes than the tensors have",
         len(copies) == 1 and nbytes == needed,
         hint,
     )

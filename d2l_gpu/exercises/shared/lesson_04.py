@@ -74,10 +74,9 @@ def memory(models: Models, answer: Mapping):
     given = {name: answer.get(name) for name in OPTIMIZERS}
     numbers = all(isinstance(value, Real) for value in given.values())
     yield Claim(
-        "there is a number for each of the three",
+        "there's a number for each of the three",
         numbers and set(answer) == set(OPTIMIZERS),
-        f"The keys are to be {', '.join(map(repr, OPTIMIZERS))}, and the values "
-        "numbers.",
+        f"The keys must be {', '.join(map(repr, OPTIMIZERS))}, and the values numbers.",
     )
     if not numbers:
         return
@@ -89,20 +88,20 @@ def memory(models: Models, answer: Mapping):
         ("adam", "with Adam"),
     ):
         value, wanted = given[name], right[name]
-        hint = f"You say {value:,} bytes, and it is "
+        hint = f"You say {value:,} bytes, but it's "
         hint += "more." if value < wanted else "less."
         if value * FLOAT == wanted:
-            hint = "This is how many numbers there are. Each takes 4 bytes."
+            hint = "That's how many numbers there are. Each takes 4 bytes."
         elif value * parameters == wanted * weights:
-            hint = "The biases are parameters, too."
+            hint = "The biases are parameters too."
         elif value == wanted - parameters:
             hint = (
-                "As much as the parameters take is missing. Training keeps gradients, "
-                "and an optimizer may keep something for each parameter."
+                "Your number is too small by the size of the parameters. Training "
+                "keeps gradients, and an optimizer may keep more for each parameter."
             )
         elif value == wanted + parameters:
-            hint = "As much as the parameters take is too much."
-        yield Claim(f"so many bytes {what}", value == wanted, hint)
+            hint = "Your number is too large by the size of the parameters."
+        yield Claim(f"the number of bytes {what} is right", value == wanted, hint)
 
 
 def home(models: Models, answer):
@@ -110,10 +109,10 @@ def home(models: Models, answer):
     names = [port.name(port.gpu(i)) for i in (0, 1)]
     found = [_said(answer, models.whole(port.gpu(i))) for i in (0, 1)]
     yield Claim(
-        "of a model on one device, it returns the device",
+        "for a model on one device, it returns the device",
         [_name(port, each) for each in found] == names,
-        f"Of two models, on {names[0]} and on {names[1]}, it said {found[0]!r} and "
-        f"{found[1]!r}.",
+        f"For two models, on {names[0]} and on {names[1]}, you return {found[0]!r} "
+        f"and {found[1]!r}.",
     )
     refused = {what: _said(answer, model) for what, model in models.spread().items()}
     for what, said in refused.items():
@@ -122,11 +121,11 @@ def home(models: Models, answer):
             hint = f"It raised {type(said).__name__}."
         if _name(port, said) in names:
             hint = (
-                f"It returned {_name(port, said)}, though {what}. Which parameters did "
-                "it look at?"
+                f"It returned {_name(port, said)}, although {what}. Which parameters "
+                "did it look at?"
             )
         yield Claim(
-            f"where {what}, a ValueError is raised", isinstance(said, ValueError), hint
+            f"if {what}, it raises a ValueError", isinstance(said, ValueError), hint
         )
     errors = [str(said) for said in refused.values() if isinstance(said, ValueError)]
 
@@ -137,7 +136,9 @@ def home(models: Models, answer):
     yield Claim(
         "the error names both devices",
         bool(errors) and all(map(named, errors)),
-        next((f"It says: {error!r}." for error in errors if not named(error)), ""),
+        next(
+            (f"Your message is {error!r}." for error in errors if not named(error)), ""
+        ),
     )
 
 
@@ -167,7 +168,7 @@ def exchange(models: Models, answer):
         old, after = models.exchanged(answer, weight, i, j, value)
     new = port.values(after).copy()
     yield Claim(
-        "the old number is returned, a number of Python's",
+        "it returns the old number, as a Python number",
         isinstance(old, float) and old == values[i, j],
         _wrong_number(old, value),
     )
@@ -175,46 +176,51 @@ def exchange(models: Models, answer):
     wanted[i, j] = value
     same = new.shape == wanted.shape
     yield Claim(
-        "the new number is in its place", same and new[i, j] == value, "It is not."
+        "the new number is in its place",
+        same and new[i, j] == value,
+        f"Element ({i}, {j}) is {new[i, j]:g}, not {value}."
+        if same
+        else f"The shape is now {new.shape}.",
     )
     others = same and np.array_equal(
         np.delete(new, i * 32 + j), np.delete(wanted, i * 32 + j)
     )
     yield Claim(
-        "all other numbers are as they were",
+        "no other number has changed",
         others,
-        f"{int((new != wanted).sum())} numbers differ from what they are to be."
+        f"{int((new != wanted).sum())} numbers differ from what they should be."
         if same
-        else f"The shape has become {new.shape}.",
+        else f"The shape is now {new.shape}.",
     )
     if after is not weight:
         yield Claim(
-            "the new array lives where the old one lives",
+            "the new array is on the same device as the old one",
             port.home(after) == place,
-            f"It lives on {port.home(after)}, and `weight` on {place}.",
+            f"It's on {port.home(after)}, but `weight` is on {place}.",
         )
     fetched = sum(copy.nbytes for copy in copies if copy.target == HOST)
     yield Claim(
-        "4 bytes are fetched",
+        "only 4 bytes are fetched",
         fetched == FLOAT,
-        f"{fetched:,} bytes were fetched: choose the number where the parameters live.",
+        f"You fetched {fetched:,} bytes: select the number on the device of the "
+        "parameters.",
     )
     sent = sum(copy.nbytes for copy in copies if copy.target != HOST)
     yield Claim(
         "at most one number is sent",
         sent <= 2 * FLOAT,  # a Python float may take 8 bytes
-        f"{sent:,} bytes were sent: more than the one number was written.",
+        f"You sent {sent:,} bytes: you wrote more than the one number.",
     )
 
 
 def _wrong_number(old: Any, new: float) -> str:
     if old is None:
-        return "Nothing is returned."
+        return "You return nothing."
     if not isinstance(old, float):
-        return f"What is returned is a {type(old).__name__}, not a number of Python's."
+        return f"You return a {type(old).__name__}, not a Python number."
     if old == new:
-        return "It is the new one. Fetch the old one before you write."
-    return f"It is {old:g}, which stands elsewhere."
+        return "You return the new number. Fetch the old one before you write."
+    return f"You return {old:g}, which is the number at another index."
 
 
 def forward(models: Models, answer):
@@ -237,18 +243,18 @@ def forward(models: Models, answer):
     yield Claim(
         "the outputs are those of both layers",
         values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-3),
-        f"Their shape is {values.shape}, and ought to be {wanted.shape}."
+        f"Their shape is {values.shape}, but should be {wanted.shape}."
         if values.shape != wanted.shape
-        else "They are others.",
+        else "The shape is right, but the values aren't those of both layers.",
     )
     last = port.name(devices[1])
     yield Claim(
-        "they live where the last layer lives",
+        "they're on the device of the last layer",
         port.home(output) == last,
-        f"They live on {port.home(output)}, and the last layer on {last}.",
+        f"They're on {port.home(output)}, but the last layer is on {last}.",
     )
     yield Claim(
-        "what crosses is what the first layer has computed, once",
+        "only the first layer's output crosses, once",
         len(copies) == 1 and copies[0].nbytes == hidden.nbytes,
         _crossed_otherwise(copies, X=batch, W1=W1, W2=W2, hidden=hidden),
     )
@@ -261,22 +267,32 @@ def forward(models: Models, answer):
             each is not None and np.allclose(each, gradient, rtol=1e-3, atol=1e-2)
             for each, gradient in zip(found, right, strict=True)
         ),
-        "The gradient cannot find its way back to the first layer: somewhere the "
-        "numbers were taken out of the framework's sight.",
+        "The gradient doesn't reach the first layer: somewhere your code took the "
+        "numbers out of the framework's hands.",
     )
 
 
 def _crossed_otherwise(copies: Sequence, **sizes: np.ndarray) -> str:
     crossed = sorted(copy.nbytes for copy in copies)
     if any(HOST in (copy.source, copy.target) for copy in copies):
-        return "Something went by way of the host. GPUs can copy from each other."
+        return (
+            "Something was copied by way of the host. GPUs can copy directly to each "
+            "other."
+        )
     if sizes["W2"].nbytes in crossed:
-        return "The parameters of the last layer crossed, which are to stay."
+        return "The parameters of the last layer crossed. Leave them where they are."
     if sizes["W1"].nbytes in crossed:
-        return "The parameters of the first layer crossed, which are to stay."
+        return "The parameters of the first layer crossed. Leave them where they are."
     if crossed.count(sizes["hidden"].nbytes) > 1:
-        return f"It crossed {crossed.count(sizes['hidden'].nbytes)} times."
-    return f"{sum(crossed):,} bytes crossed, in {len(crossed)} copies."
+        return (
+            "The first layer's output crossed "
+            f"{crossed.count(sizes['hidden'].nbytes)} times."
+        )
+    return (
+        f"{sum(crossed):,} bytes crossed, in {len(crossed)} "
+        f"cop{'y' if len(crossed) == 1 else 'ies'}; the first layer's output has "
+        f"{sizes['hidden'].nbytes:,} bytes."
+    )
 
 
 def exercises(models: Models) -> Registry:

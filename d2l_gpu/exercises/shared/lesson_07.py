@@ -55,7 +55,7 @@ def _gradient_of(
         rows, labels = arrays.on_host(X_shard), arrays.on_host(y_shard)
         if len(rows) != len(labels):
             raise AnswerError(
-                f"`gradient` was given {len(rows)} examples and {len(labels)} labels."
+                f"You gave `gradient` {len(rows)} examples but {len(labels)} labels."
             )
         examples = _numbers(rows, X)
         others = {"parameters": arrays.where(w), "labels": arrays.where(y_shard)}
@@ -70,41 +70,44 @@ def _gradient_of(
     )
     names = [arrays.name(device) for device in devices]
     if not calls:
-        yield Claim("`gradient` is called", False, "It was not called at all.")
+        yield Claim("`gradient` is called", False, "You never call it.")
         return
     yield _takes_its_share(calls, names, sizes)
     yield _lives_together(calls)
     yield from _each_once(calls, n)
     place = arrays.where(result)
     yield Claim(
-        "the result lives on the first device",
+        "the result is on the first device",
         place == names[0],
-        f"It lives on {place}, and the first device is {names[0]}.",
+        f"It's on {place}, but the first device is {names[0]}.",
     )
     value = arrays.on_host(result)
     right = _least_squares(w, X, y)
     parts = [_least_squares(w, X[c.examples], y[c.examples]) for c in calls]
     if value.shape != right.shape:
-        hint = f"It has the shape {value.shape}, and the parameters {right.shape}."
+        hint = f"It has the shape {value.shape}, but the parameters have {right.shape}."
     elif _close(value, sum(parts) / len(parts)):
         hint = (
-            "This is the mean of the shards' gradients, in which the examples of a "
-            "small shard count for more than those of a large one."
+            "That's the mean of the shards' gradients, in which examples of a small "
+            "shard count for more than those of a large one."
         )
     elif _close(value, sum(parts)):
         hint = (
-            "This is the sum of the shards' gradients, each of which is a mean already."
+            "That's the sum of the shards' gradients, but each of them is already a "
+            "mean."
         )
     elif _close(value, right * n):
-        hint = f"It is {n} times as large: the losses were added, not averaged."
+        hint = (
+            f"It's {n} times too large: you added the losses instead of averaging them."
+        )
     else:
         far = np.linalg.norm(value - right) / np.linalg.norm(right)
         hint = (
-            f"It differs by {far:.0%} of its length. Ask how much each example counts "
-            "in it."
+            f"It differs from the right gradient by {far:.0%} of its length. How much "
+            "does each example count in yours?"
         )
     yield Claim(
-        "it is the gradient of the mean loss of the batch", _close(value, right), hint
+        "it's the gradient of the batch's mean loss", _close(value, right), hint
     )
 
 
@@ -126,16 +129,15 @@ def _numbers(rows: np.ndarray, X: np.ndarray) -> list[int]:
     """
     if rows.shape[1:] != X.shape[1:]:
         raise AnswerError(
-            f"the examples were given with the shape {rows.shape}; a shard is some "
-            f"rows of the batch, as ({len(rows)}, {X.shape[1]})."
+            f"You passed examples of shape {rows.shape}; a shard is some rows of the "
+            f"batch, such as ({len(rows)}, {X.shape[1]})."
         )
     known = {row.tobytes(): i for i, row in enumerate(X)}
     try:
         return [known[row.tobytes()] for row in rows.astype(X.dtype)]
     except KeyError:
         raise AnswerError(
-            "a shard has an example that is not in the batch, such as one made up to "
-            "fill it."
+            "A shard has an example that isn't in the batch, such as padding."
         ) from None
 
 
@@ -146,19 +148,19 @@ def _takes_its_share(
     counts = [count for _, count in taken]
     if len({place for place, _ in taken}) < len(names) and len(names) > 1:
         places = ", ".join(sorted({place for place, _ in taken}))
-        hint = f"{len(names)} devices were given, and all was computed on {places}."
-    elif set(counts) == {sum(sizes)}:
-        hint = "Every device was given the whole batch."
-    elif max(counts) - min(counts) <= 1:
         hint = (
-            f"The batch was cut into equal pieces, of {counts[0]} examples and so on."
+            f"You were given {len(names)} devices, but computed everything on {places}."
         )
+    elif set(counts) == {sum(sizes)}:
+        hint = "Every device got the whole batch."
+    elif max(counts) - min(counts) <= 1:
+        hint = f"You cut the batch into equal parts, of {counts[0]} examples and so on."
     elif sorted(counts) == sorted(sizes):
-        hint = f"The pieces went to other devices: {dict(taken)}."
+        hint = f"The parts went to the wrong devices: {dict(taken)}."
     else:
-        hint = f"The devices took {dict(taken)} examples, and not {list(sizes)}."
+        hint = f"The devices got {dict(taken)} examples instead of {list(sizes)}."
     return Claim(
-        "each device takes as many examples as `sizes` says",
+        "each device gets as many examples as `sizes` says",
         sorted(taken) == sorted(zip(names, sizes, strict=True)),
         hint,
     )
@@ -174,11 +176,11 @@ def _lives_together(calls: Sequence[Call]) -> Claim:
     hint = ""
     if call is not None:
         hint = (
-            f"The examples were on {call.place} and the {name} on {call.others[name]}. "
-            "A framework that does not complain copies what is missing, again in "
-            "every step."
+            f"The examples were on {call.place}, but the {name} on "
+            f"{call.others[name]}. If a framework doesn't complain about that, it "
+            "copies what's missing, again at every step."
         )
-    return Claim("all that a device computes with lives there", call is None, hint)
+    return Claim("each device has everything it computes with", call is None, hint)
 
 
 def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
@@ -186,16 +188,15 @@ def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
     missing = sorted(set(range(n)) - set(used))
     twice = sorted(i for i in set(used) if used.count(i) > 1)
     if twice:
-        hint = f"Counted from 0, example {twice[0]} was used {used.count(twice[0])} "
+        hint = f"Counting from 0, example {twice[0]} was used {used.count(twice[0])} "
         hint += "times."
     else:
-        hint = f"Left out were {len(missing)} of {n} examples."
-    yield Claim("each example is used once", not missing and not twice, hint)
+        hint = f"{len(missing)} of {n} examples were left out."
+    yield Claim("each example is used exactly once", not missing and not twice, hint)
     yield Claim(
-        "each example has its own label",
+        "each example comes with its own label",
         all(call.own for call in calls),
-        "The labels of a shard are those of other examples. Cut both at the same "
-        "places.",
+        "The labels in a shard belong to other examples. Cut both at the same places.",
     )
 
 
@@ -221,7 +222,7 @@ def _accuracy_of(answer: Callable, arrays: Arrays, n: int, k: int) -> Iterator[C
         def net(X_shard):
             rows = arrays.on_host(X_shard)
             if len(rows) == 0:
-                raise AnswerError("a network was given a shard without any examples.")
+                raise AnswerError("You gave a network a shard without examples.")
             examples = _numbers(rows, X)
             others = {"network": names[i]}
             calls.append((i, Call(arrays.where(X_shard), examples, others)))
@@ -234,40 +235,46 @@ def _accuracy_of(answer: Callable, arrays: Arrays, n: int, k: int) -> Iterator[C
     host = arrays.cpu()
     result = answer(nets, arrays.put(X, host), arrays.put(y, host), list(devices))
     if not calls:
-        yield Claim("the networks are asked", False, "None of them was called.")
+        yield Claim("the networks are called", False, "You never call any of them.")
         return
     asked = [i for i, _ in calls]
     sizes = [len(call.examples) for _, call in calls]
     busy = min(n, k)
     yield Claim(
-        "as many networks are asked as there are devices and examples, each once",
+        "as many networks are called as there are devices and examples for them, each "
+        "once",
         len(set(asked)) == len(asked) == busy,
         _who_was_asked(asked, busy),
     )
     yield _lives_together([call for _, call in calls])
     yield from list(_each_once([call for _, call in calls], n))[:1]
     yield Claim(
-        "no shard has two examples more than another",
+        "the sizes of the shards differ by at most one",
         max(sizes) - min(sizes) <= 1,
-        f"Of {n} examples the shards had {', '.join(map(str, sizes))}. While one "
-        "device works on the rest, the others wait.",
+        f"You split {n} examples into shards of {', '.join(map(str, sizes))}. While "
+        "one device finishes the largest, the others wait.",
     )
     wanted = right.mean()
     of_shards = [right[list(call.examples)] for _, call in calls]
     if abs(result - np.mean([part.mean() for part in of_shards])) < 1e-6:
-        hint = "It is the mean of the shards' accuracies, and the shards are not equal."
+        hint = (
+            "That's the mean of the shards' accuracies, but the shards aren't of "
+            "equal size."
+        )
     elif abs(result - right.sum()) < 1e-6:
-        hint = "It is how many are right, not which part of all."
+        hint = "That's how many predictions are right, not the fraction."
     elif abs(result - 100 * wanted) < 1e-3:
-        hint = "It is in per cent, and was to be from 0 to 1."
+        hint = "That's a percentage; return a fraction between 0 and 1."
     elif abs(result - right.sum() / len(of_shards)) < 1e-6:
-        hint = "It is how many are right for each device, not for each example."
+        hint = "That's the number of correct predictions per device, not per example."
     elif any(abs(result - part.mean()) < 1e-6 for part in of_shards):
-        hint = "It is the accuracy of one shard."
+        hint = "That's the accuracy of a single shard."
     else:
-        hint = f"It is {result:.4g}, and {right.sum()} of {n} are right."
+        hint = (
+            f"You return {result:.4g}, but {right.sum()} of {n} predictions are right."
+        )
     yield Claim(
-        "the result is the part of all examples that is right",
+        "the result is the fraction of correct predictions over all examples",
         abs(result - wanted) < 1e-6,
         hint,
     )
@@ -277,10 +284,10 @@ def _who_was_asked(asked: Sequence[int], busy: int) -> str:
     often = max(asked.count(i) for i in asked)
     if often > 1:
         return (
-            f"One network was asked {often} times. With one shard for each device, "
-            "one call is enough."
+            f"You called one network {often} times. With one shard per device, one "
+            "call is enough."
         )
-    return f"{len(asked)} of them were asked, and {busy} could have worked."
+    return f"You called {len(asked)} of them, but {busy} could have worked."
 
 
 # ------------------------------------------------------------------ 07.3
@@ -298,48 +305,52 @@ def _rates_of(answer: Callable, k: int) -> Iterator[Claim]:
     result = list(answer(k, n, per_gpu, epochs, base_lr))
     if not all(isinstance(rate, (int, float)) for rate in result):
         kinds = sorted({type(rate).__name__ for rate in result} - {"int", "float"})
-        hint = f"Some are of the type {kinds[0]}, and so not Python numbers."
-        yield Claim("all of them are numbers", False, hint)
+        hint = f"Some are of the type {kinds[0]}, which isn't a Python number."
+        yield Claim("all rates are numbers", False, hint)
         return
     rates = np.array(result, dtype=np.float64)
     yield Claim(
-        "there is a learning rate for each step",
+        "there's a learning rate for each step",
         len(rates) == steps,
         _wrong_steps(len(rates), k, n, per_gpu, epochs),
     )
     if len(rates) != steps:
         return
     yield Claim(
-        "all of them are above zero",
+        "all rates are above zero",
         bool((rates > 0).all()),
-        f"Counted from 0, step {int(np.argmin(rates))} of {steps} has a learning rate "
-        f"of {rates.min():g}, with which nothing is learned.",
+        f"Counting from 0, step {int(np.argmin(rates))} of {steps} has a learning "
+        f"rate of {rates.min():g}, so it learns nothing.",
     )
     peak, highest = k * base_lr, rates.max()
-    hint = f"With k = {k} it is {highest:g}. How large is a batch now?"
+    hint = f"With k = {k}, your highest rate is {highest:g}. How large is a batch now?"
     if np.isclose(highest, base_lr):
-        hint = f"With k = {k} it is as high as with one device."
+        hint = f"With k = {k}, your highest rate is the same as with one device."
     elif np.isclose(highest, base_lr * k**0.5):
-        hint = f"With k = {k} it has grown by the square root of k only."
+        hint = (
+            f"With k = {k}, your highest rate has grown only by the square root of k."
+        )
     elif highest > peak:
-        hint = f"With k = {k} it is {highest:g}, which is too high."
-    yield Claim("the highest is k times `base_lr`", np.isclose(highest, peak), hint)
+        hint = f"With k = {k}, your highest rate is {highest:g}, which is too high."
+    yield Claim(
+        "the highest rate is k times `base_lr`", np.isclose(highest, peak), hint
+    )
     rise, fall = rates[:warmup], rates[warmup:]
     begins = [_begins_at_once(k, rates)] if k == 1 else list(_warms_up(k, rates, rise))
     yield from begins
     if not all(claim.holds for claim in begins):
         return
-    hint = "It does not end where it should."
+    hint = f"With k = {k}, it doesn't end at the right rate."
     if len(fall) > 1:
         falls = fall[:-1] - fall[1:]
         hint = (
-            f"With k = {k} it goes from {fall[0]:.3g} to {fall[-1]:.3g} in {len(fall)} "
-            f"steps, by {falls[0]:.3g} in the first of them and by {falls[-1]:.3g} in "
-            "the last."
+            f"With k = {k}, the rate goes from {fall[0]:.3g} to {fall[-1]:.3g} in "
+            f"{len(fall)} steps, falling by {falls[0]:.3g} in the first and by "
+            f"{falls[-1]:.3g} in the last."
         )
     line = peak * np.arange(len(fall), 0, -1) / len(fall)
     yield Claim(
-        "then it falls in a straight line, to zero after the last step",
+        "then the rate falls linearly, and reaches zero after the last step",
         np.allclose(fall, line),
         hint,
     )
@@ -347,24 +358,25 @@ def _rates_of(answer: Callable, k: int) -> Iterator[Claim]:
 
 def _begins_at_once(k: int, rates: np.ndarray) -> Claim:
     return Claim(
-        "one device needs no warm-up: the first rate is the highest",
+        "with one device there's no warm-up: the first rate is the highest",
         np.isclose(rates[0], rates.max()),
-        f"With k = {k} it begins with {rates[0]:g}.",
+        f"With k = {k}, the first rate is {rates[0]:g}.",
     )
 
 
 def _warms_up(k: int, rates: np.ndarray, rise: np.ndarray) -> Iterator[Claim]:
     top = int(np.argmax(rates)) + 1
     yield Claim(
-        "several devices reach it with the last step of the first epoch",
+        "with several devices, the last step of the first epoch reaches the highest "
+        "rate",
         top in (len(rise), len(rise) + 1),  # the next one may be just as high
-        f"With k = {k} an epoch has {len(rise)} steps, and step {top} has the highest "
-        "rate.",
+        f"With k = {k}, an epoch has {len(rise)} steps, but your rate is highest in "
+        f"step {top}.",
     )
     yield Claim(
-        "on the way there it grows by the same amount with each step",
+        "during warm-up, the rate grows by the same amount at each step",
         np.allclose(np.diff(rise, prepend=0), rates.max() / len(rise)),
-        f"With k = {k} the first rates are "
+        f"With k = {k}, your first rates are "
         f"{', '.join(f'{rate:.3g}' for rate in rise[:3])}.",
     )
 
@@ -372,16 +384,18 @@ def _warms_up(k: int, rates: np.ndarray, rise: np.ndarray) -> Iterator[Claim]:
 def _wrong_steps(found: int, k: int, n: int, per_gpu: int, epochs: int) -> str:
     per_epoch = n // (k * per_gpu)
     if found == epochs * (n // per_gpu):
-        return f"With k = {k} there are as many as with one device."
+        return f"With k = {k}, you return as many rates as with one device."
     if found == epochs * -(-n // (k * per_gpu)):
-        return "The batch at the end of an epoch that is not full is left out."
+        return (
+            "You count the incomplete batch at the end of each epoch, but it's dropped."
+        )
     if found == per_epoch:
-        return f"With k = {k} those of a single epoch are there."
+        return f"With k = {k}, you return the rates of a single epoch."
     if found == epochs:
-        return "There is one for each epoch."
+        return "You return one rate per epoch."
     return (
-        f"With k = {k} there are {found}. How many full batches are in {n} images, and "
-        f"how many epochs are there?"
+        f"With k = {k}, you return {found} rates. How many full batches are there in "
+        f"{n} images, and how many epochs?"
     )
 
 
@@ -394,27 +408,28 @@ SEEDS = range(3)
 def settings(answer: Sequence) -> Iterator[Claim]:
     """Check that large batches train a small network as well as small batches do."""
     if len(answer) != 2:
-        yield Claim("it is a pair", False, f"It has {len(answer)} elements.")
+        yield Claim("it's a pair", False, f"Your answer has length {len(answer)}.")
         return
     epochs, lr = answer
     whole = isinstance(epochs, int) and not isinstance(epochs, bool)
     yield Claim(
-        "the first is a number of epochs, from 2 on",
+        "the first is a number of epochs, at least 2",
         whole and epochs >= 2,
-        f"{epochs!r} is none, since one epoch is for the warm-up alone.",
+        f"{epochs!r} isn't: the first epoch is the warm-up, so there must be at least "
+        "one more.",
     )
     number = isinstance(lr, (int, float)) and not isinstance(lr, bool)
     yield Claim(
         "the second is a learning rate above zero",
         number and lr > 0,
-        f"{lr!r} is none.",
+        f"{lr!r} isn't a learning rate above zero.",
     )
     if not (whole and epochs >= 2 and number and lr > 0):
         return
     yield Claim(
-        f"there are {MOST_EPOCHS} epochs at most",
+        f"there are at most {MOST_EPOCHS} epochs",
         epochs <= MOST_EPOCHS,
-        f"{epochs} would take longer than one device needs.",
+        f"{epochs} epochs would take longer than one device does.",
     )
     if epochs > MOST_EPOCHS:
         return
@@ -422,7 +437,7 @@ def settings(answer: Sequence) -> Iterator[Claim]:
     found = _mean(BATCH, epochs, lr)
     reached = found >= wanted
     yield Claim(
-        f"with batches of {BATCH}, the network finds as much as with {SMALL_BATCH}",
+        f"with batches of {BATCH}, the network is as accurate as with {SMALL_BATCH}",
         reached,
         "" if reached else _what_to_change(epochs, lr, found, wanted),
     )
@@ -438,20 +453,19 @@ def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
     steps = epochs * (small_network.IMAGES // BATCH)
     less, more = _mean(BATCH, epochs, lr / 2), _mean(BATCH, epochs, lr * 2)
     has = (
-        f"The accuracy is {found:.2f}, the mean of {len(SEEDS)} seeds, and was to be "
+        f"Your accuracy is {found:.2f}, averaged over {len(SEEDS)} seeds; the goal is "
         f"{wanted:.2f}. "
     )
     if less > max(found, more):
-        return has + "With half the learning rate it is higher: the steps are too long."
+        return has + "It's higher with half the learning rate: your steps are too long."
     if more > found:
         return (
-            f"{has}With twice the learning rate it is higher: the {steps} steps are "
+            f"{has}It's higher with twice the learning rate: your {steps} steps are "
             "too short."
         )
     return (
-        f"{has}It would be no higher with half the learning rate or with twice as "
-        f"much. How many steps are there with batches of {SMALL_BATCH}, and how many "
-        f"are these {steps}?"
+        f"{has}Neither half nor twice the learning rate helps. Batches of "
+        f"{SMALL_BATCH} make how many steps, compared with your {steps}?"
     )
 
 

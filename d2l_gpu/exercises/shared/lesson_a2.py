@@ -30,7 +30,7 @@ def _usable(
     claim = Claim(
         "each is an array of the framework",
         all(isinstance(each, arrays.kind) for each in result),
-        f"They are of the type {', '.join(sorted(kinds))}.",
+        f"They have the type {', '.join(sorted(kinds))}.",
     )
     yield claim
     return claim.holds
@@ -51,32 +51,32 @@ def _centred_of(answer: Callable, arrays: Arrays, home, device) -> Iterator[Clai
     x = arrays.put(values, home)
     result = answer(x, device)
     found, place = arrays.on_host(result), arrays.where(result)
-    hint = f"It is {found.tolist()} for {values.tolist()}."
+    hint = f"For {values.tolist()}, you return {found.tolist()}."
     if np.array_equal(found, values):
-        hint = "The values are those of `x`, of which nothing was subtracted."
+        hint = "You return the values of `x` and subtract nothing."
     elif found.shape != values.shape:
-        hint = f"Its shape is {found.shape}, and that of `x` {values.shape}."
+        hint = f"Its shape is {found.shape}, but `x` has {values.shape}."
     elif np.allclose(found, values - values.sum()):
-        hint = "The sum was subtracted, not the mean."
+        hint = "You subtracted the sum, not the mean."
     right = found.shape == values.shape and np.allclose(found, values - values.mean())
-    yield Claim("the values are those of `x` less their mean", right, hint)
+    yield Claim("the values are those of `x` minus their mean", right, hint)
     hint = (
-        f"`x` was on {arrays.name(home)}, `device` is {arrays.name(device)}, and the "
+        f"`x` was on {arrays.name(home)}, `device` is {arrays.name(device)}, but the "
         f"result is on {place}"
     )
     if place == arrays.name(arrays.cpu()):
-        hint += ", where what has no place of its own comes to be."
+        hint += ", which is where new arrays go by default."
     elif place == arrays.name(home):
-        hint += ", as if `device` were not there."
+        hint += ", as if you had ignored `device`."
     else:
         hint += "."
-    yield Claim("the result lives on `device`", place == arrays.name(device), hint)
+    yield Claim("the result is on `device`", place == arrays.name(device), hint)
     kept = np.array_equal(arrays.on_host(x), values)
     yield Claim(
-        "`x` is as it was",
+        "`x` keeps its values",
         kept,
-        "It has other values now: where `x` is on `device` already, `cupy.asarray` "
-        "gives `x` itself, and a change in place is a change of it.",
+        "Its values have changed. If `x` is already on `device`, `cupy.asarray` "
+        "returns `x` itself, so an in-place operation changes `x`.",
     )
 
 
@@ -94,18 +94,20 @@ def _shards_of(answer: Callable, arrays: Arrays, n: int) -> Iterator[Claim]:
     result = answer(X, list(devices))
     k = len(devices)
     as_many = Claim(
-        "there is a shard for each device",
+        "there's a shard for each device",
         len(result) == k,
-        f"Of {n} rows for {k} devices, {len(result)} shards were made.",
+        f"You split {n} rows for {k} devices into {len(result)} "
+        f"shard{'s' * (len(result) != 1)}.",
     )
     if not (yield from _usable(as_many, result, arrays)):
         return
     wanted = [arrays.name(device) for device in devices]
     places = [arrays.where(shard) for shard in result]
     yield Claim(
-        "each lives on its device",
+        "each shard is on its device",
         places == wanted,
-        f"They live on {', '.join(places)}, and the devices are {', '.join(wanted)}.",
+        f"The shards are on {', '.join(places)}, but the devices are "
+        f"{', '.join(wanted)}.",
     )
     parts = [arrays.on_host(shard) for shard in result]
     sizes = [len(part) if part.ndim else 0 for part in parts]
@@ -118,21 +120,21 @@ def _shards_of(answer: Callable, arrays: Arrays, n: int) -> Iterator[Claim]:
     if sizes != [len(part) for part in cut]:
         return
     yield Claim(
-        "they have the rows of `X`, in order",
+        "they contain the rows of `X`, in order",
         all(map(np.array_equal, parts, cut)),
-        f"The first shard of {n} rows is {parts[0].tolist()}, and was to be "
+        f"The first shard of {n} rows is {parts[0].tolist()}, but should be "
         f"{cut[0].tolist()}.",
     )
 
 
 def _wrong_sizes(sizes: Sequence[int], cut: Sequence[np.ndarray], n: int) -> str:
     if set(sizes) == {n}:
-        return "Each device has all rows, which is a copy and not a shard."
+        return "Each device has all the rows: those are copies, not shards."
     if sum(sizes) < n:
-        return f"{sum(sizes)} of {n} rows are left: the rest was dropped."
+        return f"Only {sum(sizes)} of {n} rows are left: you dropped the remainder."
     if sum(sizes) > n:
-        return f"There are {sum(sizes)} rows now, and there were {n}."
-    return f"Of {n} rows they have {sizes}, and not {[len(part) for part in cut]}."
+        return f"There are now {sum(sizes)} rows, but `X` has only {n}."
+    return f"You split {n} rows into {sizes} instead of {[len(part) for part in cut]}."
 
 
 # ------------------------------------------------------------------ A2.3
@@ -148,49 +150,54 @@ def all_reduce(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
     as_many = Claim(
         "as many arrays come out as went in",
         len(result) == k,
-        f"{k} went in, and {len(result)} came out.",
+        f"{k} went in, but {len(result)} came out.",
     )
     if not (yield from _usable(as_many, result, arrays)):
         return
     found = [arrays.on_host(each) for each in result]
     total = sum(values)
     yield Claim(
-        "each is the sum of all",
+        "each is the sum of all arrays",
         all(map(np.array_equal, found, [total] * k)),
         _wrong_sums(found, values),
     )
     wanted = [arrays.name(device) for device in devices]
     places = [arrays.where(each) for each in result]
     yield Claim(
-        "each lives where the one in its place does",
+        "each result is on the device of the array in its place",
         places == wanted,
-        f"They live on {', '.join(places)}, and those that went in on "
+        f"They're on {', '.join(places)}, but the arrays you were given are on "
         f"{', '.join(wanted)}.",
     )
     kept = [arrays.on_host(part) for part in parts]
     yield Claim(
-        "what went in is as it was",
+        "the arrays you were given keep their values",
         all(map(np.array_equal, kept, values)),
-        "One of the arrays has other values now: the sum was added up in it.",
+        "One of the arrays has changed: you added up the sum in it.",
     )
 
 
 def _wrong_sums(found: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> str:
     total = sum(values)
     if found[0].shape != total.shape:
-        return f"The first has the shape {found[0].shape}, and not {total.shape}."
+        return (
+            f"The first has the shape {found[0].shape}, but should have {total.shape}."
+        )
     if all(np.allclose(each, total / len(values)) for each in found):
-        return "Each is the mean of all."
+        return "Each is the mean of all arrays, not the sum."
     if np.array_equal(found[0], total) and np.array_equal(found[1], values[1]):
-        return "Only the first has the sum; the others have what they had."
+        return "Only the first has the sum; the others haven't changed."
     if np.allclose(found[-1], total) and np.allclose(found[0], values[0]):
-        return "Each has the sum of those up to it, and only the last has all."
+        return (
+            "Each has the sum of the arrays up to its own, so only the last has the "
+            "sum of all."
+        )
     if any((each > total).any() for each in found):
         return (
             f"{found[-1].tolist()} is more than the sum, {total.tolist()}: something "
             "was counted twice."
         )
-    return f"The first is {found[0].tolist()}, and the sum {total.tolist()}."
+    return f"The first is {found[0].tolist()}, but the sum is {total.tolist()}."
 
 
 def exercises(

@@ -31,52 +31,54 @@ def ones_on(answer):
             else:
                 made.append((device, result))
     yield Claim(
-        "tensors of ones are returned, in the shape that was asked for",
+        "it returns tensors of ones, in the given shape",
         all(
             isinstance(x, tf.Tensor)
             and x.shape == (2, 3)
             and bool(tf.reduce_all(x == 1))
             for _, x in made
         ),
-        f"For the shape (2, 3), what is returned is {made[0][1]!r}.",
+        f"For the shape (2, 3), you return {made[0][1]!r}.",
     )
     homes = [(d2l.name(device), ARRAYS.where(x)) for device, x in made]
     wrong = [pair for pair in homes if len(set(pair)) > 1]
     yield Claim(
-        "they live on `device`",
+        "the tensors are on `device`",
         not wrong,
-        "For {}, it lives on {}.".format(*wrong[0]) if wrong else "",
+        "For {}, the tensor is on {}.".format(*wrong[0]) if wrong else "",
     )
     passed = [(device, result) for device, error, result in refused if error is None]
     yield Claim(
-        "a device that is not there is an error",
+        "a device that doesn't exist raises an error",
         not passed,
         _passed_over(*passed[0]) if passed else "",
     )
     yield Claim(
-        "without an error, soft placement is on afterwards if it was on before, and "
-        "off if it was off",
+        "without an error, the setting for soft placement is the same as before",
         all(soft == now for soft, error, now in settings if error is None),
         _setting_left([each for each in settings if each[1] is None]),
     )
     yield Claim(
-        "after an error as well",
+        "after an error, it's the same as before too",
         all(soft == now for soft, error, now in settings if error is not None),
-        "A line that comes after one that raises an error is not run.",
+        "Python doesn't run the lines that come after one that raises an error.",
     )
 
 
 def _passed_over(device: str, result) -> str:
     if isinstance(result, tf.Tensor):
         return (
-            f"For {device!r}, a tensor came back without a word, and it lives on "
+            f"For {device!r}, which doesn't exist, you return a tensor on "
             f"{ARRAYS.where(result)}."
         )
-    return f"For {device!r}, no error was raised, and {result!r} came back."
+    return (
+        f"For {device!r}, which doesn't exist, you raise no error and return "
+        f"{result!r}."
+    )
 
 
 def _setting_left(settings: list) -> str:
     on_to_off = any(soft and not now for soft, _, now in settings)
     if on_to_off:
-        return "It was on, and is off for everything that comes after."
-    return "It was off, which somebody had wanted, and is on now."
+        return "It was on, and you left it off for everything that follows."
+    return "It was off, which somebody had wanted, and you left it on."

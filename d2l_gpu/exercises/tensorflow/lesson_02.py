@@ -45,13 +45,16 @@ def step(answer):
     yield Claim(
         "`W` has changed",
         not np.array_equal(new, values),
-        "It has not, and something new came back: its memory is taken beside that of "
-        "`W`."
+        "It hasn't: you return something new, which takes memory in addition to that "
+        "of `W`."
         if returned is not None
-        else "It has not. `W = …` gives the name to something else, for this function.",
+        else (
+            "It hasn't. Inside the function, `W = …` only gives the name to something "
+            "else."
+        ),
     )
     yield Claim(
-        "it is `W` - lr · gradient",
+        "it's `W` - lr · gradient",
         np.allclose(new, values - 1),
         common.wrong_step(new, values),
     )
@@ -64,7 +67,7 @@ def step(answer):
             if "conflicting devices" not in problem:
                 raise
     yield Claim(
-        "everything is computed where `W` lives, and nothing is copied",
+        "everything is computed on the device of `W`, and nothing is copied",
         not problem,
         _copied(problem),
     )
@@ -89,11 +92,11 @@ def _copied(problem: str) -> str:
         return problem
     operation, where, operand = found.groups()
     hint = (
-        f"The operation {operation} ran on {d2l.name(where)}, and what it reads was on "
-        f"{d2l.name(operand)}, and was copied."
+        f"The operation {operation} ran on {d2l.name(where)}, but its operand was on "
+        f"{d2l.name(operand)} and had to be copied."
     )
     if "Assign" in operation:
-        return f"{hint} What is assigned was made elsewhere."
+        return f"{hint} You created the value to assign on another device."
     return f"{hint} What decides where an operation runs?"
 
 
@@ -108,13 +111,15 @@ def sharing(answer):
             result = eval(expression, {"A": A, "tf": tf})
         return np.shares_memory(numbers(result), numbers(A))
 
-    order = "Do its numbers lie in `A` one after the other?"
+    order = "Do its numbers follow each other in `A`?"
     questions = {
         "A[1:]": order,
         "A[:, 0]": f"{order} How far is it from one to the next?",
-        "A * 1": "Does TensorFlow look at the number that it multiplies by?",
+        "A * 1": "Does TensorFlow look at the number it multiplies by?",
         "tf.reshape(A, -1)": f"{order} Do they change places?",
         "tf.transpose(A)": f"{order} Which is the second one?",
-        "tf.identity(A)": "If nobody can change either of the two, what is a copy for?",
+        "tf.identity(A)": (
+            "If nobody can change either of the two, what would a copy be for?"
+        ),
     }
     return common.sharing(answer, questions, shares)

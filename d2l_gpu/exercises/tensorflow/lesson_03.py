@@ -44,35 +44,36 @@ def copies_silently(answer):
     yield Claim(
         "a silent copy is noticed",
         said[silent] is True,
-        "In a scope for the second GPU, `X + Y` copied `X`, which is on the first. "
-        f"What came of it: {said[silent]!r}.",
+        "In a scope for the second GPU, `X + Y` copied `X` from the first one. "
+        f"Your function gave {said[silent]!r}.",
     )
     yield Claim(
-        "a copy that a line asks for is no silent one",
+        "an explicit copy isn't a silent one",
         said[explicit] is False,
-        "With `tf.identity(X) + Y` nothing is copied silently. "
-        f"What came of it: {said[explicit]!r}.",
+        "`tf.identity(X) + Y` copies nothing silently. "
+        f"Your function gave {said[explicit]!r}.",
     )
     yield Claim(
-        "`f` is called once",
+        "`f` is called exactly once",
         sorted(calls) == ["explicit", "silent"],
-        f"It was called {calls.count('silent')} times: what it does, it did as often.",
+        f"You called it {calls.count('silent')} times, so everything it does happened "
+        "that often.",
     )
-    other = "A missing file"
+    other = "a missing file"
     if isinstance(said[missing], FileNotFoundError):
-        other = "A `tf.reshape` to an impossible shape, an error of the same class,"
+        other = "a `tf.reshape` to an impossible shape, an error of the same class,"
     yield Claim(
-        "what else goes wrong in `f` is raised",
+        "any other error in `f` is raised",
         isinstance(said[missing], FileNotFoundError)
         and isinstance(said[invalid], tf.errors.InvalidArgumentError),
-        f"{other} was taken for an answer about copies.",
+        f"You took {other} for an answer about copies.",
     )
     left = [f.__name__ for f, policy in policies.items() if policy != "silent"]
     when = "" if len(left) == len(policies) else " if an error was raised in `f`"
     yield Claim(
-        "afterwards silent copies are allowed",
+        "afterwards, silent copies are allowed again",
         not left,
-        f"The policy was still {policies[missing]!r}{when}.",
+        f"Afterwards, the policy was still {policies[missing]!r}{when}.",
     )
 
 

@@ -44,10 +44,10 @@ class KerasModels(Models):
             _dense(4, 2, second),
         ]
         return {
-            "the layers live on two": keras.Sequential(
+            "the layers are on two devices": keras.Sequential(
                 [_dense(3, 4, first), _dense(4, 2, second)]
             ),
-            "a layer within a layer lives elsewhere": keras.Sequential(nested),
+            "a layer inside a layer is on another device": keras.Sequential(nested),
         }
 
     def weight(self, values: np.ndarray) -> tf.Variable:

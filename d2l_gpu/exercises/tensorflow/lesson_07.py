@@ -39,14 +39,15 @@ def _gradient_of_all(answer, strategy, n):
 
     value = answer(strategy, w, batch, losses).numpy()
     yield Claim(
-        "both replicas compute losses, those of their own shards",
+        "both replicas compute losses, each for its own shard",
         len(replicas) == 2,
-        f"{len(replicas)} of 2 replicas did. `strategy.run` calls a function on each.",
+        f"{len(replicas)} of 2 replicas computed losses. `strategy.run` calls a "
+        "function on each of them.",
     )
     yield Claim(
         "the result has the shape of `w`",
         value.shape == start.shape,
-        f"It has the shape {value.shape}, and `w` {start.shape}.",
+        f"It has the shape {value.shape}, but `w` has {start.shape}.",
     )
     if value.shape != start.shape:
         return
@@ -56,38 +57,39 @@ def _gradient_of_all(answer, strategy, n):
     known = (
         (
             sum(shards) / 2,
-            "It is the mean of what the replicas found, in which an image of the "
-            f"smaller shard counts for more; {n} images cannot be halved.",
+            "That's the mean of the replicas' results, in which an image in the "
+            f"smaller shard counts for more; {n} images don't divide evenly.",
         ),
         (
             sum(shards),
-            "It is the sum of the shards' means, twice as large as a mean.",
+            "That's the sum of the shards' means, twice as large as a mean.",
         ),
         (
             wanted * n,
-            f"It is {n} times as large: it was summed over the images, not divided.",
+            f"It's {n} times too large: you summed over the images and didn't divide.",
         ),
         (
             wanted / 2,
-            "It is half as large: it was divided by the number of all images, and "
-            "then averaged over the replicas.",
+            "It's half as large as it should be: you divided by the number of all "
+            "images, and then averaged over the replicas.",
         ),
         (
             shards[0],
-            "It is the gradient of one shard: that of the other replica is left out.",
+            "That's the gradient of one shard: you left out the other replica's.",
         ),
         (
             wanted * n / 8,
-            f"It fits a batch of 8, and this one has {n}: ask the shards.",
+            f"It would be right for a batch of 8, but this one has {n}. Ask the "
+            "shards for their sizes.",
         ),
     )
     hint = next(
         (hint for each, hint in known if np.allclose(value, each, atol=1e-5)),
-        f"With {n} images it is {value.round(3).tolist()}, and was to be "
+        f"With {n} images, you return {value.round(3).tolist()}, but it should be "
         f"{wanted.round(3).tolist()}.",
     )
     yield Claim(
-        "it is the gradient of the mean of all losses, also if shards are unequal",
+        "it's the gradient of the mean of all losses, even if the shards are unequal",
         np.allclose(value, wanted, atol=1e-5),
         hint,
     )

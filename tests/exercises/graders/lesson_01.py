@@ -25,7 +25,7 @@ def _gpu_in_turn(answers, d2l):
         n = d2l.num_gpus()
         return d2l.gpu(i % n) if n else d2l.cpu()
 
-    @wrong("01.1", "Index 2 gives ValueError")
+    @wrong("01.1", "Index 2 returns ValueError")
     def does_not_count_around(i):
         return d2l.gpu(i)
 
@@ -33,7 +33,7 @@ def _gpu_in_turn(answers, d2l):
     def goes_to_the_cpu(i):
         return d2l.try_gpu(i)
 
-    @wrong("01.1", "Two is the number of GPUs here")
+    @wrong("01.1", "There are two GPUs here")
     def knows_that_there_are_two(i):
         return d2l.gpu(i % 2)
 
@@ -41,12 +41,12 @@ def _gpu_in_turn(answers, d2l):
     def forgets_that_there_may_be_none(i):
         return d2l.gpu(i % d2l.num_gpus())
 
-    @wrong("01.1", "GPUs are counted from 0")
+    @wrong("01.1", "GPUs are numbered from 0")
     def counts_from_1(i):
         devices = d2l.try_all_gpus()
         return devices[(i - 1) % len(devices)]
 
-    @wrong("01.1", "the counting ends there")
+    @wrong("01.1", "your numbering stops there")
     def stays_at_the_last(i):
         devices = d2l.try_all_gpus()
         return devices[min(i, len(devices) - 1)]
@@ -63,20 +63,20 @@ def _on_machine(answers):
         except ValueError:
             return None
 
-    @wrong("01.2", "is of the type str")
+    @wrong("01.2", "You return a str")
     def returns_a_text(i, visible):
         return str(i) if visible is None else visible.split(",")[i]
 
-    @wrong("01.2", "The program's own numbers came back")
+    @wrong("01.2", "You return the program's own numbers")
     def does_not_renumber(i, visible):
         return i
 
-    @wrong("01.2", "what is wanted the machine's")
+    @wrong("01.2", "should return the machine's")
     def renumbers_backwards(i, visible):
         numbers = [int(number) for number in visible.split(",")]
         return numbers.index(i) if i in numbers else numbers[i]
 
-    @wrong("01.2", "the order of the list counts")
+    @wrong("01.2", "the order of the list matters")
     def sorts(i, visible):
         return sorted(int(number) for number in visible.split(","))[i]
 
@@ -84,11 +84,11 @@ def _on_machine(answers):
     def takes_one_digit(i, visible):
         return int(visible[2 * i])
 
-    @wrong("01.2", "What the program calls 0 is said to be")
+    @wrong("01.2", "for the program's GPU 0")
     def forgets_that_it_may_be_unset(i, visible):
         return int(visible.split(",")[i])
 
-    @wrong("01.2", "With `3,1` there is no third one")
+    @wrong("01.2", "With `3,1`, the program has no third GPU")
     def goes_beyond(i, visible):
         return i if visible is None else int(visible.split(",")[i])
 
@@ -116,7 +116,7 @@ def _doubling_times(answers):
             times.append(np.log(2) * covariance[0, 0] / covariance[0, 1])
         return np.array(times)
 
-    @wrong("01.4", "or through their logarithms")
+    @wrong("01.4", "or to their logarithms")
     def forgets_the_logarithm(gpus):
         return [1 / slope for slope in fitted(gpus, lambda x: x)]
 
@@ -136,7 +136,7 @@ def _doubling_times(answers):
     def counts_by_decade(gpus):
         return [10 * slope for slope in fitted(gpus)]
 
-    @wrong("01.4", "have changed places")
+    @wrong("01.4", "You swapped the two")
     def changes_places(gpus):
         return [1 / slope for slope in fitted(gpus)][::-1]
 
@@ -146,6 +146,6 @@ def _doubling_times(answers):
         years = last[0] - first[0]
         return [years / np.log2(last[k] / first[k]) for k in (1, 2)]
 
-    @wrong("01.4", "One is for arithmetic")
+    @wrong("01.4", "one doubling time for arithmetic")
     def returns_one(gpus):
         return 1 / fitted(gpus)[0]

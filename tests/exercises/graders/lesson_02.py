@@ -25,19 +25,19 @@ def add_bytes_of(answers: Answers, zeros: Callable, sizes: dict[str, int]) -> No
     def with_a_table(shape, dtype):
         return math.prod(shape) * sizes[dtype]
 
-    @wrong("02.1", "This is the number of elements")
+    @wrong("02.1", "That's the number of elements")
     def forgets_the_type(shape, dtype):
         return math.prod(shape)
 
-    @wrong("02.1", "These are bits")
+    @wrong("02.1", "That's in bits")
     def counts_bits(shape, dtype):
         return math.prod(shape) * sizes[dtype] * 8
 
-    @wrong("02.1", "What says `dtype`?")
+    @wrong("02.1", "What does `dtype` tell you")
     def knows_one_type(shape, dtype):
         return math.prod(shape) * 4
 
-    @wrong("02.1", "by bytes, not by bits")
+    @wrong("02.1", "addressed in bytes, not in bits")
     def packs_truth_values(shape, dtype):
         if dtype == "bool":
             return -(-math.prod(shape) // 8)
@@ -47,7 +47,7 @@ def add_bytes_of(answers: Answers, zeros: Callable, sizes: dict[str, int]) -> No
     def forgets_that_there_may_be_no_dimension(shape, dtype):
         return math.prod(shape) * sizes[dtype] if shape else 0
 
-    @wrong("02.1", "Without elements")
+    @wrong("02.1", "which has no elements, you return 4 bytes")
     def takes_a_number_at_least(shape, dtype):
         return max(1, math.prod(shape)) * sizes[dtype]
 
@@ -55,7 +55,7 @@ def add_bytes_of(answers: Answers, zeros: Callable, sizes: dict[str, int]) -> No
     def multiplies_in_32_bits(shape, dtype):
         return int(np.prod(shape, dtype=np.int32)) * sizes[dtype]
 
-    @wrong("02.1", "creates the array")
+    @wrong("02.1", "You create the array")
     def creates_it(shape, dtype):
         array = zeros(shape, dtype)
         return math.prod(array.shape) * sizes[dtype]
@@ -67,10 +67,10 @@ def add_parameters(answers: Answers) -> None:
     right("02.2")(16 * 2**30 / 16)
     wrong("02.2", "nothing but the parameters")(2**32)
     wrong("02.2", "without Adam's own numbers")(2**31)
-    wrong("02.2", "three numbers for each")(16 * 2**30 // 12)
-    wrong("02.2", "five numbers for each")(16 * 2**30 // 20)
+    wrong("02.2", "three numbers per parameter")(16 * 2**30 // 12)
+    wrong("02.2", "five numbers per parameter")(16 * 2**30 // 20)
     wrong("02.2", "A GiB has 2³⁰ bytes")(10**9)
-    wrong("02.2", "or of billions of them")(1)
+    wrong("02.2", "or how many billions there are")(1)
 
 
 def add_random_on(answers: Answers, put: Callable) -> None:
@@ -93,24 +93,24 @@ def add_random_on(answers: Answers, put: Callable) -> None:
     def forgets_the_seed(shape, seed, device):
         return put(drawn(0, shape), device)
 
-    @wrong("02.3", "gave others the second time")
+    @wrong("02.3", "gave different numbers the second time")
     def draws_anew(shape, seed, device):
         return put(drawn(None, shape), device)
 
-    @wrong("02.3", "On another device they are others")
+    @wrong("02.3", "A different device gives different numbers")
     def mixes_the_device_into_the_seed(shape, seed, device):
         return put(drawn([seed, *str(device).encode()], shape), device)
 
-    @wrong("02.3", "the least number -")
+    @wrong("02.3", "the smallest number -3.91")
     def draws_from_a_normal_distribution(shape, seed, device):
         values = np.random.default_rng(seed).standard_normal(shape, np.float32)
         return put(values, device)
 
-    @wrong("02.3", "Most numbers occur several times")
+    @wrong("02.3", "Most numbers occur more than once")
     def draws_whole_numbers(shape, seed, device):
         return put(drawn(seed, shape).round(1) * np.float32(0.9), device)
 
-    @wrong("02.3", "draws from NumPy's generator")
+    @wrong("02.3", "You draw from NumPy's generator")
     def seeds_numpy(shape, seed, device):
         np.random.seed(seed)
         return put(np.random.rand(*shape).astype(np.float32), device)

@@ -61,13 +61,13 @@ def _gradients(answers, to, sums):
     def forgets_to_average(gradient, w, X, y, devices, sizes):
         return sums(parts(gradient, w, X, y, devices, sizes), devices[0])
 
-    @wrong("07.1", "the losses were added, not averaged")
+    @wrong("07.1", "you added the losses instead of averaging them")
     def forgets_to_divide(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, devices, sizes)
         found = [part * size for part, size in zip(found, sizes, strict=True)]
         return sums(found, devices[0])
 
-    @wrong("07.1", "cut into equal pieces")
+    @wrong("07.1", "You cut the batch into equal parts")
     def ignores_the_sizes(gradient, w, X, y, devices, sizes):
         found = []
         for (start, end), device in zip(
@@ -77,12 +77,12 @@ def _gradients(answers, to, sums):
             found.append(gradient(to(w, device), *shard))
         return to(sums(found, devices[0]) * (1 / len(found)), devices[0])
 
-    @wrong("07.1", "given the whole batch")
+    @wrong("07.1", "Every device got the whole batch")
     def whole_batch_on_each(gradient, w, X, y, devices, sizes):
         found = [gradient(*(to(x, device) for x in (w, X, y))) for device in devices]
         return to(sums(found, devices[0]) * (1 / len(found)), devices[0])
 
-    @wrong("07.1", "and all was computed on")
+    @wrong("07.1", "but computed everything on CPU:1")
     def all_on_the_first(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, [devices[0]] * len(devices), sizes)
         found = [part * size for part, size in zip(found, sizes, strict=True)]
@@ -106,7 +106,7 @@ def _gradients(answers, to, sums):
         found = [part * size for part, size in zip(found, sizes, strict=True)]
         return to(sums(found, devices[0]) * (1 / len(X)), devices[0])
 
-    @wrong("07.1", "labels of a shard are those of other examples")
+    @wrong("07.1", "The labels in a shard belong to other examples")
     def labels_from_the_beginning(gradient, w, X, y, devices, sizes):
         found, start = [], 0
         for device, size in zip(devices, sizes, strict=True):
@@ -123,17 +123,17 @@ def _gradients(answers, to, sums):
             found.append(gradient(*(to(x, device) for x in (w, X[rows], y[rows]))))
         return sums(found, devices[0])
 
-    @wrong("07.1", "and the first device is")
+    @wrong("07.1", "but the first device is CPU:1")
     def left_on_the_last(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, devices, sizes)
         found = [part * size for part, size in zip(found, sizes, strict=True)]
         return to(sums(found, devices[-1]) * (1 / len(X)), devices[-1])
 
-    @wrong("07.1", "examples and 12 labels")
+    @wrong("07.1", "examples but 12 labels")
     def labels_not_cut(gradient, w, X, y, devices, sizes):
         return gradient(*(to(x, devices[0]) for x in (w, X[: sizes[0]], y)))
 
-    @wrong("07.1", "not called at all")
+    @wrong("07.1", "You never call it")
     def does_nothing(gradient, w, X, y, devices, sizes):
         return to(w, devices[0])
 
@@ -169,20 +169,20 @@ def _accuracies(answers, to, host):
         found = counts(nets, X, y, devices)
         return sum(count / size for count, size in found) / len(found)
 
-    @wrong("07.2", "not which part of all")
+    @wrong("07.2", "That's how many predictions are right")
     def forgets_to_divide(nets, X, y, devices):
         return float(sum(count for count, _ in counts(nets, X, y, devices)))
 
-    @wrong("07.2", "in per cent")
+    @wrong("07.2", "return a fraction between 0 and 1")
     def per_cent(nets, X, y, devices):
         return 100 * sum(count for count, _ in counts(nets, X, y, devices)) / len(X)
 
-    @wrong("07.2", "for each device, not for each example")
+    @wrong("07.2", "per device, not per example")
     def divides_by_devices(nets, X, y, devices):
         found = counts(nets, X, y, devices)
         return sum(count for count, _ in found) / len(found)
 
-    @wrong("07.2", "the accuracy of one shard")
+    @wrong("07.2", "That's the accuracy of a single shard")
     def returns_the_last(nets, X, y, devices):
         count, size = counts(nets, X, y, devices)[-1]
         return count / size
@@ -192,12 +192,12 @@ def _accuracies(answers, to, host):
         logits = host(nets[0](to(X, devices[0])))
         return float((logits.argmax(axis=1) == host(y)).mean())
 
-    @wrong("07.2", "Left out were 2 of 14")
+    @wrong("07.2", "2 of 14 examples were left out")
     def drops_the_rest(nets, X, y, devices):
         n = len(X) // len(devices) * len(devices) or len(X)
         return counted_on_the_host(nets, X[:n], y[:n], devices)
 
-    @wrong("07.2", "While one device works on the rest")
+    @wrong("07.2", "While one device finishes the largest")
     def rest_to_the_last(nets, X, y, devices):
         k = min(len(X), len(devices))
         size, right = len(X) // k, 0
@@ -207,7 +207,7 @@ def _accuracies(answers, to, host):
             right += int((logits.argmax(axis=1) == host(y)[rows]).sum())
         return right / len(X)
 
-    @wrong("07.2", "without any examples")
+    @wrong("07.2", "You gave a network a shard without examples")
     def empty_shards(nets, X, y, devices):
         right = 0
         for i, (start, end) in enumerate(_pieces(len(X), len(devices))):
@@ -223,11 +223,11 @@ def _accuracies(answers, to, host):
             right += (host(net(to(X, device))).argmax(axis=1) == host(y)).sum()
         return float(right / len(X) / k)
 
-    @wrong("07.2", "and the network on")
+    @wrong("07.2", "but the network on CPU:2")
     def examples_stay_behind(nets, X, y, devices):
         return counted_on_the_host(nets, X, y, [devices[0]] * len(devices))
 
-    @wrong("07.2", "One network was asked 2 times")
+    @wrong("07.2", "You called one network 2 times")
     def batch_by_batch(nets, X, y, devices):
         right, k = 0, len(devices)
         for j, start in enumerate(range(0, len(X), 3)):
@@ -236,7 +236,7 @@ def _accuracies(answers, to, host):
             right += int((logits.argmax(axis=1) == host(y)[rows]).sum())
         return right / len(X)
 
-    @wrong("07.2", "None of them was called")
+    @wrong("07.2", "You never call any of them")
     def asks_nobody(nets, X, y, devices):
         return 0.5
 
@@ -257,34 +257,34 @@ def _rates(answers):
         fall = np.linspace(1, 0, epochs * per_epoch - warmup, endpoint=False)
         return (k * base_lr * np.concatenate([rise, fall])).tolist()
 
-    @wrong("07.3", "not Python numbers")
+    @wrong("07.3", "which isn't a Python number")
     def of_numpy(k, n, per_gpu, epochs, base_lr):
         return list(np.array(with_numpy(k, n, per_gpu, epochs, base_lr), "float32"))
 
-    @wrong("07.3", "as many as with one device")
+    @wrong("07.3", "as many rates as with one device")
     def steps_of_one_device(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // per_gpu
         return rates(epochs * per_epoch, per_epoch * (k > 1), k * base_lr)
 
-    @wrong("07.3", "that is not full")
+    @wrong("07.3", "You count the incomplete batch at")
     def with_the_rest(k, n, per_gpu, epochs, base_lr):
         per_epoch = -(-n // (k * per_gpu))
         return rates(epochs * per_epoch, per_epoch * (k > 1), k * base_lr)
 
-    @wrong("07.3", "those of a single epoch")
+    @wrong("07.3", "of a single epoch")
     def one_epoch(k, n, per_gpu, epochs, base_lr):
         return [k * base_lr] * (n // (k * per_gpu))
 
-    @wrong("07.3", "one for each epoch")
+    @wrong("07.3", "You return one rate per epoch")
     def for_epochs(k, n, per_gpu, epochs, base_lr):
         return rates(epochs, int(k > 1), k * base_lr)
 
-    @wrong("07.3", "with which nothing is learned")
+    @wrong("07.3", "rate of 0, so it learns nothing")
     def begins_with_zero(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // (k * per_gpu)
         return rates(epochs * per_epoch, per_epoch * (k > 1), k * base_lr, first=0)
 
-    @wrong("07.3", "as high as with one device")
+    @wrong("07.3", "the same as with one device")
     def forgets_to_scale(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // (k * per_gpu)
         return rates(epochs * per_epoch, per_epoch * (k > 1), base_lr)
@@ -300,23 +300,23 @@ def _rates(answers):
         peak = k * per_gpu * base_lr
         return rates(epochs * per_epoch, per_epoch * (k > 1), peak)
 
-    @wrong("07.3", "has the highest rate")
+    @wrong("07.3", "but your rate is highest in step 1")
     def no_warm_up(k, n, per_gpu, epochs, base_lr):
         return rates(epochs * (n // (k * per_gpu)), 0, k * base_lr)
 
-    @wrong("07.3", "With k = 1 it begins with")
+    @wrong("07.3", "With k = 1")
     def always_warms_up(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // (k * per_gpu)
         return rates(epochs * per_epoch, per_epoch, k * base_lr)
 
-    @wrong("07.3", "the first rates are")
+    @wrong("07.3", "your first rates are 0.05, 0.0524")
     def begins_as_with_one(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // (k * per_gpu)
         warmup = per_epoch * (k > 1)
         rise = np.linspace(base_lr, k * base_lr, warmup).tolist()
         return rise + rates(epochs * per_epoch, warmup, k * base_lr)[warmup:]
 
-    @wrong("07.3", "by 0 in the first of them")
+    @wrong("07.3", "falling by 0 in the first and by 0")
     def stays_high(k, n, per_gpu, epochs, base_lr):
         per_epoch = n // (k * per_gpu)
         warmup = per_epoch * (k > 1)
@@ -329,8 +329,8 @@ def _settings(answers):
     answers.right("07.4")((12, 1.2))
     answers.wrong("07.4", "too short")((16, 0.1))
     answers.wrong("07.4", "steps are too long")((16, 3.2))
-    answers.wrong("07.4", "are these 8")((4, 1.6))
+    answers.wrong("07.4", "Batches of 32 make how many steps")((4, 1.6))
     answers.wrong("07.4", "would take longer")((64, 0.8))
-    answers.wrong("07.4", "for the warm-up alone")((1, 1.6))
-    answers.wrong("07.4", "-0.5 is none")((16, -0.5))
-    answers.wrong("07.4", "It has 3 elements")((512, 16, 1.6))
+    answers.wrong("07.4", "the first epoch is the warm-up")((1, 1.6))
+    answers.wrong("07.4", "-0.5 isn't a learning rate above zero")((16, -0.5))
+    answers.wrong("07.4", "Your answer has length 3")((512, 16, 1.6))

@@ -11,13 +11,13 @@ def answers(right: Callable, wrong: Callable) -> None:
     right("04.1")(_memory(float(NBYTES)))
     wrong("04.1", "how many numbers")(_memory(WEIGHTS + BIASES))
     wrong("04.1", "biases are parameters")(_memory(4 * WEIGHTS))
-    wrong("04.1", "is missing")(_memory(NBYTES, 1, 2, 3))
-    wrong("04.1", "too much")(_memory(NBYTES, adam=5))
+    wrong("04.1", "too small by the size")(_memory(NBYTES, 1, 2, 3))
+    wrong("04.1", "too large by the size")(_memory(NBYTES, adam=5))
     wrong("04.1", "You say 0 bytes")(_memory(NBYTES, sgd=0, momentum=1))
-    wrong("04.1", "You say 4,070,600 bytes, and it is less")(
+    wrong("04.1", "You say 4,070,600 bytes, but it's less")(
         _memory(NBYTES, momentum=5)
     )
-    wrong("04.1", "The keys are to be")({"sgd": 1, "adam": 2})
+    wrong("04.1", "The keys must be")({"sgd": 1, "adam": 2})
 
 
 def _memory(one: float, sgd: int = 2, momentum: int = 3, adam: int = 4) -> dict:

@@ -16,17 +16,17 @@ def with_the_number(i):
     return d2l.gpu(i % n) if n else d2l.cpu()
 
 
-@wrong("01.1", "Is their number written down")
+@wrong("01.1", "Did you hard-code their number")
 def two_written_down(i):
     return d2l.try_gpu(i % 2)
 
 
-@wrong("01.1", "yours is polite")
+@wrong("01.1", "to the CPU instead of going around")
 def asks_politely(i):
     return d2l.try_gpu(i)
 
 
-@wrong("01.1", "it is always vgpu:2")
+@wrong("01.1", "you always get vgpu:2")
 def stops_at_the_last(i):
     return d2l.try_all_gpus()[min(i, d2l.num_gpus() - 1)]
 
@@ -37,17 +37,17 @@ def counts_from_one(i):
     return devices[(i - 1) % len(devices)]
 
 
-@wrong("01.1", "There it raises ZeroDivisionError")
+@wrong("01.1", "it raises ZeroDivisionError")
 def divides_by_none(i):
     return d2l.gpu(i % d2l.num_gpus())
 
 
-@wrong("01.1", "There it is cuda:0")
+@wrong("01.1", "it gives cuda:0. `num_gpus()` is 0 then")
 def forgets_the_cpu(i):
     return d2l.gpu(i % max(d2l.num_gpus(), 1))
 
 
-@wrong("01.1", "gives vgpu:1 there")
+@wrong("01.1", "index 1 gives vgpu:1")
 def asks_pytorch(i):
     return torch.device("vgpu", i % torch.accelerator.device_count())
 
@@ -67,7 +67,7 @@ def in_the_list(device):
     return device in (d2l.cpu(), *d2l.try_all_gpus())
 
 
-@wrong("01.2", "It says True of any name")
+@wrong("01.2", "It returns True for any name")
 def makes_a_name(device):
     try:
         torch.device(device)
@@ -76,17 +76,17 @@ def makes_a_name(device):
         return False
 
 
-@wrong("01.2", "is not among the GPUs")
+@wrong("01.2", "but isn't in the list of GPUs")
 def forgets_the_cpu_itself(device):
     return device in d2l.try_all_gpus()
 
 
-@wrong("01.2", "the type is not enough")
+@wrong("01.2", "checking the type isn't enough")
 def compares_types(device):
     return device.type in {d2l.cpu().type, d2l.gpu(0).type}
 
 
-@wrong("01.2", "An index is there for one type")
+@wrong("01.2", "An index that exists for one type")
 def compares_indices(device):
     return device.type == "cpu" or device.index < d2l.num_gpus()
 
@@ -100,12 +100,12 @@ def catches_one_error(device):
         return False
 
 
-@wrong("01.2", "way to say no")
+@wrong("01.2", "which is how PyTorch says no")
 def catches_nothing(device):
     return torch.empty(0, device=device).device == device
 
 
-@wrong("01.2", "whatever their type is")
+@wrong("01.2", "whatever their type")
 def asks_for_cuda(device):
     return device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_available())
 
@@ -117,22 +117,22 @@ def by_the_current_index(a, b):
     return first == second
 
 
-@wrong("01.3", "Two names may differ")
+@wrong("01.3", "Two different names can mean the same device")
 def compares_names(a, b):
     return a == b
 
 
-@wrong("01.3", "A missing index is not the index 0")
+@wrong("01.3", "A missing index doesn't mean index 0")
 def takes_the_first(a, b):
     return (a.type, a.index or 0) == (b.type, b.index or 0)
 
 
-@wrong("01.3", "the type is the same, and they are two")
+@wrong("01.3", "vgpu:0 and vgpu:1 have the same type")
 def compares_types_only(a, b):
     return a.type == b.type
 
 
-@wrong("01.3", "which is None")
+@wrong("01.3", "`cpu` and `vgpu` have the same index, None")
 def compares_indices_only(a, b):
     current = torch.accelerator.current_device_index()
     first, second = (current if x.index is None else x.index for x in (a, b))
@@ -154,26 +154,26 @@ def with_a_loop(setting, n):
     return numbers
 
 
-@wrong("01.4", "the program's first one is not")
+@wrong("01.4", "the program's first GPU isn't the")
 def asks_each_gpu(setting, n):
     if setting is None:
         return list(range(n))
     return [i for i in range(n) if str(i) in setting.split(",")]
 
 
-@wrong("01.4", "So the program numbers them")
+@wrong("01.4", "1], the program's own numbers")
 def renumbers(setting, n):
     return list(range(n if setting is None else len(setting.split(","))))
 
 
-@wrong("01.4", "Are they all there?")
+@wrong("01.4", "7, 1]. Do all of those exist")
 def believes_everything(setting, n):
     if setting is None:
         return list(range(n))
     return [int(text) for text in setting.split(",") if text]
 
 
-@wrong("01.4", "What becomes of those behind it?")
+@wrong("01.4", "What happens to the indices after it")
 def leaves_out(setting, n):
     if setting is None:
         return list(range(n))
@@ -181,17 +181,17 @@ def leaves_out(setting, n):
     return [number for number in numbers if 0 <= number < n]
 
 
-@wrong("01.4", "set to nothing is set")
+@wrong("01.4", "An empty variable is still set")
 def takes_empty_for_unset(setting, n):
     return with_a_loop(setting or None, n)
 
 
-@wrong("01.4", "These are texts")
+@wrong("01.4", "You return strings, not integers")
 def returns_texts(setting, n):
     return list(range(n)) if setting is None else setting.split(",")
 
 
-@wrong("01.4", "What is not set hides nothing")
+@wrong("01.4", "A variable that isn't set hides nothing")
 def takes_unset_for_empty(setting, n):
     return with_a_loop(setting or "", n)
 
@@ -208,7 +208,7 @@ def forgets_empty(setting, n):
     return [int(text) for text in setting.split(",")]
 
 
-@wrong("01.4", "With `0,2,-1,1` and 4 GPUs it is [0, 2, 3, 1]")
+@wrong("01.4", "With `0,2,-1,1` and 4 GPUs you return [0")
 def counts_from_the_end(setting, n):
     if setting is None:
         return list(range(n))
@@ -231,7 +231,7 @@ def doublings_per_year(years, values):
     return np.polyfit(years, np.log2(values), 1)[0]
 
 
-@wrong("01.5", "by the factor e")
+@wrong("01.5", "time it grows by a factor of e")
 def takes_natural_logarithms(years, values):
     return 1 / np.polyfit(years, np.log(values), 1)[0]
 
@@ -246,27 +246,27 @@ def factor_per_year(years, values):
     return 2 ** np.polyfit(years, np.log2(values), 1)[0]
 
 
-@wrong("01.5", "straight line only in the logarithms")
+@wrong("01.5", "straight line only if you plot the logarithms")
 def fits_the_values(years, values):
     return values.mean() / np.polyfit(years, values, 1)[0]
 
 
-@wrong("01.5", "Only the first and the last")
+@wrong("01.5", "only the first and the last value")
 def takes_the_ends(years, values):
     return (years[-1] - years[0]) / np.log2(values[-1] / values[0])
 
 
-@wrong("01.5", "The line weighs all points")
+@wrong("01.5", "line weighs all points")
 def averages_the_steps(years, values):
     return 1 / np.mean(np.diff(np.log2(values)) / np.diff(years))
 
 
-@wrong("01.5", "as if the years were what scatters")
+@wrong("01.5", "as if the years were the noisy quantity")
 def fits_the_years(years, values):
     return np.polyfit(np.log2(values), years, 1)[0]
 
 
-@wrong("01.5", "years where the line gives")
+@wrong("01.5", "the least-squares line gives 2.979")
 def averages_the_doubling_times(years, values):
     times = np.diff(years) / np.diff(np.log2(values))
     return times.mean()

@@ -20,34 +20,34 @@ def with_numpy(shape, dtype):
     return np.ceil(np.prod(shape, dtype=int) * dtype.itemsize / 512).astype(int) * 512
 
 
-@wrong("02.1", "and 8,192 are taken. How large is one element?")
+@wrong("02.1", "8,192 bytes are taken. How large is one element")
 def takes_four_bytes(shape, dtype):
     return math.ceil(math.prod(shape) * 4 / 512) * 512
 
 
-@wrong("02.1", "For (64, 64) and bool it says 512")
+@wrong("02.1", "For (64, 64) and bool you return 512")
 def counts_bits(shape, dtype):
     bits = 1 if dtype == torch.bool else dtype.itemsize * 8
     return math.ceil(math.prod(shape) * bits / 8 / 512) * 512
 
 
-@wrong("02.1", "40,448 are taken. In which portions")
+@wrong("02.1", "but 40,448 bytes are taken")
 def forgets_blocks(shape, dtype):
     return math.prod(shape) * dtype.itemsize
 
 
-@wrong("02.1", "4,194,304 are taken. That is one block too many")
+@wrong("02.1", "but 4,194,304 bytes are taken. That's one block")
 def always_one_more(shape, dtype):
     return (math.prod(shape) * dtype.itemsize // 512 + 1) * 512
 
 
-@wrong("02.1", "512 are taken. That is one block too many")
+@wrong("02.1", "512 bytes are taken. That's one block too many")
 def one_more_if_small(shape, dtype):
     nbytes = math.prod(shape) * dtype.itemsize
     return nbytes if nbytes % 4096 == 0 else (nbytes // 512 + 1) * 512
 
 
-@wrong("02.1", "That is how many numbers there are")
+@wrong("02.1", "That's the number of elements")
 def counts_elements(shape, dtype):
     return math.prod(shape)
 
@@ -57,12 +57,12 @@ def divides(shape, dtype):
     return math.prod(shape) * dtype.itemsize / 512 * 512
 
 
-@wrong("02.1", "There is nothing to store")
+@wrong("02.1", "There's nothing to store")
 def at_least_one_block(shape, dtype):
     return max(on_no_device(shape, dtype), 512)
 
 
-@wrong("02.1", "this is measured, not predicted")
+@wrong("02.1", "it measures instead of predicting")
 def measures(shape, dtype):
     before = torch.accelerator.memory_allocated(d2l.gpu(0))
     kept = torch.empty(shape, dtype=dtype, device=d2l.gpu(0))
@@ -71,13 +71,13 @@ def measures(shape, dtype):
 
 right("02.2")(1.0737e9)
 wrong("02.2", "A GiB is")(10**9)
-wrong("02.2", "So many numbers fit")(2**32)
-wrong("02.2", "two numbers each")(2**31)
-wrong("02.2", "three numbers each")(16 * 2**30 // 12)
-wrong("02.2", "five numbers each")(16 * 2**30 / 20)
+wrong("02.2", "That many numbers fit")(2**32)
+wrong("02.2", "for two numbers per parameter")(2**31)
+wrong("02.2", "three numbers per parameter")(16 * 2**30 // 12)
+wrong("02.2", "five numbers per parameter")(16 * 2**30 / 20)
 wrong("02.2", "the number of bytes")(2**34)
-wrong("02.2", "not multiplied")(256)
-wrong("02.2", "how many does one parameter need in all")(123)
+wrong("02.2", "Divide the bytes by the bytes per parameter")(256)
+wrong("02.2", "and how many does one parameter need in total")(123)
 
 
 @right("02.3")
@@ -95,22 +95,22 @@ def clones_first(x, n):
     return x.clone()[:n]
 
 
-@wrong("02.3", "What was copied that is not needed?")
+@wrong("02.3", "Which part of that copy isn't needed")
 def clones_twice(x, n):
     return x.clone()[:n].clone()
 
 
-@wrong("02.3", "for numbers that were there")
+@wrong("02.3", "although the numbers were on the")
 def by_way_of_python(x, n):
     return torch.tensor(x[:n].tolist(), device=x.device)
 
 
-@wrong("02.3", "It lives on cpu, and `x` on vgpu:1")
+@wrong("02.3", "It's on cpu, but `x` is on vgpu:1")
 def leaves_it_on_the_host(x, n):
     return x[:n].cpu()
 
 
-@wrong("02.3", "its shape is (9,)")
+@wrong("02.3", "the result has the shape (9,)")
 def one_too_few(x, n):
     return x[: n - 1].clone()
 
@@ -124,12 +124,12 @@ def by_multiplying_and_adding(B):
     return torch.add(C, 4, out=C)
 
 
-@wrong("02.4", "Every power, and every sum")
+@wrong("02.4", "Every power and every partial sum")
 def as_it_is_written(B):
     return B**3 + 2 * B**2 + 3 * B + 4
 
 
-@wrong("02.4", "while the one that it was computed from")
+@wrong("02.4", "the one it was computed from")
 def in_brackets(B):
     return ((B + 2) * B + 3) * B + 4
 
@@ -151,13 +151,13 @@ def forgets_the_last(B):
     return B.add(2).mul_(B).add_(3).mul_(B)
 
 
-@wrong("02.4", "and yours 19")
+@wrong("02.4", "the result should be 10, but yours is 19")
 def writes_into_what_it_reads(B):
     C = B.clone()
     return C.add_(2).mul_(B).add_(3).mul_(2).add_(7)
 
 
-@wrong("02.4", "The shape has become")
+@wrong("02.4", "The result has the shape (262144,)")
 def flattens(B):
     return B.flatten()
 
@@ -178,7 +178,7 @@ def adds_all(tensors):
     return sum(math.ceil(x.nbytes / 512) * 512 for x in tensors)
 
 
-@wrong("02.5", "once for each of the tensors")
+@wrong("02.5", "the same memory once for each tensor")
 def adds_storages(tensors):
     return sum(math.ceil(x.untyped_storage().nbytes() / 512) * 512 for x in tensors)
 
@@ -198,7 +198,7 @@ def counts_the_numbers(tensors):
     return sum(math.ceil(nbytes / 512) * 512 for nbytes in sizes.values())
 
 
-@wrong("02.5", "shown again and again")
+@wrong("02.5", "used again and again")
 def trusts_the_shape(tensors):
     sizes = {}
     for x in tensors:
@@ -207,14 +207,14 @@ def trusts_the_shape(tensors):
     return sum(math.ceil(nbytes / 512) * 512 for nbytes in sizes.values())
 
 
-@wrong("02.5", "to each by itself")
+@wrong("02.5", "Each tensor gets whole blocks of")
 def rounds_the_sum(tensors):
     storages = [x.untyped_storage() for x in tensors]
     total = sum({s.data_ptr(): s.nbytes() for s in storages}.values())
     return math.ceil(total / 512) * 512
 
 
-@wrong("02.5", "which were not asked for")
+@wrong("02.5", "There are other tensors on this GPU")
 def asks_the_gpu(tensors):
     return torch.accelerator.memory_allocated(tensors[0].device)
 
@@ -249,7 +249,7 @@ def halving(make, most, errors=torch.OutOfMemoryError, first=1):
     return low
 
 
-@wrong("02.6", "It says 62. That fits")
+@wrong("02.6", "You return 62. That fits")
 def only_halves(make, most):
     while most:
         try:
@@ -260,7 +260,7 @@ def only_halves(make, most):
     return 0
 
 
-@wrong("02.6", "Each answer, whether it fits or not")
+@wrong("02.6", "Each attempt, whether it fits or not")
 def one_by_one(make, most):
     for n in range(most, 0, -1):
         try:
@@ -271,7 +271,7 @@ def one_by_one(make, most):
     return 0
 
 
-@wrong("02.6", "Which name holds it?")
+@wrong("02.6", "Which variable keeps it alive")
 def holds_the_last(make, most):
     low, high = 0, most + 1
     while high - low > 1:
@@ -284,21 +284,21 @@ def holds_the_last(make, most):
     return low
 
 
-@wrong("02.6", "Lack of memory has an error of its own")
+@wrong("02.6", "Running out of memory has its own error")
 def catches_all(make, most):
     return halving(make, most, errors=RuntimeError)
 
 
-@wrong("02.6", "it says 999. Was `most` itself")
+@wrong("02.6", "Did you ever try `most` itself")
 def never_tries_most(make, most):
     return halving(make, most, first=0)
 
 
-@wrong("02.6", "no more than 77 fit")
+@wrong("02.6", "You return 78, but only 77 fit")
 def says_what_does_not_fit(make, most):
     return min(halving(make, most) + 1, most)
 
 
-@wrong("02.6", "It says 1, and `make(1)`")
+@wrong("02.6", "although `make(1)` raises an error")
 def never_says_none(make, most):
     return max(halving(make, most), 1)

@@ -30,7 +30,7 @@ def adds_on_the_cpu(a, b, c, device):
     return (a.cpu() + b.cpu() + c.cpu()).to(device)
 
 
-@wrong("03.1", "A value was fetched")
+@wrong("03.1", "You fetched a value")
 def looks_at_a_value(a, b, c, device):
     assert (a + 1).sum() > 0
     return in_two_groups(a, b, c, device)
@@ -44,12 +44,12 @@ def adds_in_place(a, b, c, device):
     return sum([x.to(device) for x in (b, c) if x.device != a.device], a.to(device))
 
 
-@wrong("03.1", "have to give 111")
+@wrong("03.1", "the result has to be 111 everywhere")
 def forgets_one(a, b, c, device):
     return a.to(device) + b.to(device)
 
 
-@wrong("03.1", "is not always where it is wanted")
+@wrong("03.1", "which isn't always the device you need")
 def leaves_it_where_a_is(a, b, c, device):
     return a + b.to(a.device) + c.to(a.device)
 
@@ -59,32 +59,32 @@ def in_place(images, device):
     return torch.empty(images.shape, device=device).copy_(images.to(device)).div_(255)
 
 
-@wrong("03.2", "Which of the operations made the images larger")
+@wrong("03.2", "Which operation made the images larger")
 def converts_first(images, device):
     return (images.float() / 255).to(device)
 
 
-@wrong("03.2", "They still go to 255")
+@wrong("03.2", "The values still go up to 255")
 def forgets_to_scale(images, device):
     return images.to(device).float()
 
 
-@wrong("03.2", "It is uint8")
+@wrong("03.2", "Its type is uint8")
 def forgets_to_convert(images, device):
     return images.to(device)
 
 
-@wrong("03.2", "integers were divided")
+@wrong("03.2", "you divided integers")
 def divides_integers(images, device):
     return (images.to(device) // 255).float()
 
 
-@wrong("03.2", "send the batch as a whole")
+@wrong("03.2", "send the whole batch at once")
 def sends_image_by_image(images, device):
     return torch.stack([image.to(device) for image in images]).float() / 255
 
 
-@wrong("03.2", "It stayed behind")
+@wrong("03.2", "The batch is still on the host")
 def forgets_to_send(images, device):
     return images.float() / 255
 
@@ -97,17 +97,17 @@ def adds_on_the_gpu(losses):
     return float(total / len(losses))
 
 
-@wrong("03.3", "each loss was fetched by itself")
+@wrong("03.3", "each loss was fetched separately, by")
 def fetches_each(losses):
     return sum(loss.item() for loss in losses) / len(losses)
 
 
-@wrong("03.3", "whose value nobody has fetched")
+@wrong("03.3", "you never fetched its value")
 def returns_a_tensor(losses):
     return torch.stack(losses).mean()
 
 
-@wrong("03.3", "This is the sum")
+@wrong("03.3", "That's the sum of the losses")
 def forgets_to_divide(losses):
     return torch.stack(losses).sum().item()
 
@@ -117,7 +117,7 @@ def fetches_all_at_once(losses):
     return torch.stack(losses).cpu().mean().item()
 
 
-@wrong("03.3", "copied back to the GPU")
+@wrong("03.3", "You copied something back to the GPU")
 def makes_a_new_tensor(losses):
     device = losses[0].device
     return torch.tensor([x.item() for x in losses], device=device).mean().item()
@@ -144,7 +144,7 @@ def forgets_the_shapes(tensors, device):
     return list(bucket.split([x.numel() for x in tensors]))
 
 
-@wrong("03.4", "bytes crossed, and the tensors have")
+@wrong("03.4", "bytes crossed, but the tensors have")
 def pads(tensors, device):
     most = max(x.numel() for x in tensors)
     padded = torch.zeros(len(tensors), most, device=tensors[0].device)
@@ -156,7 +156,7 @@ def pads(tensors, device):
     ]
 
 
-@wrong("03.4", "not in the order")
+@wrong("03.4", "The tensors aren't in the order in")
 def sorted_by_size(tensors, device):
     tensors = sorted(tensors, key=torch.numel)
     bucket = torch.cat([x.reshape(-1) for x in tensors]).to(device)
@@ -180,16 +180,16 @@ def aliases(x, device):
     return x.to(device)
 
 
-@wrong("03.5", "only to be sent on")
+@wrong("03.5", "of them only to send it on")
 def clones_first(x, device):
     return x.clone().to(device)
 
 
-@wrong("03.5", "does not have to leave")
+@wrong("03.5", "device doesn't have to leave it")
 def by_way_of_the_cpu(x, device):
     return x.cpu().to(device)
 
 
-@wrong("03.5", "a copy was wanted")
+@wrong("03.5", "they're on")
 def forgets_the_device(x, device):
     return x.clone()

@@ -21,26 +21,26 @@ def in_place(layer, i, j):
     return value
 
 
-@wrong("04.1", "It has to be told")
+@wrong("04.1", "Tell it not to record this one")
 def writes_while_autograd_records(layer, i, j):
     value = layer.weight[i, j].item()
     layer.weight[i, j] = 0
     return value
 
 
-@wrong("04.1", "When was it read")
+@wrong("04.1", "When did you read the number")
 def reads_too_late(layer, i, j):
     element = layer.weight.detach()[i, j]
     element.zero_()
     return element.item()
 
 
-@wrong("04.1", "was at `[j, i]`")
+@wrong("04.1", "You returned the number at `[j, i]`")
 def takes_the_wrong_one(layer, i, j):
     return in_place(layer, j, i)
 
 
-@wrong("04.1", "It is another one")
+@wrong("04.1", "the old one won't know about it")
 def makes_a_new_parameter(layer, i, j):
     weight = layer.weight.detach().clone()
     value = weight[i, j].item()
@@ -65,7 +65,7 @@ def clears_the_column(layer, i, j):
     return value
 
 
-@wrong("04.1", "wants no gradients")
+@wrong("04.1", "The parameter doesn't require gradients any more")
 def switches_gradients_off(layer, i, j):
     layer.weight.requires_grad_(False)
     value = layer.weight[i, j].item()
@@ -73,7 +73,7 @@ def switches_gradients_off(layer, i, j):
     return value
 
 
-@wrong("04.1", "for no parameter at all")
+@wrong("04.1", "for every parameter")
 def switches_autograd_off(layer, i, j):
     torch.set_grad_enabled(False)
     value = layer.weight[i, j].item()
@@ -81,7 +81,7 @@ def switches_autograd_off(layer, i, j):
     return value
 
 
-@wrong("04.1", "for one of its numbers")
+@wrong("04.1", "you fetched the whole weight to read one number")
 def fetches_the_weight(layer, i, j):
     value = layer.weight.detach().cpu()[i, j].item()
     with torch.no_grad():
@@ -89,7 +89,7 @@ def fetches_the_weight(layer, i, j):
     return value
 
 
-@wrong("04.1", "and sent back")
+@wrong("04.1", "and sent it back")
 def writes_on_the_host(layer, i, j):
     weight = layer.weight.detach().cpu()
     value = weight[i, j].item()
@@ -98,7 +98,7 @@ def writes_on_the_host(layer, i, j):
     return value
 
 
-@wrong("04.1", "did the zero come from there")
+@wrong("04.1", "Did you send the zero from there")
 def sends_a_zero(layer, i, j):
     value = layer.weight[i, j].item()
     with torch.no_grad():
@@ -119,13 +119,13 @@ def returns_a_tensor(layer, i, j):
 MIB = 2**20
 
 right("04.2")({"SGD": 4 * MIB, "momentum": 6 * MIB, "Adam": 8 * MIB})
-wrong("04.2", "has a number of `float32`")(
+wrong("04.2", "You counted numbers, not bytes")(
     {"SGD": MIB, "momentum": 3 * MIB // 2, "Adam": 2 * MIB}
 )
-wrong("04.2", "Parameters and gradients are there")(
+wrong("04.2", "Parameters and gradients take memory too")(
     {"SGD": 0, "momentum": 2 * MIB, "Adam": 4 * MIB}
 )
-wrong("04.2", "read to know where to go")(
+wrong("04.2", "read to decide where to go")(
     {"SGD": 2 * MIB, "momentum": 4 * MIB, "Adam": 6 * MIB}
 )
 wrong("04.2", "too little for Adam")(
@@ -137,7 +137,7 @@ wrong("04.2", "too much for SGD")(
 wrong("04.2", "too little for momentum")(
     {"SGD": 4 * MIB, "momentum": 4 * MIB, "Adam": 8 * MIB}
 )
-wrong("04.2", "The keys are to be")({"sgd": 4 * MIB, "adam": 8 * MIB})
+wrong("04.2", "The keys must be 'SGD', 'momentum'")({"sgd": 4 * MIB, "adam": 8 * MIB})
 wrong("04.2", "not 4194304")(4 * MIB)
 
 
@@ -170,13 +170,13 @@ def forgets_the_images(X, y, batch_size, epochs, device):
         yield X[part], y[part.to(device)]
 
 
-@wrong("04.3", "each batch was sent by itself")
+@wrong("04.3", "you sent each batch separately")
 def sends_each_batch(X, y, batch_size, epochs, device):
     for part in orders(len(X), batch_size, epochs, "cpu"):
         yield X[part].to(device), y[part].to(device)
 
 
-@wrong("04.3", "sent again in each epoch")
+@wrong("04.3", "you sent the data set again in each epoch")
 def sends_in_each_epoch(X, y, batch_size, epochs, device):
     for _ in range(epochs):
         there = X.to(device), y.to(device)
@@ -184,7 +184,7 @@ def sends_in_each_epoch(X, y, batch_size, epochs, device):
             yield tuple(x[part] for x in there)
 
 
-@wrong("04.3", "came after it, from the host")
+@wrong("04.3", "examples followed from the host")
 def sends_the_orders(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, epochs, "cpu"):
@@ -200,7 +200,7 @@ def drops_the_last(X, y, batch_size, epochs, device):
             yield X[part], y[part]
 
 
-@wrong("04.3", "that is one epoch")
+@wrong("04.3", "so that's one epoch")
 def stops_after_one(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, 1, device):
@@ -212,7 +212,7 @@ def gives_whole_epochs(X, y, batch_size, epochs, device):
     return with_a_loader(X, y, len(X), epochs, device)
 
 
-@wrong("04.3", "each in an order of their own")
+@wrong("04.3", "each in a different order")
 def mixes_apart(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part, other in zip(
@@ -223,7 +223,7 @@ def mixes_apart(X, y, batch_size, epochs, device):
         yield X[part], y[other]
 
 
-@wrong("04.3", "in that order in all epochs")
+@wrong("04.3", "same order again in another epoch")
 def mixes_once(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     parts = list(orders(len(X), batch_size, 1, device))
@@ -231,14 +231,14 @@ def mixes_once(X, y, batch_size, epochs, device):
         yield X[part], y[part]
 
 
-@wrong("04.3", "as they lie in the data set")
+@wrong("04.3", "in the order of the data set")
 def never_mixes(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for _ in range(epochs):
         yield from zip(X.split(batch_size), y.split(batch_size), strict=True)
 
 
-@wrong("04.3", "Some come twice")
+@wrong("04.3", "some examples come twice")
 def draws_with_replacement(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for _ in range(epochs):
@@ -247,7 +247,7 @@ def draws_with_replacement(X, y, batch_size, epochs, device):
             yield X[part], y[part]
 
 
-@wrong("04.3", "Another thing was given")
+@wrong("04.3", "At least one batch isn't a pair of tensors")
 def gives_images_only(X, y, batch_size, epochs, device):
     X = X.to(device)
     for part in orders(len(X), batch_size, epochs, device):
@@ -282,32 +282,32 @@ def in_two_parts(net, devices, bring):
     return TwoParts(first, net[2].to(devices[1]), bring)
 
 
-@wrong("04.4", "autograd did not see")
+@wrong("04.4", "its output was detached from autograd")
 def detaches(net, devices):
     return in_two_parts(net, devices, lambda H: H.detach().to(devices[1]))
 
 
-@wrong("04.4", "Something went by way of the host")
+@wrong("04.4", "Something was copied by way of the host")
 def goes_by_way_of_the_host(net, devices):
     return in_two_parts(net, devices, lambda H: H.cpu().to(devices[1]))
 
 
-@wrong("04.4", "They are others")
+@wrong("04.4", "Its parameters aren't those of `net`")
 def copies_the_layers(net, devices):
     return in_two_parts(copy.deepcopy(net), devices, lambda H: H.to(devices[1]))
 
 
-@wrong("04.4", "The first one is on vgpu:1 and the last one on vgpu:1")
+@wrong("04.4", "The first layer is on vgpu:1 and the last")
 def puts_all_on_one(net, devices):
     return net.to(devices[1])
 
 
-@wrong("04.4", "nobody has brought there")
+@wrong("04.4", "nothing moved the first layer's output there")
 def forgets_the_hidden_layer(net, devices):
     return in_two_parts(net, devices, lambda H: H)
 
 
-@wrong("04.4", "It is on vgpu:0")
+@wrong("04.4", "The output is on vgpu:0, not on vgpu:1")
 def brings_the_output_back(net, devices):
     class There(TwoParts):
         def forward(self, X):
@@ -320,21 +320,21 @@ def brings_the_output_back(net, devices):
     )
 
 
-@wrong("04.4", "Its values are others")
+@wrong("04.4", "Its shape or its values differ")
 def forgets_the_relu(net, devices):
     return TwoParts(
         net[0].to(devices[0]), net[2].to(devices[1]), lambda H: H.to(devices[1])
     )
 
 
-@wrong("04.4", "what the first layer gives has")
+@wrong("04.4", "the first layer's output has 1,920 bytes")
 def sends_it_twice(net, devices):
     return in_two_parts(
         net, devices, lambda H: H.to(devices[1]).to(devices[0]).to(devices[1])
     )
 
 
-@wrong("04.4", "are not found")
+@wrong("04.4", "The model has no parameters")
 def keeps_layers_in_a_list(net, devices):
     class Split(nn.Module):
         def __init__(self):
@@ -374,28 +374,28 @@ def places(tensors):
     return next(iter(devices), None)
 
 
-@wrong("04.5", "Who looks at one parameter")
+@wrong("04.5", "If you look at only one parameter")
 def looks_at_the_first(module):
     return next((p.device for p in module.parameters()), None)
 
 
-@wrong("04.5", "raises a StopIteration")
+@wrong("04.5", "`next` raises StopIteration")
 def expects_parameters(module):
     return next(module.parameters()).device
 
 
-@wrong("04.5", "is no parameter")
+@wrong("04.5", "the module but isn't a parameter")
 def forgets_buffers(module):
     return places(module.parameters())
 
 
-@wrong("04.5", "That is a text")
+@wrong("04.5", "You return a string; return a `torch.device`")
 def returns_a_text(module):
     device = with_a_dictionary(module)
     return device and str(device)
 
 
-@wrong("04.5", "It says: the model is on several devices")
+@wrong("04.5", "the model is on several devices")
 def names_no_devices(module):
     try:
         return with_a_dictionary(module)
@@ -403,7 +403,7 @@ def names_no_devices(module):
         raise ValueError("the model is on several devices") from None
 
 
-@wrong("04.5", "For `nn.ReLU()`: cpu was returned")
+@wrong("04.5", "For `nn.ReLU()`, cpu was returned")
 def falls_back(module):
     return with_a_dictionary(module) or d2l.cpu()
 
@@ -432,25 +432,25 @@ def by_hand(net, optimizer, device):
             state[name] = state[name].to(device)
 
 
-@wrong("04.6", "knows nothing of the optimizer")
+@wrong("04.6", "about the optimizer that trains it")
 def moves_the_model_only(net, optimizer, device):
     net.to(device)
 
 
-@wrong("04.6", "Its moments are gone")
+@wrong("04.6", "Its moments or step counters are gone")
 def begins_anew(net, optimizer, device):
     net.to(device)
     optimizer.state.clear()
 
 
-@wrong("04.6", "are not the parameters of `net` any more")
+@wrong("04.6", "holds the parameters of `net`")
 def makes_new_parameters(net, optimizer, device):
     for layer in (net[0], net[2]):
         layer.weight = nn.Parameter(layer.weight.detach().to(device))
         layer.bias = nn.Parameter(layer.bias.detach().to(device))
 
 
-@wrong("04.6", "They went along")
+@wrong("04.6", "They moved too. Python reads them in each step")
 def moves_every_tensor(net, optimizer, device):
     net.to(device)
     for state in optimizer.state.values():
@@ -458,7 +458,7 @@ def moves_every_tensor(net, optimizer, device):
             state[name] = state[name].to(device)
 
 
-@wrong("04.6", "has other values")
+@wrong("04.6", "part of Adam's state has changed")
 def forgets_the_values(net, optimizer, device):
     net.to(device)
     for p in net.parameters():
@@ -475,12 +475,12 @@ def by_way_of_the_host(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "where they were")
+@wrong("04.6", "They're on vgpu:0, but `device` is vgpu:1")
 def forgets_the_model(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "and parameters and moments have")
+@wrong("04.6", "parameters and moments have")
 def moves_there_and_back(net, optimizer, device):
     home = next(net.parameters()).device
     for place in (device, home, device):

@@ -38,7 +38,7 @@ def with_a_timer(cpu, gpu, sizes, products):
     return min(faster)
 
 
-@wrong("05.1", "both have to travel")
+@wrong("05.1", "Here both have to be copied")
 def forgets_the_copies(cpu, gpu, sizes, products):
     def program(n, device):
         multiply(torch.empty(n, n, device=device), products)
@@ -46,7 +46,7 @@ def forgets_the_copies(cpu, gpu, sizes, products):
     return first_size(cpu, gpu, sizes, program, program)
 
 
-@wrong("05.1", "without the way back")
+@wrong("05.1", "These sizes leave out the copy back")
 def leaves_the_result(cpu, gpu, sizes, products):
     return first_size(
         *(cpu, gpu, sizes),
@@ -57,7 +57,7 @@ def leaves_the_result(cpu, gpu, sizes, products):
     )
 
 
-@wrong("05.1", "without the way there")
+@wrong("05.1", "the matrix starts in the host's memory")
 def makes_it_there(cpu, gpu, sizes, products):
     return first_size(
         *(cpu, gpu, sizes),
@@ -68,12 +68,12 @@ def makes_it_there(cpu, gpu, sizes, products):
     )
 
 
-@wrong("05.1", "Nothing more was computed")
+@wrong("05.1", "The GPU did no more work for them")
 def forgets_the_number(cpu, gpu, sizes, products):
     return with_a_timer(cpu, gpu, sizes, 1)
 
 
-@wrong("05.1", "How often does the matrix go there")
+@wrong("05.1", "How often do you copy the matrix there")
 def copies_inside_the_loop(cpu, gpu, sizes, products):
     def on_gpu(n, device):
         X = torch.empty(n, n, device="meta")
@@ -88,17 +88,17 @@ def copies_inside_the_loop(cpu, gpu, sizes, products):
     )
 
 
-@wrong("05.1", "at a smaller n already")
+@wrong("05.1", "already faster at a smaller n")
 def takes_the_last_slower_one(cpu, gpu, sizes, products):
     return sizes[sizes.index(with_a_timer(cpu, gpu, sizes, products)) + 1]
 
 
-@wrong("05.1", "it is not faster yet")
+@wrong("05.1", "the GPU isn't faster yet")
 def takes_the_smallest(cpu, gpu, sizes, products):
     return sizes[0] if products == 1 else with_a_timer(cpu, gpu, sizes, products)
 
 
-@wrong("05.1", "is none of them")
+@wrong("05.1", "You return 959, which isn't in the list")
 def searches_between_the_sizes(cpu, gpu, sizes, products):
     return with_a_timer(cpu, gpu, sizes, products) - 1
 
@@ -119,7 +119,7 @@ def in_one_tensor(X, steps, every):
     return log + recent[:left].tolist() if left else log
 
 
-@wrong("05.2", "each norm was fetched by itself")
+@wrong("05.2", "you fetched each norm separately")
 def fetches_each_norm(X, steps, every):
     log, Y = [], X
     for _ in range(steps):
@@ -128,7 +128,7 @@ def fetches_each_norm(X, steps, every):
     return log
 
 
-@wrong("05.2", "nothing was fetched before the end")
+@wrong("05.2", "you fetched nothing before the end")
 def fetches_at_the_end(X, steps, every):
     log, Y = [], X
     for _ in range(steps):
@@ -137,7 +137,7 @@ def fetches_at_the_end(X, steps, every):
     return torch.stack(log).tolist()
 
 
-@wrong("05.2", "not a multiple")
+@wrong("05.2", "because 95 isn't a multiple of 10")
 def forgets_the_rest(X, steps, every):
     log, recent, Y = [], [], X
     for _ in range(steps):
@@ -149,7 +149,7 @@ def forgets_the_rest(X, steps, every):
     return log
 
 
-@wrong("05.2", "one for each fetch. Those of")
+@wrong("05.2", "one for each fetch")
 def logs_every_tenth(X, steps, every):
     log, Y = [], X
     for step in range(steps):
@@ -159,7 +159,7 @@ def logs_every_tenth(X, steps, every):
     return log
 
 
-@wrong("05.2", "nobody has fetched")
+@wrong("05.2", "you never fetched its value")
 def returns_tensors(X, steps, every):
     log, Y = [], X
     for _ in range(steps):
@@ -180,7 +180,7 @@ def fetched_together(X, steps, every, note, take):
     return log
 
 
-@wrong("05.2", "more numbers than one for each step")
+@wrong("05.2", "more than one number for each step")
 def fetches_the_products(X, steps, every):
     return fetched_together(
         X,
@@ -191,21 +191,21 @@ def fetches_the_products(X, steps, every):
     )
 
 
-@wrong("05.2", "who keeps the products")
+@wrong("05.2", "What keeps the products until the end")
 def keeps_the_products(X, steps, every):
     return fetched_together(
         X, steps, every, lambda Y: Y, lambda many: many.norm(dim=(1, 2)).tolist()
     )
 
 
-@wrong("05.2", "the root is missing")
+@wrong("05.2", "the square root is missing")
 def forgets_the_root(X, steps, every):
     return fetched_together(
         X, steps, every, lambda Y: (Y * Y).sum(), lambda many: many.tolist()
     )
 
 
-@wrong("05.2", "that of the first product")
+@wrong("05.2", "not of the first product")
 def logs_before_the_product(X, steps, every):
     log, recent, Y = [], [], X
     for step in range(steps):
@@ -217,14 +217,14 @@ def logs_before_the_product(X, steps, every):
     return log
 
 
-@wrong("05.2", "multiplies the result of the step before")
+@wrong("05.2", "the result of the previous step")
 def multiplies_the_same(X, steps, every):
     return fetched_together(
         X, steps, every, lambda Y: (X @ X).norm(), lambda many: many.tolist()
     )
 
 
-@wrong("05.2", "and not for a value")
+@wrong("05.2", "waits without fetching a value")
 def synchronizes_in_each_step(X, steps, every):
     def note(Y):
         torch.get_device_module(Y.device).synchronize(Y.device)
@@ -252,7 +252,7 @@ def with_the_mean_of_several(program, devices, clock):
     return (clock() - start) / 5
 
 
-@wrong("05.3", "how long Python takes to ask")
+@wrong("05.3", "how long Python takes to")
 def forgets_to_wait(program, devices, clock):
     program()
     wait_for(*devices)
@@ -261,7 +261,7 @@ def forgets_to_wait(program, devices, clock):
     return clock() - start
 
 
-@wrong("05.3", "one of the devices is done")
+@wrong("05.3", "only one of the devices has finished")
 def waits_for_the_first(program, devices, clock):
     program()
     wait_for(*devices)
@@ -271,7 +271,7 @@ def waits_for_the_first(program, devices, clock):
     return clock() - start
 
 
-@wrong("05.3", "the first call is in it")
+@wrong("05.3", "it includes the overhead of the first call")
 def counts_the_first_call(program, devices, clock):
     wait_for(*devices)
     start = clock()
@@ -280,7 +280,7 @@ def counts_the_first_call(program, devices, clock):
     return clock() - start
 
 
-@wrong("05.3", "the queues were not empty")
+@wrong("05.3", "The queues weren't empty when")
 def starts_too_early(program, devices, clock):
     program()
     start = clock()
@@ -289,7 +289,7 @@ def starts_too_early(program, devices, clock):
     return clock() - start
 
 
-@wrong("05.3", "not of one")
+@wrong("05.3", "the time of 5 runs, not one")
 def forgets_to_divide(program, devices, clock):
     program()
     wait_for(*devices)
@@ -300,7 +300,7 @@ def forgets_to_divide(program, devices, clock):
     return clock() - start
 
 
-@wrong("05.3", "any other clock")
+@wrong("05.3", "Any other clock")
 def takes_another_clock(program, devices, clock):
     program()
     wait_for(*devices)
@@ -310,14 +310,14 @@ def takes_another_clock(program, devices, clock):
     return time.perf_counter() - start
 
 
-@wrong("05.3", "never called")
+@wrong("05.3", "You never call it")
 def forgets_to_run(program, devices, clock):
     start = clock()
     wait_for(*devices)
     return clock() - start
 
 
-@wrong("05.3", "Is it the time of one run")
+@wrong("05.3", "Did you measure exactly one run")
 def divides_too_much(program, devices, clock):
     return with_the_mean_of_several(program, devices, clock) / 1.4
 
@@ -341,12 +341,12 @@ def in_one_loop(Xs, products):
     return [float(norm) for norm in norms]
 
 
-@wrong("05.4", "had not yet asked anything")
+@wrong("05.4", "idle until the first had finished")
 def fetches_one_after_the_other(Xs, products):
     return [power_norm(X, products).item() for X in Xs]
 
 
-@wrong("05.4", "each one waits")
+@wrong("05.4", "and Python waits for each copy")
 def looks_in_each_step(Xs, products):
     Ys = list(Xs)
     for _ in range(products):
@@ -355,7 +355,7 @@ def looks_in_each_step(Xs, products):
     return norms
 
 
-@wrong("05.4", "only the norm has to come back")
+@wrong("05.4", "Only the norm has to leave each device")
 def brings_them_together(Xs, products):
     norms = [power_norm(X.to(Xs[0].device), products) for X in Xs]
     return torch.stack(norms).tolist()
@@ -372,7 +372,7 @@ def multiplies_too_seldom(Xs, products):
     return [norm.item() for norm in norms]
 
 
-@wrong("05.4", "in the opposite order")
+@wrong("05.4", "They're in reverse order")
 def turns_them_round(Xs, products):
     norms = [power_norm(X, products) for X in Xs[::-1]]
     return [norm.item() for norm in norms]
@@ -404,14 +404,14 @@ def never_waits(step, batches, device):
         step(batch)
 
 
-@wrong("05.5", "That was so for each step")
+@wrong("05.5", "That happened at every step")
 def waits_for_each(step, batches, device):
     for batch in batches:
         step(batch)
         wait_for(device)
 
 
-@wrong("05.5", "which one has to be done")
+@wrong("05.5", "Which step must have finished")
 def counts_wrong(step, batches, device):
     events = []
     for k, batch in enumerate(batches):
@@ -437,13 +437,13 @@ def waits_seldom(step, batches, device):
             wait_for(device)
 
 
-@wrong("05.5", "it was called 6 times")
+@wrong("05.5", "but you called it 6 times")
 def leaves_steps_out(step, batches, device):
     for batch in batches[::2]:
         step(batch)
 
 
-@wrong("05.5", "in another order")
+@wrong("05.5", "You called it in a different order")
 def in_another_order(step, batches, device):
     for batch in batches[::2] + batches[1::2]:
         step(batch)
@@ -465,7 +465,7 @@ def by_diagonals(batches, Ws):
     return Xs
 
 
-@wrong("05.6", "Python was waiting for most")
+@wrong("05.6", "Python spent most of that time waiting")
 def with_a_barrier(batches, Ws):
     results = []
     for X in batches:
@@ -485,7 +485,7 @@ def device_by_device(batches, Ws):
     return Xs
 
 
-@wrong("05.6", "copies to the host were made")
+@wrong("05.6", "You made 20 copies to the host")
 def by_way_of_the_host(batches, Ws):
     results = []
     for X in batches:
@@ -495,7 +495,7 @@ def by_way_of_the_host(batches, Ws):
     return results
 
 
-@wrong("05.6", "matrices were moved")
+@wrong("05.6", "you moved matrices instead of batches")
 def moves_the_matrices(batches, Ws):
     here, last = Ws[0].device, Ws[-1].device
     results = []
@@ -506,27 +506,27 @@ def moves_the_matrices(batches, Ws):
     return results
 
 
-@wrong("05.6", "The first one lives where `Ws[0]` does")
+@wrong("05.6", "The first one is on the device of `Ws[0]`")
 def brings_them_back(batches, Ws):
     return [X.to(Ws[0].device) for X in by_diagonals(batches, Ws)]
 
 
-@wrong("05.6", "that of results is 1")
+@wrong("05.6", "There are 5 batches, but 1 results")
 def returns_the_last(batches, Ws):
     return by_diagonals(batches, Ws)[-1:]
 
 
-@wrong("05.6", "results of other batches")
+@wrong("05.6", "The results are in the wrong order")
 def in_the_opposite_order(batches, Ws):
     return by_diagonals(batches[::-1], Ws)
 
 
-@wrong("05.6", "The values are not those")
+@wrong("05.6", "The values aren't those of")
 def skips_a_device(batches, Ws):
     return [X.to(Ws[-1].device) for X in by_diagonals(batches, Ws[:2])]
 
 
-@wrong("05.6", "one batch, once, from each device to the next")
+@wrong("05.6", "each batch once from each device to the next")
 def sends_in_a_star(batches, Ws):
     results = []
     for X in batches:

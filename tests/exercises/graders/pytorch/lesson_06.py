@@ -39,31 +39,31 @@ def with_an_optimizer(loss, batches, replicas, lr):
         torch.optim.SGD(replica, lr).step()
 
 
-@wrong("06.1", "taken for a mean")
+@wrong("06.1", "and treated the sum as a mean")
 def forgets_to_average(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     sum_and_step(replicas, lr)
 
 
-@wrong("06.1", "By what is the sum divided")
+@wrong("06.1", "What do you divide the sum by")
 def averages_twice(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     sum_and_step(replicas, lr / len(replicas) ** 2)
 
 
-@wrong("06.1", "first of the batches alone")
+@wrong("06.1", "They took the step for the first batch alone")
 def gives_the_first_to_all(loss, batches, replicas, lr):
     backward(loss, [batches[0]] * len(replicas), replicas)
     sum_and_step(replicas, lr / len(replicas))
 
 
-@wrong("06.1", "not every batch has the same weight")
+@wrong("06.1", "The step has the wrong direction")
 def counts_a_batch_twice(loss, batches, replicas, lr):
     backward(loss, [batches[0], *batches[:-1]], replicas)
     sum_and_step(replicas, lr / len(replicas))
 
 
-@wrong("06.1", "were not added up")
+@wrong("06.1", "the gradients weren't added up")
 def exchanges_nothing(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     for replica in replicas:
@@ -72,7 +72,7 @@ def exchanges_nothing(loss, batches, replicas, lr):
             p.grad = None
 
 
-@wrong("06.1", "has reached the first GPU")
+@wrong("06.1", "The sum reached the first GPU")
 def keeps_the_sum_on_the_first(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     for first, *others in zip(*replicas, strict=True):
@@ -109,7 +109,7 @@ def forgets_the_labels(loss, batches, replicas, lr):
     sum_and_step(replicas, lr / len(replicas))
 
 
-@wrong("06.1", "do not reach whoever called")
+@wrong("06.1", "Write into the tensors in `replicas`")
 def makes_new_parameters(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     for params in zip(*replicas, strict=True):
@@ -125,22 +125,22 @@ def a_little_less(k):
     return 0.02 * (1 + 0.97 * (k - 1))
 
 
-@wrong("06.2", "The rate stayed the same")
+@wrong("06.2", "Your rate stayed the same")
 def same(k):
     return 0.02
 
 
-@wrong("06.2", "that is not enough")
+@wrong("06.2", "Your rate is 1.41 times as large")
 def by_the_root(k):
     return 0.02 * k**0.5
 
 
-@wrong("06.2", "The rate fell")
+@wrong("06.2", "Your rate fell")
 def divided(k):
     return 0.02 / k
 
 
-@wrong("06.2", "further than one GPU comes")
+@wrong("06.2", "That's lower than one GPU gets")
 def squared(k):
     return 0.02 * k**2
 
@@ -155,12 +155,12 @@ def for_two(k):
     return 0.02 if k == 1 else 0.04
 
 
-@wrong("06.2", "from the one that is given")
+@wrong("06.2", "With one GPU you return 0.1")
 def of_the_lesson(k):
     return 0.1 * k
 
 
-@wrong("06.2", "they are")
+@wrong("06.2", "4 GPUs you return 0.02, 0.01, -0.01")
 def negative(k):
     return 0.03 - 0.01 * k
 
@@ -183,12 +183,12 @@ def one_by_one(gradients):
         d2l.allreduce(each)
 
 
-@wrong("06.3", "is a copy")
+@wrong("06.3", "`torch.cat` returns a copy")
 def forgets_to_unpack(gradients):
     d2l.allreduce([torch.cat([g.flatten() for g in own]) for own in gradients])
 
 
-@wrong("06.3", "On GPU 1, 2, 3 all of them")
+@wrong("06.3", "On GPUs 1, 2, 3, none of the")
 def unpacks_on_the_first(gradients):
     vectors = [torch.cat([g.flatten() for g in own]) for own in gradients]
     d2l.allreduce(vectors)
@@ -197,7 +197,7 @@ def unpacks_on_the_first(gradients):
         g.copy_(part.view_as(g))
 
 
-@wrong("06.3", "the sum is wanted")
+@wrong("06.3", "that's the mean, but you need the sum")
 def averages(gradients):
     vectors = [torch.cat([g.flatten() for g in own]) for own in gradients]
     d2l.allreduce(vectors)
@@ -207,7 +207,7 @@ def averages(gradients):
             g.copy_(part.view_as(g))
 
 
-@wrong("06.3", "should be")
+@wrong("06.3", "which is the sum of the tensors 19")
 def loses_the_order(gradients):
     vectors = [torch.cat([g.flatten() for g in own[::-1]]) for own in gradients]
     d2l.allreduce(vectors)
@@ -282,7 +282,7 @@ def exchange_in_pairs(data):
         far.copy_(near)
 
 
-@wrong("06.4", "had been added to already")
+@wrong("06.4", "had already been added to")
 def exchanges_what_was_added(data):
     step = 1
     while step < len(data):
@@ -293,7 +293,7 @@ def exchanges_what_was_added(data):
         step *= 2
 
 
-@wrong("06.4", "lacks the vector")
+@wrong("06.4", "GPU 0 is missing the vector of GPU 2")
 def stops_too_early(data):
     k = len(data)
     for i in range(0, k - 1, 2):
@@ -313,7 +313,7 @@ def averages_vectors(data):
         vector /= len(data)
 
 
-@wrong("06.4", "what it was")
+@wrong("06.4", "With 2 GPUs, part of the vector on")
 def rebinds(data):
     total = sum(vector.to(data[0].device) for vector in data)
     data[:] = [total.to(vector.device) for vector in data]
@@ -331,7 +331,7 @@ def for_powers_of_two(data):
         step *= 2
 
 
-@wrong("06.4", "is what it was. The sum")
+@wrong("06.4", "With 4 GPUs, part of the vector")
 def drops_the_remainder(data):
     k, n = len(data), len(data[0]) // len(data)
     for c in range(k):
@@ -356,7 +356,7 @@ def leaves_out_who_has_no_partner(data):
         step *= 2
 
 
-@wrong("06.4", "One GPU sends or takes in 7.00 vectors")
+@wrong("06.4", "One GPU sends or receives 7.00 vectors")
 def sends_everything_to_all(data):
     copies = [vector.clone() for vector in data]
     for i, vector in enumerate(data):
@@ -365,7 +365,7 @@ def sends_everything_to_all(data):
                 vector += other.to(vector.device)
 
 
-@wrong("06.4", "It takes 100% of it")
+@wrong("06.4", "It takes 100% of that time")
 def along_a_chain(data):
     for left, right in itertools.pairwise(data):
         right += left.to(right.device)
@@ -411,33 +411,33 @@ def with_slices(loss, X, y, replicas, shares):
     return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("06.5", "all with the same weight")
+@wrong("06.5", "all parts the same weight")
 def averages_the_averages(loss, X, y, replicas, shares):
     weights = [1 / len(shares)] * len(shares)
     return weighted(loss, X, y, replicas, parts(len(X), shares), weights)
 
 
-@wrong("06.5", "times as long as that")
+@wrong("06.5", "times as long as it should be")
 def forgets_to_divide(loss, X, y, replicas, shares):
     slices = parts(len(X), shares)
     weights = [part.stop - part.start for part in slices]
     return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("06.5", "not quite in that proportion")
+@wrong("06.5", "which isn't quite that ratio")
 def weighs_by_shares(loss, X, y, replicas, shares):
     weights = [share / sum(shares) for share in shares]
     return weighted(loss, X, y, replicas, parts(len(X), shares), weights)
 
 
-@wrong("06.5", "has the weight of another")
+@wrong("06.5", "part the weight of another")
 def swaps_the_weights(loss, X, y, replicas, shares):
     slices = parts(len(X), shares)
     weights = [(part.stop - part.start) / len(X) for part in slices[::-1]]
     return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("06.5", "makes 63 examples")
+@wrong("06.5", "and 21 examples, 63 in total")
 def drops_an_example(loss, X, y, replicas, shares):
     sizes = [len(X) * share // sum(shares) for share in shares]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
@@ -446,7 +446,7 @@ def drops_an_example(loss, X, y, replicas, shares):
     return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("06.5", "makes 65 examples")
+@wrong("06.5", "and 22 examples, 65 in total")
 def counts_one_twice(loss, X, y, replicas, shares):
     slices = parts(len(X), shares)
     slices[-1] = slice(slices[-1].start - 1, len(X))
@@ -454,7 +454,7 @@ def counts_one_twice(loss, X, y, replicas, shares):
     return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("06.5", "were sent 32 and 32 examples")
+@wrong("06.5", "The host sent the GPUs 32 and 32 examples")
 def shares_evenly(loss, X, y, replicas, shares):
     slices = parts(len(X), [1] * len(shares))
     weights = [(part.stop - part.start) / len(X) for part in slices]
@@ -471,19 +471,19 @@ def returns_the_first(loss, X, y, replicas, shares):
     return gradients[0]
 
 
-@wrong("06.5", "lives on vgpu:1")
+@wrong("06.5", "The gradient of parameter 0 is on vgpu:1")
 def returns_it_elsewhere(loss, X, y, replicas, shares):
     gradient = with_slices(loss, X, y, replicas, shares)
     return [g.to(replicas[-1][0].device) for g in gradient]
 
 
-@wrong("06.5", "The shapes are")
+@wrong("06.5", "You return the shapes [(66,)]")
 def returns_a_vector(loss, X, y, replicas, shares):
     gradient = with_slices(loss, X, y, replicas, shares)
     return [torch.cat([g.flatten() for g in gradient])]
 
 
-@wrong("06.5", "examples, of 50")
+@wrong("06.5", "examples, 49 in total, of 50")
 def rounds_each_size(loss, X, y, replicas, shares):
     sizes = [round(len(X) * share / sum(shares)) for share in shares]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]

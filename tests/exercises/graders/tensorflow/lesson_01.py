@@ -20,44 +20,44 @@ def enters_by_hand(f, device):
         scope.__exit__(None, None, None)
 
 
-@wrong("01.3", "copied afterwards")
+@wrong("01.3", "and you copied it afterwards")
 def copies_the_result(f, device):
     result = f()
     with tf.device(device):
         return tf.identity(result)
 
 
-@wrong("01.3", "was asked for, and it was")
+@wrong("01.3", "but `f` created its array on CPU:0")
 def forgets_the_device(f, device):
     return f()
 
 
-@wrong("01.3", "whichever `device` is asked for")
+@wrong("01.3", "whichever `device` you're given")
 def names_one_gpu(f, device):
     with tf.device(d2l.gpu(0)):
         return f()
 
 
-@wrong("01.3", "`f` names the function")
+@wrong("01.3", "`f` is only the name of the function")
 def does_not_call(f, device):
     with tf.device(device):
         return f
 
 
-@wrong("01.3", "may have taken hours")
+@wrong("01.3", "and each call might take hours")
 def calls_twice(f, device):
     with tf.device(device):
         f()
         return f()
 
 
-@wrong("01.3", "if only a copy")
+@wrong("01.3", "even if it's only a copy")
 def copies_once_more(f, device):
     with tf.device(device):
         return tf.identity(f())
 
 
-@wrong("01.3", "It was swallowed")
+@wrong("01.3", "You swallow the error, so the caller")
 def swallows(f, device):
     with tf.device(device):
         try:
@@ -81,18 +81,18 @@ def strictly(shape, device):
         return tf.ones(shape)
 
 
-@wrong("01.5", "came back without a word")
+@wrong("01.5", "you return a tensor on CPU:0")
 def wishes(shape, device):
     with tf.device(device):
         return tf.ones(shape)
 
 
-@wrong("01.5", "is off for everything that comes after")
+@wrong("01.5", "off for everything that follows")
 def leaves_it_off(shape, device):
     return strictly(shape, device)
 
 
-@wrong("01.5", "comes after one that raises")
+@wrong("01.5", "after one that raises an error")
 def restores_only_without_an_error(shape, device):
     before = tf.config.get_soft_device_placement()
     result = strictly(shape, device)
@@ -108,7 +108,7 @@ def always_turns_it_on(shape, device):
         tf.config.set_soft_device_placement(True)
 
 
-@wrong("01.5", "and None came back")
+@wrong("01.5", "you raise no error and return None")
 def hides_the_error(shape, device):
     before = tf.config.get_soft_device_placement()
     try:
@@ -119,7 +119,7 @@ def hides_the_error(shape, device):
         tf.config.set_soft_device_placement(before)
 
 
-@wrong("01.5", "it lives on")
+@wrong("01.5", "For CPU:1, the tensor is on CPU:0")
 def creates_it_outside(shape, device):
     x = tf.ones(shape)
     with tf.device(device):
@@ -135,13 +135,13 @@ def makes_zeros(shape, device):
 # Scopes that stay open come last: what follows in this process is in them as well.
 
 
-@wrong("01.3", "an array without a device was created")
+@wrong("01.3", "a new array is created on CPU:2")
 def leaves_it_open(f, device):
     tf.device(device).__enter__()
     return f()
 
 
-@wrong("01.3", "from then on arrays were created on")
+@wrong("01.3", "new arrays were created on CPU:2")
 def closes_only_without_an_error(f, device):
     scope = tf.device(device)
     scope.__enter__()

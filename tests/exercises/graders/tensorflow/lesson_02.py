@@ -21,14 +21,14 @@ add_parameters(ANSWERS)
 add_random_on(ANSWERS, put)
 
 
-@wrong("02.3", "draws from TensorFlow's generator")
+@wrong("02.3", "from TensorFlow's generator")
 def seeds_tensorflow(shape, seed, device):
     tf.random.set_seed(seed)
     with tf.device(device):
         return tf.random.uniform(shape)
 
 
-@wrong("02.3", "was asked for")
+@wrong("02.3", "on CPU:0, but you were given CPU:1")
 def forgets_the_device(shape, seed, device):
     return tf.random.stateless_uniform(shape, seed=(seed, 0))
 
@@ -44,7 +44,7 @@ def forgets_the_scope(W, gradient, lr):
     W.assign_sub(lr * gradient)
 
 
-@wrong("02.4", "What is assigned was made elsewhere")
+@wrong("02.4", "You created the value to assign")
 def goes_through_numpy(W, gradient, lr):
     W.assign(W.numpy() - lr * gradient.numpy())
 
@@ -55,7 +55,7 @@ def gives_the_name_away(W, gradient, lr):
         W = W - lr * gradient
 
 
-@wrong("02.4", "something new came back")
+@wrong("02.4", "It hasn't: you return something new")
 def returns_a_new_tensor(W, gradient, lr):
     with tf.device(W.device):
         return W - lr * gradient
@@ -78,8 +78,8 @@ SHARING = {"A[1:]", "tf.reshape(A, -1)", "tf.identity(A)"}
 right("02.5")(sorted(SHARING))
 wrong("02.5", "from one to the next")({*SHARING, "A[:, 0]"})
 wrong("02.5", "Which is the second one")({*SHARING, "tf.transpose(A)"})
-wrong("02.5", "the number that it multiplies by")({*SHARING, "A * 1"})
-wrong("02.5", "what is a copy for")(SHARING - {"tf.identity(A)"})
+wrong("02.5", "the number it multiplies by")({*SHARING, "A * 1"})
+wrong("02.5", "what would a copy be for")(SHARING - {"tf.identity(A)"})
 wrong("02.5", "Do they change places")(SHARING - {"tf.reshape(A, -1)"})
-wrong("02.5", "lie in `A` one after the other?")(set())
-wrong("02.5", "is none of them")({"A[0]"})
+wrong("02.5", "Do its numbers follow each other in")(set())
+wrong("02.5", "isn't one of them")({"A[0]"})

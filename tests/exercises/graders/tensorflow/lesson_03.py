@@ -41,13 +41,13 @@ def adds_without_a_scope(a, b, c, device):
         return tf.identity(result)
 
 
-@wrong("03.1", "have to give 111")
+@wrong("03.1", "the result has to be 111 everywhere")
 def forgets_one(a, b, c, device):
     with tf.device(device):
         return a + b
 
 
-@wrong("03.1", "is not always where it is wanted")
+@wrong("03.1", "which isn't always the device you need")
 def leaves_it_where_a_is(a, b, c, device):
     with tf.device(a.device):
         return a + b + c
@@ -59,7 +59,7 @@ def multiplies(images, device):
         return tf.cast(images, tf.float32) * (1 / 255)
 
 
-@wrong("03.2", "Which of the operations made the images larger")
+@wrong("03.2", "Which operation made the images larger")
 def converts_first(images, device):
     with tf.device(d2l.cpu()):
         images = tf.cast(images, tf.float32) / 255
@@ -67,25 +67,25 @@ def converts_first(images, device):
         return tf.identity(images)
 
 
-@wrong("03.2", "They still go to 255")
+@wrong("03.2", "The values still go up to 255")
 def forgets_to_scale(images, device):
     with tf.device(device):
         return tf.cast(images, tf.float32)
 
 
-@wrong("03.2", "It is uint8")
+@wrong("03.2", "Its type is uint8")
 def forgets_to_convert(images, device):
     with tf.device(device):
         return tf.identity(images)
 
 
-@wrong("03.2", "integers were divided")
+@wrong("03.2", "you divided integers")
 def divides_integers(images, device):
     with tf.device(device):
         return tf.cast(images // 255, tf.float32)
 
 
-@wrong("03.2", "send the batch as a whole")
+@wrong("03.2", "send the whole batch at once")
 def sends_image_by_image(images, device):
     with tf.device(d2l.cpu()):
         parts = tf.unstack(images)
@@ -94,7 +94,7 @@ def sends_image_by_image(images, device):
         return tf.cast(tf.stack(parts), tf.float32) / 255
 
 
-@wrong("03.2", "It stayed behind")
+@wrong("03.2", "The batch is still on the host")
 def forgets_to_send(images, device):
     return tf.cast(images, tf.float32) / 255
 
@@ -105,17 +105,17 @@ def adds_on_the_gpu(losses):
         return (tf.add_n(losses) / len(losses)).numpy().item()
 
 
-@wrong("03.3", "each loss was fetched by itself")
+@wrong("03.3", "each loss was fetched separately, by")
 def fetches_each(losses):
     return sum(float(loss) for loss in losses) / len(losses)
 
 
-@wrong("03.3", "whose value nobody has fetched")
+@wrong("03.3", "you never fetched its value")
 def returns_a_tensor(losses):
     return tf.reduce_mean(tf.stack(losses))
 
 
-@wrong("03.3", "This is the sum")
+@wrong("03.3", "That's the sum of the losses")
 def forgets_to_divide(losses):
     with tf.device(losses[0].device):
         return float(tf.reduce_sum(tf.stack(losses)))
@@ -128,7 +128,7 @@ def fetches_all_at_once(losses):
     return float(losses.numpy().mean())
 
 
-@wrong("03.3", "copied back to the GPU")
+@wrong("03.3", "You copied something back to the GPU")
 def makes_a_new_tensor(losses):
     with tf.device(losses[0].device):
         numbers = tf.constant([float(loss) for loss in losses])
@@ -136,7 +136,7 @@ def makes_a_new_tensor(losses):
         return float(tf.reduce_mean(numbers))
 
 
-@wrong("03.3", "in a way that cannot be counted")
+@wrong("03.3", "NumPy read the values in a way that")
 def leaves_it_to_numpy(losses):
     return float(np.stack(losses).mean())
 
@@ -169,7 +169,7 @@ def forgets_the_shapes(tensors, device):
         return tf.split(tf.identity(bucket), [x.shape.num_elements() for x in tensors])
 
 
-@wrong("03.4", "bytes crossed, and the tensors have")
+@wrong("03.4", "bytes crossed, but the tensors have")
 def pads(tensors, device):
     sizes = [x.shape.num_elements() for x in tensors]
     with tf.device(tensors[0].device):
@@ -186,7 +186,7 @@ def pads(tensors, device):
         ]
 
 
-@wrong("03.4", "lives on CPU:1")
+@wrong("03.4", "The first one is on CPU:1")
 def forgets_the_scope(tensors, device):
     with tf.device(tensors[0].device):
         bucket = tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
@@ -242,7 +242,7 @@ def restores_on_two_of_three_ways(f):
     return False
 
 
-@wrong("03.5", "A missing file was taken")
+@wrong("03.5", "You took a missing file for")
 def catches_everything(f):
     policy("explicit")
     try:
@@ -254,7 +254,7 @@ def catches_everything(f):
     return False
 
 
-@wrong("03.5", "an error of the same class, was taken")
+@wrong("03.5", "an error of the same class")
 def looks_at_the_class_only(f):
     policy("explicit")
     try:
@@ -266,30 +266,30 @@ def looks_at_the_class_only(f):
     return False
 
 
-@wrong("03.5", "which is on the first")
+@wrong("03.5", "`X + Y` copied `X` from the first one")
 def forgets_the_policy(f):
     f()
     return False
 
 
-@wrong("03.5", "called 2 times")
+@wrong("03.5", "You called it 2 times")
 def tries_it_out_first(f):
     f()
     return keeps_the_error(f)
 
 
-@wrong("03.4", "not in the order")
+@wrong("03.4", "The tensors aren't in the order in")
 def begins_in_the_middle(tensors, device):
     parts = with_slices(tensors, device)
     return parts[5:] + parts[:5]
 
 
-@wrong("03.4", "went in, 39 came out")
+@wrong("03.4", "40 went in, but 39 came out")
 def loses_the_last(tensors, device):
     return with_slices(tensors[:-1], device)
 
 
-@wrong("03.5", "nothing is copied silently")
+@wrong("03.5", "`tf.identity(X) + Y` copies nothing silently")
 def always(f):
     f()
     return True

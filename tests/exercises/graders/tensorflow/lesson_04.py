@@ -36,7 +36,7 @@ def returns_what_there_is(model):
     return places if len(places) > 1 else places.pop()
 
 
-@wrong("04.2", "It says: 'too many'")
+@wrong("04.2", "Your message is 'too many'")
 def names_no_devices(model):
     places = {weight.value.device for weight in model.weights}
     if len(places) > 1:
@@ -44,7 +44,7 @@ def names_no_devices(model):
     return places.pop()
 
 
-@wrong("04.2", "it said {")
+@wrong("04.2", "you return {'CPU:1'} and {'CPU:2'}")
 def returns_a_set(model):
     return {d2l.name(weight.value.device) for weight in model.weights}
 
@@ -57,7 +57,7 @@ def gathers(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "choose the number where the parameters live")
+@wrong("04.3", "select the number on the device of the parameters")
 def fetches_all(weight, i, j, value):
     with tf.device(weight.device):
         old = weight.numpy()[i, j].item()
@@ -65,7 +65,7 @@ def fetches_all(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "more than the one number was written")
+@wrong("04.3", "you wrote more than the one number")
 def sends_all(weight, i, j, value):
     with tf.device(weight.device):
         old = float(weight[i, j])
@@ -75,14 +75,14 @@ def sends_all(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "It is the new one")
+@wrong("04.3", "Fetch the old one before you write")
 def writes_first(weight, i, j, value):
     with tf.device(weight.device):
         weight[i, j].assign(value)
         return float(weight[i, j])
 
 
-@wrong("04.3", "not a number of Python's")
+@wrong("04.3", "not a Python number")
 def returns_a_tensor(weight, i, j, value):
     with tf.device(weight.device):
         old = weight[i, j]
@@ -90,7 +90,7 @@ def returns_a_tensor(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "It is not.")
+@wrong("04.3", "Element (5, 7) is 167, not -1.5")
 def writes_into_a_copy(weight, i, j, value):
     with tf.device(weight.device):
         old = float(weight[i, j])
@@ -140,14 +140,14 @@ def forgets_the_scopes(layers, devices, X):
         return tf.identity(X)
 
 
-@wrong("04.4", "and the last layer on")
+@wrong("04.4", "but the last layer is on CPU:2")
 def brings_it_back(layers, devices, X):
     X = with_scopes(layers, devices, X)
     with tf.device(devices[0]):
         return tf.identity(X)
 
 
-@wrong("04.4", "cannot find its way back")
+@wrong("04.4", "The gradient doesn't reach the first layer")
 def stops_the_gradient(layers, devices, X):
     first, second = layers
     with tf.device(devices[0]):

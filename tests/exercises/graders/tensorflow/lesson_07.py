@@ -57,7 +57,7 @@ def adds_means(strategy, w, batch, losses):
     return strategy.reduce("SUM", gradients, axis=None)
 
 
-@wrong("07.5", "not divided")
+@wrong("07.5", "you summed over the images and didn't divide")
 def forgets_to_divide(strategy, w, batch, losses):
     gradients, _ = of_shards(strategy, w, batch, losses)
     return strategy.reduce("SUM", gradients, axis=None)
@@ -70,19 +70,19 @@ def averages_twice(strategy, w, batch, losses):
     return strategy.reduce("MEAN", gradients, axis=None) / n
 
 
-@wrong("07.5", "that of the other replica is left out")
+@wrong("07.5", "you left out the other replica's")
 def takes_the_first(strategy, w, batch, losses):
     gradients, _ = of_shards(strategy, w, batch, losses, tf.reduce_mean)
     return strategy.experimental_local_results(gradients)[0]
 
 
-@wrong("07.5", "and this one has 7")
+@wrong("07.5", "but this one has 7")
 def knows_the_size(strategy, w, batch, losses):
     gradients, _ = of_shards(strategy, w, batch, losses)
     return strategy.reduce("SUM", gradients, axis=None) / 8
 
 
-@wrong("07.5", "0 of 2 replicas did")
+@wrong("07.5", "0 of 2 replicas computed losses")
 def on_one_device(strategy, w, batch, losses):
     X, y = (tf.concat(strategy.experimental_local_results(part), 0) for part in batch)
     with tf.GradientTape() as tape:

@@ -229,7 +229,7 @@ def accumulate(answer):
         "gradients are exchanged only once",
         log.nbytes <= 2 * (k - 1) * nbytes,
         f"{log.nbytes:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
-        "cross to one GPU and back. How often did it?",
+        "cross to one GPU and back. How often did it cross?",
     )
     yield Claim(
         "it needs memory for one small batch, not for all of them",

@@ -37,16 +37,16 @@ def _centred(answers, to, home, host, on):
         values = host(x)
         return to(values - values.mean(), device)
 
-    @wrong("A2.1", "as if `device` were not there")
+    @wrong("A2.1", "as if you had ignored `device`")
     def stays(x, device):
         with on(home(x)):
             return x - host(x).mean()
 
-    @wrong("A2.1", "nothing was subtracted")
+    @wrong("A2.1", "You return the values of `x` and subtract nothing")
     def only_copies(x, device):
         return to(x, device)
 
-    @wrong("A2.1", "The sum was subtracted")
+    @wrong("A2.1", "You subtracted the sum")
     def subtracts_the_sum(x, device):
         return to(host(x) - host(x).sum(), device)
 
@@ -73,7 +73,7 @@ def _shards(answers, to):
             start = end
         return tuple(found)
 
-    @wrong("A2.2", "2 shards were made")
+    @wrong("A2.2", "rows for 3 devices into 2 shards")
     def rounds_up(X, devices):
         size = -(-len(X) // len(devices))
         return [
@@ -81,22 +81,22 @@ def _shards(answers, to):
             for start, device in zip(range(0, len(X), size), devices, strict=False)
         ]
 
-    @wrong("A2.2", "the rest was dropped")
+    @wrong("A2.2", "you dropped the remainder")
     def rounds_down(X, devices):
         size = len(X) // len(devices)
         return [
             to(X[i * size : (i + 1) * size], device) for i, device in enumerate(devices)
         ]
 
-    @wrong("A2.2", "a copy and not a shard")
+    @wrong("A2.2", "those are copies, not shards")
     def all_to_each(X, devices):
         return [to(X, device) for device in devices]
 
-    @wrong("A2.2", "and the devices are")
+    @wrong("A2.2", "but the devices are")
     def all_to_one(X, devices):
         return [to(part, devices[0]) for part in np.array_split(X, len(devices))]
 
-    @wrong("A2.2", "of the type ndarray")
+    @wrong("A2.2", "They have the type ndarray")
     def stays_on_the_host(X, devices):
         return np.array_split(X, len(devices))
 
@@ -104,7 +104,7 @@ def _shards(answers, to):
     def every_third(X, devices):
         return [to(X[i :: len(devices)], device) for i, device in enumerate(devices)]
 
-    @wrong("A2.2", "Of 8 rows they have [2, 3, 3]")
+    @wrong("A2.2", "8 rows into [2, 3, 3] instead of [3")
     def the_rest_last(X, devices):
         ends = [len(X) * (i + 1) // len(devices) for i in range(len(devices))]
         return [
@@ -112,7 +112,7 @@ def _shards(answers, to):
             for start, end, device in zip([0, *ends], ends, devices, strict=False)
         ]
 
-    @wrong("A2.2", "There are 9 rows now")
+    @wrong("A2.2", "There are now 9 rows")
     def overlapping(X, devices):
         shards = by_hand(X, devices)
         return [to(X[:4], devices[0]), to(X[3:6], devices[1]), shards[2]]
@@ -141,11 +141,11 @@ def _sums(answers, to, home, host, on):
     def reduces_only(parts):
         return [summed(parts, home(parts[0])), *parts[1:]]
 
-    @wrong("A2.3", "and those that went in on")
+    @wrong("A2.3", "but the arrays you were given are on")
     def sends_nothing_back(parts):
         return [summed(parts, home(parts[0]))] * len(parts)
 
-    @wrong("A2.3", "the sum of those up to it")
+    @wrong("A2.3", "the sum of the arrays up to its own")
     def adds_as_it_goes(parts):
         return [summed(parts[: i + 1], home(part)) for i, part in enumerate(parts)]
 
@@ -154,11 +154,11 @@ def _sums(answers, to, home, host, on):
         total = summed(parts, home(parts[0]))
         return [summed([total, part], home(part)) for part in parts]
 
-    @wrong("A2.3", "and 1 came out")
+    @wrong("A2.3", "but 1 came out")
     def one_sum(parts):
         return [summed(parts, home(parts[0]))]
 
-    @wrong("A2.3", "They are of the type")
+    @wrong("A2.3", "They have the type")
     def stays_with_numpy(parts):
         total = sum(host(part) for part in parts)
         return [total, *each_for_itself(parts)[1:]]

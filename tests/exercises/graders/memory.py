@@ -14,9 +14,7 @@ def answers(right: Callable, wrong: Callable) -> None:
     wrong("04.1", "too small by the size")(_memory(NBYTES, 1, 2, 3))
     wrong("04.1", "too large by the size")(_memory(NBYTES, adam=5))
     wrong("04.1", "You say 0 bytes")(_memory(NBYTES, sgd=0, momentum=1))
-    wrong("04.1", "You say 4,070,600 bytes, but it's less")(
-        _memory(NBYTES, momentum=5)
-    )
+    wrong("04.1", "You say 4,070,600 bytes, but it's less")(_memory(NBYTES, momentum=5))
     wrong("04.1", "The keys must be")({"sgd": 1, "adam": 2})
 
 

@@ -20,48 +20,48 @@ def restores_by_hand(f, device):
         jax.config.update("jax_default_device", before)
 
 
-@wrong("01.3", "copied afterwards")
+@wrong("01.3", "and you copied it afterwards")
 def copies_the_result(f, device):
     return jax.device_put(f(), device)
 
 
-@wrong("01.3", "was asked for, and it was")
+@wrong("01.3", "but `f` created its array on cpu:0")
 def forgets_the_device(f, device):
     return f()
 
 
-@wrong("01.3", "whichever `device` is asked for")
+@wrong("01.3", "whichever `device` you're given")
 def names_one_gpu(f, device):
     with jax.default_device(d2l.gpu(0)):
         return f()
 
 
-@wrong("01.3", "`f` names the function")
+@wrong("01.3", "`f` is only the name of the function")
 def does_not_call(f, device):
     with jax.default_device(device):
         return f
 
 
-@wrong("01.3", "may have taken hours")
+@wrong("01.3", "and each call might take hours")
 def calls_twice(f, device):
     with jax.default_device(device):
         f()
         return f()
 
 
-@wrong("01.3", "if only a copy")
+@wrong("01.3", "even if it's only a copy")
 def puts_once_more(f, device):
     with jax.default_device(device):
         return jax.device_put(f(), device)
 
 
-@wrong("01.3", "an array without a device was created")
+@wrong("01.3", "a new array is created on cpu:2")
 def leaves_it_set(f, device):
     jax.config.update("jax_default_device", device)
     return f()
 
 
-@wrong("01.3", "from then on arrays were created on")
+@wrong("01.3", "new arrays were created on cpu:2")
 def restores_only_without_an_error(f, device):
     before = jax.config.jax_default_device
     jax.config.update("jax_default_device", device)
@@ -70,7 +70,7 @@ def restores_only_without_an_error(f, device):
     return result
 
 
-@wrong("01.3", "It was swallowed")
+@wrong("01.3", "You swallow the error, so the caller")
 def swallows(f, device):
     with jax.default_device(device):
         try:

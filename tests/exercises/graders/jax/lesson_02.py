@@ -19,12 +19,12 @@ add_parameters(ANSWERS)
 add_random_on(ANSWERS, jax.device_put)
 
 
-@wrong("02.1", "asked for, and JAX creates another")
+@wrong("02.1", "JAX creates a smaller type")
 def trusts_the_name(shape, dtype):
     return jnp.dtype(dtype).itemsize * jax.ShapeDtypeStruct(shape, dtype).size
 
 
-@wrong("02.3", "was asked for")
+@wrong("02.3", "on cpu:0, but you were given cpu:1")
 def forgets_the_device(shape, seed, device):
     return jax.random.uniform(jax.random.key(seed), shape)
 
@@ -35,25 +35,25 @@ def donates_by_name(W, gradient, lr):
     return W.at[:].add(-lr * gradient)
 
 
-@wrong("02.4", "the new ones are beside them")
+@wrong("02.4", "so both they and the new ones take memory")
 def makes_a_new_array(W, gradient, lr):
     return W - lr * gradient
 
 
-@wrong("02.4", "to delete the old ones afterwards")
+@wrong("02.4", "Deleting the old ones afterwards")
 def deletes_by_hand(W, gradient, lr):
     new = (W - lr * gradient).block_until_ready()
     W.delete()
     return new
 
 
-@wrong("02.4", "Which of the arguments are donated?")
+@wrong("02.4", "Which of the arguments do you donate")
 @functools.partial(jax.jit, donate_argnums=1)
 def donates_the_gradient(W, gradient, lr):
     return W - lr * gradient
 
 
-@wrong("02.4", "They live on cpu:0")
+@wrong("02.4", "They're on cpu:0")
 def goes_through_numpy(W, gradient, lr):
     return jnp.asarray(np.asarray(W) - lr * np.asarray(gradient))
 
@@ -74,15 +74,15 @@ right("02.5")(["jax.device_put(A, d2l.gpu(1))", "jnp.asarray(A)"])
 wrong("02.5", "begin in the middle of another? Look")(
     ["A[0]", "A.T", "A.reshape(-1)", "jnp.asarray(A)"]
 )
-wrong("02.5", "is so already")({"jax.device_put(A, d2l.gpu(1))"})
+wrong("02.5", "already what you ask for")({"jax.device_put(A, d2l.gpu(1))"})
 wrong("02.5", "Where does `A` live?")({"jnp.asarray(A)"})
 wrong("02.5", "Does JAX look at the number")(
     {"A + 0", "jnp.asarray(A)", "jax.device_put(A, d2l.gpu(1))"}
 )
 wrong("02.5", "What does NumPy's function of this name")({"jnp.array(A)"})
-wrong("02.5", "In which order")({"A.T"})
+wrong("02.5", "and in what order are those of `A`")({"A.T"})
 wrong("02.5", "Is another shape another array")({"A.reshape(-1)"})
-wrong("02.5", "is none of them")({"A.t"})
+wrong("02.5", "isn't one of them")({"A.t"})
 
 
 @right("02.6")
@@ -95,11 +95,11 @@ def from_left_to_right(A, B, x):
     return A @ B @ x
 
 
-@wrong("02.6", "Matrices may not change places")
+@wrong("02.6", "You can't swap matrices in a product")
 def changes_places(A, B, x):
     return B @ (A @ x)
 
 
-@wrong("02.6", "a vector is wanted")
+@wrong("02.6", "it should be a vector of shape (256,)")
 def scales_columns(A, B, x):
     return A @ (B * x)

@@ -36,13 +36,13 @@ def adds_on_the_cpu(a, b, c, device):
     return jax.device_put(a + b + c, device)
 
 
-@wrong("03.1", "have to give 111")
+@wrong("03.1", "the result has to be 111 everywhere")
 def forgets_one(a, b, c, device):
     a, b = jax.device_put((a, b), device)
     return a + b
 
 
-@wrong("03.1", "is not always where it is wanted")
+@wrong("03.1", "which isn't always the device you need")
 def leaves_it_where_a_is(a, b, c, device):
     b, c = jax.device_put((b, c), a.device)
     return a + b + c
@@ -59,27 +59,27 @@ def compiled(images, device):
     return scaled(jax.device_put(images, device))
 
 
-@wrong("03.2", "Which of the operations made the images larger")
+@wrong("03.2", "Which operation made the images larger")
 def converts_first(images, device):
     return jax.device_put(images.astype(jnp.float32) / 255, device)
 
 
-@wrong("03.2", "They still go to 255")
+@wrong("03.2", "The values still go up to 255")
 def forgets_to_scale(images, device):
     return jax.device_put(images, device).astype(jnp.float32)
 
 
-@wrong("03.2", "It is uint8")
+@wrong("03.2", "Its type is uint8")
 def forgets_to_convert(images, device):
     return jax.device_put(images, device)
 
 
-@wrong("03.2", "integers were divided")
+@wrong("03.2", "you divided integers")
 def divides_integers(images, device):
     return (jax.device_put(images, device) // 255).astype(jnp.float32)
 
 
-@wrong("03.2", "send the batch as a whole")
+@wrong("03.2", "send the whole batch at once")
 def sends_image_by_image(images, device):
     sent = jnp.stack(jax.device_put(list(images), device))
     return sent.astype(jnp.float32) / 255
@@ -90,7 +90,7 @@ def forgets_jax(images, device):
     return (images / 255).astype(np.float32)
 
 
-@wrong("03.2", "It stayed behind")
+@wrong("03.2", "The batch is still on the host")
 def forgets_to_send(images, device):
     return jnp.asarray(images).astype(jnp.float32) / 255
 
@@ -103,17 +103,17 @@ def adds_on_the_gpu(losses):
     return (total / len(losses)).item()
 
 
-@wrong("03.3", "each loss was fetched by itself")
+@wrong("03.3", "each loss was fetched separately, by")
 def fetches_each(losses):
     return sum(float(loss) for loss in losses) / len(losses)
 
 
-@wrong("03.3", "whose value nobody has fetched")
+@wrong("03.3", "you never fetched its value")
 def returns_an_array(losses):
     return jnp.stack(losses).mean()
 
 
-@wrong("03.3", "This is the sum")
+@wrong("03.3", "That's the sum of the losses")
 def forgets_to_divide(losses):
     return float(jnp.stack(losses).sum())
 
@@ -123,7 +123,7 @@ def fetches_all_at_once(losses):
     return float(np.asarray(jnp.stack(losses)).mean())
 
 
-@wrong("03.3", "copied back to the GPU")
+@wrong("03.3", "You copied something back to the GPU")
 def makes_a_new_array(losses):
     numbers = np.array([float(loss) for loss in losses], np.float32)
     return float(jax.device_put(numbers, d2l.gpu(0)).mean())
@@ -150,7 +150,7 @@ def forgets_the_shapes(tensors, device):
     return jnp.split(bucket, np.cumsum([x.size for x in tensors])[:-1])
 
 
-@wrong("03.4", "bytes crossed, and the tensors have")
+@wrong("03.4", "bytes crossed, but the tensors have")
 def pads(tensors, device):
     most = max(x.size for x in tensors)
     rows = jnp.stack([jnp.pad(x.ravel(), (0, most - x.size)) for x in tensors])
@@ -160,12 +160,12 @@ def pads(tensors, device):
     ]
 
 
-@wrong("03.4", "lives on cpu:1")
+@wrong("03.4", "The first one is on cpu:1")
 def forgets_the_device(tensors, device):
     return [x.copy() for x in tensors]
 
 
-@wrong("03.4", "went in, 39 came out")
+@wrong("03.4", "40 went in, but 39 came out")
 def loses_the_last(tensors, device):
     return jax.device_put(tensors[:-1], device)
 
@@ -209,7 +209,7 @@ def computes_with_arrays_of_numpy(X, rounds):
     return X
 
 
-@wrong("03.5", "came to the host")
+@wrong("03.5", "to the host and computed there")
 def computes_with_numpy(X, rounds):
     values = np.asarray(X)
     for _ in range(rounds):
@@ -217,26 +217,26 @@ def computes_with_numpy(X, rounds):
     return jax.device_put(values, X.device)
 
 
-@wrong("03.5", "inside of the loop")
+@wrong("03.5", "but inside the loop")
 def sends_in_the_loop(X, rounds):
     for _ in range(rounds):
         X = jax.device_put(0.5, X.device) * X + jax.device_put(1, X.device)
     return X
 
 
-@wrong("03.5", "It knows a function by itself")
+@wrong("03.5", "It recognizes a function by its identity")
 def compiles_in_the_loop(X, rounds):
     for _ in range(rounds):
         X = jax.jit(lambda X: 0.5 * X + 1)(X)
     return X
 
 
-@wrong("03.5", "as if it were the first round")
+@wrong("03.5", "as after a single round")
 def makes_one_round(X, rounds):
     return jax.jit(lambda X: 0.5 * X + 1)(X)
 
 
-@wrong("03.4", "not in the order")
+@wrong("03.4", "The tensors aren't in the order in")
 def begins_in_the_middle(tensors, device):
     parts = with_slices(tensors, device)
     return parts[5:] + parts[:5]

@@ -49,7 +49,7 @@ def goes_one_level_deep(model):
     return place
 
 
-@wrong("04.2", "It says: 'too many'")
+@wrong("04.2", "Your message is 'too many'")
 def names_no_devices(model):
     places = {d for x in jax.tree.leaves(model) for d in x.devices()}
     if len(places) > 1:
@@ -64,30 +64,30 @@ def with_dynamic_slices(weight, i, j, value):
     return old, jax.lax.dynamic_update_slice(weight, new, (i, j))
 
 
-@wrong("04.3", "choose the number where the parameters live")
+@wrong("04.3", "select the number on the device of the parameters")
 def fetches_all(weight, i, j, value):
     return float(np.asarray(weight)[i, j]), weight.at[i, j].set(value)
 
 
-@wrong("04.3", "more than the one number was written")
+@wrong("04.3", "you wrote more than the one number")
 def sends_a_mask(weight, i, j, value):
     mask = np.zeros(weight.shape, bool)
     mask[i, j] = True
     return float(weight[i, j]), jnp.where(mask, value, weight)
 
 
-@wrong("04.3", "It is the new one")
+@wrong("04.3", "Fetch the old one before you write")
 def writes_first(weight, i, j, value):
     weight = weight.at[i, j].set(value)
     return float(weight[i, j]), weight
 
 
-@wrong("04.3", "not a number of Python's")
+@wrong("04.3", "not a Python number")
 def returns_an_array(weight, i, j, value):
     return weight[i, j], weight.at[i, j].set(value)
 
 
-@wrong("04.3", "It is not.")
+@wrong("04.3", "Element (5, 7) is 167, not -1.5")
 def forgets_what_set_returns(weight, i, j, value):
     old = float(weight[i, j])
     weight.at[i, j].set(value)
@@ -130,13 +130,13 @@ def computes_on_the_last(layers, devices, X):
     return X
 
 
-@wrong("04.4", "cannot find its way back")
+@wrong("04.4", "The gradient doesn't reach the first layer")
 def by_way_of_numpy(layers, devices, X):
     H = np.asarray(linear(layers[0], X))
     return linear(layers[1], jax.device_put(H, devices[1]))
 
 
-@wrong("04.4", "and the last layer on")
+@wrong("04.4", "but the last layer is on cpu:2")
 def brings_it_back(layers, devices, X):
     return jax.device_put(one_after_the_other(layers, devices, X), devices[0])
 
@@ -160,12 +160,12 @@ def asks_the_ends(model):
     return places.pop()
 
 
-@wrong("04.2", "it said {")
+@wrong("04.2", "For two models, on cpu:1 and on cpu:2")
 def returns_a_set(model):
     return set().union(*(x.devices() for x in jax.tree.leaves(model)))
 
 
-@wrong("04.3", "and `weight` on")
+@wrong("04.3", "but `weight` is on cpu:1 and cpu:2")
 def makes_it_on_the_cpu(weight, i, j, value):
     new = jnp.zeros(weight.shape).at[i, j].set(value - weight[i, j].item())
     old = weight[i, j].item()

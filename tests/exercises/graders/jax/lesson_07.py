@@ -45,17 +45,17 @@ def explicit(X, W, devices):
     return X, W, product(X, W)
 
 
-@wrong("07.5", "Every device has all of it")
+@wrong("07.5", "Every device has the whole of `W`")
 def matrix_everywhere(X, W, devices):
     return laid_out(X, W, devices, ["batch"], [])
 
 
-@wrong("07.5", "cut by rows")
+@wrong("07.5", "You split it by rows")
 def matrix_by_rows(X, W, devices):
     return laid_out(X, W, devices, ["batch"], ["model"])
 
 
-@wrong("07.5", "and along no other axis")
+@wrong("07.5", "batch along `batch` and no other axis")
 def batch_both_ways(X, W, devices):
     return laid_out(X, W, devices, ["batch", "model"], [None, "model"])
 
@@ -74,24 +74,24 @@ def both_along_one(X, W, devices):
     return X, W, product
 
 
-@wrong("07.5", "brought together")
+@wrong("07.5", "you computed it elsewhere, or gathered it")
 def brings_it_together(X, W, devices):
     X, W, product = laid_out(X, W, devices, ["batch"], [None, "model"])
     return X, W, jax.device_put(product, NamedSharding(X.sharding.mesh, P()))
 
 
-@wrong("07.5", "On fewer devices is X and W and the product")
+@wrong("07.5", "devices: X and W and the product")
 def two_devices(X, W, devices):
     return laid_out(X, W, devices[:2], ["batch"], [], shape=(2,))
 
 
-@wrong("07.5", "They are ndarray, ArrayImpl, ArrayImpl")
+@wrong("07.5", "ndarray, ArrayImpl, ArrayImpl")
 def returns_what_it_was_given(X, W, devices):
     _, W, product = laid_out(X, W, devices, ["batch"], [None, "model"])
     return X, W, product
 
 
-@wrong("07.5", "Wrong is X")
+@wrong("07.5", "The values of X are wrong")
 def another_order(X, W, devices):
     X, W, product = laid_out(X, W, devices, ["batch"], [None, "model"])
     return product, X, W

@@ -19,48 +19,48 @@ def enters_by_hand(f, device):
         device.__exit__(None, None, None)
 
 
-@wrong("01.3", "copied afterwards")
+@wrong("01.3", "and you copied it afterwards")
 def copies_the_result(f, device):
     return f().as_in_ctx(device)
 
 
-@wrong("01.3", "was asked for, and it was")
+@wrong("01.3", "but `f` created its array on cpu(0)")
 def forgets_the_device(f, device):
     return f()
 
 
-@wrong("01.3", "whichever `device` is asked for")
+@wrong("01.3", "whichever `device` you're given")
 def names_one_gpu(f, device):
     with d2l.gpu(0):
         return f()
 
 
-@wrong("01.3", "`f` names the function")
+@wrong("01.3", "`f` is only the name of the function")
 def does_not_call(f, device):
     with device:
         return f
 
 
-@wrong("01.3", "may have taken hours")
+@wrong("01.3", "and each call might take hours")
 def calls_twice(f, device):
     with device:
         f()
         return f()
 
 
-@wrong("01.3", "if only a copy")
+@wrong("01.3", "even if it's only a copy")
 def copies_once_more(f, device):
     with device:
         return f().copy()
 
 
-@wrong("01.3", "an array without a device was created")
+@wrong("01.3", "a new array is created on cpu(2)")
 def leaves_it_set(f, device):
     mx.Context._default_ctx.value = device
     return f()
 
 
-@wrong("01.3", "from then on arrays were created on")
+@wrong("01.3", "new arrays were created on cpu(2)")
 def restores_only_without_an_error(f, device):
     device.__enter__()
     result = f()
@@ -68,7 +68,7 @@ def restores_only_without_an_error(f, device):
     return result
 
 
-@wrong("01.3", "It was swallowed")
+@wrong("01.3", "You swallow the error, so the caller")
 def swallows(f, device):
     with device:
         try:

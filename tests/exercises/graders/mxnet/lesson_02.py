@@ -18,13 +18,13 @@ add_parameters(ANSWERS)
 add_random_on(ANSWERS, lambda values, device: np.array(values, ctx=device))
 
 
-@wrong("02.3", "draws from MXNet's generator")
+@wrong("02.3", "You draw from MXNet's generator")
 def seeds_mxnet(shape, seed, device):
     npx.random.seed(seed)
     return np.random.uniform(size=shape).as_in_ctx(device)
 
 
-@wrong("02.3", "was asked for")
+@wrong("02.3", "but you were given cpu(1)")
 def forgets_the_device(shape, seed, device):
     npx.random.seed(seed)
     return np.random.uniform(size=shape)
@@ -35,12 +35,12 @@ def writes_into_a_slice(W, gradient, lr):
     W[:] = W - lr * gradient
 
 
-@wrong("02.4", "went to a copy, or to an array of its own")
+@wrong("02.4", "to a copy, or to a new array")
 def gives_the_name_away(W, gradient, lr):
     W = W - lr * gradient
 
 
-@wrong("02.4", "a new array came back")
+@wrong("02.4", "It hasn't: you return a new array")
 def returns_a_new_array(W, gradient, lr):
     return W - lr * gradient
 
@@ -69,11 +69,11 @@ def scales_the_gradient(W, gradient, lr):
 SHARING = {"A[1:]", "A[0][1:]", "A.as_in_ctx(A.ctx)"}
 
 right("02.5")(sorted(SHARING))
-wrong("02.5", "What lies between them?")({*SHARING, "A[::2]"})
-wrong("02.5", "the lesson's column")({*SHARING, "A[:, 0]"})
+wrong("02.5", "What's between them")({*SHARING, "A[::2]"})
+wrong("02.5", "What does the column in the lesson do")({*SHARING, "A[:, 0]"})
 wrong("02.5", "the number that is added")({*SHARING, "A + 0"})
 wrong("02.5", "What does its name say")({*SHARING, "A.copy()"})
-wrong("02.5", "What is a part of it?")(SHARING - {"A[0][1:]"})
-wrong("02.5", "wanted where it is")(SHARING - {"A.as_in_ctx(A.ctx)"})
-wrong("02.5", "one after the other?")(set())
-wrong("02.5", "is none of them")({str(d2l.cpu())})
+wrong("02.5", "What is a part of a row")(SHARING - {"A[0][1:]"})
+wrong("02.5", "if the array is already there")(SHARING - {"A.as_in_ctx(A.ctx)"})
+wrong("02.5", "whole rows that follow each other")(set())
+wrong("02.5", "isn't one of them")({str(d2l.cpu())})

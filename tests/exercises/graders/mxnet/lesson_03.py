@@ -41,12 +41,12 @@ def adds_in_place(a, b, c, device):
     return sum(far, a.as_in_ctx(device))
 
 
-@wrong("03.1", "have to give 111")
+@wrong("03.1", "the result has to be 111 everywhere")
 def forgets_one(a, b, c, device):
     return a.as_in_ctx(device) + b.as_in_ctx(device)
 
 
-@wrong("03.1", "is not always where it is wanted")
+@wrong("03.1", "which isn't always the device you need")
 def leaves_it_where_a_is(a, b, c, device):
     return a + b.as_in_ctx(a.ctx) + c.as_in_ctx(a.ctx)
 
@@ -59,33 +59,33 @@ def in_place(images, device):
     return batch
 
 
-@wrong("03.2", "Which of the operations made the images larger")
+@wrong("03.2", "Which operation made the images larger")
 def converts_first(images, device):
     return (images.astype("float32") / 255).as_in_ctx(device)
 
 
-@wrong("03.2", "They still go to 255")
+@wrong("03.2", "The values still go up to 255")
 def forgets_to_scale(images, device):
     return images.as_in_ctx(device).astype("float32")
 
 
-@wrong("03.2", "It is uint8")
+@wrong("03.2", "Its type is uint8")
 def forgets_to_convert(images, device):
     return images.as_in_ctx(device)
 
 
-@wrong("03.2", "integers were divided")
+@wrong("03.2", "you divided integers")
 def divides_integers(images, device):
     return (images.as_in_ctx(device) == 255).astype("float32")
 
 
-@wrong("03.2", "send the batch as a whole")
+@wrong("03.2", "send the whole batch at once")
 def sends_image_by_image(images, device):
     sent = np.stack([image.as_in_ctx(device) for image in images])
     return sent.astype("float32") / 255
 
 
-@wrong("03.2", "It stayed behind")
+@wrong("03.2", "The batch is still on the host")
 def forgets_to_send(images, device):
     return images.astype("float32") / 255
 
@@ -98,17 +98,17 @@ def adds_on_the_gpu(losses):
     return float(total / len(losses))
 
 
-@wrong("03.3", "each loss was fetched by itself")
+@wrong("03.3", "each loss was fetched separately, by")
 def fetches_each(losses):
     return sum(float(loss) for loss in losses) / len(losses)
 
 
-@wrong("03.3", "whose value nobody has fetched")
+@wrong("03.3", "you never fetched its value")
 def returns_an_array(losses):
     return np.stack(losses).mean()
 
 
-@wrong("03.3", "This is the sum")
+@wrong("03.3", "That's the sum of the losses")
 def forgets_to_divide(losses):
     return np.stack(losses).sum().item()
 
@@ -118,7 +118,7 @@ def fetches_all_at_once(losses):
     return float(np.stack(losses).asnumpy().mean())
 
 
-@wrong("03.3", "copied back to the GPU")
+@wrong("03.3", "You copied something back to the GPU")
 def makes_a_new_array(losses):
     numbers = [loss.item() for loss in losses]
     return np.array(numbers, ctx=losses[0].ctx).mean().item()
@@ -149,7 +149,7 @@ def forgets_the_shapes(tensors, device):
     return parts
 
 
-@wrong("03.4", "bytes crossed, and the tensors have")
+@wrong("03.4", "bytes crossed, but the tensors have")
 def pads(tensors, device):
     most = max(x.size for x in tensors)
     rows = np.zeros((len(tensors), most), ctx=tensors[0].ctx)
@@ -159,7 +159,7 @@ def pads(tensors, device):
     return [rows[i, : x.size].reshape(x.shape) for i, x in enumerate(tensors)]
 
 
-@wrong("03.4", "lives on cpu(1)")
+@wrong("03.4", "The first one is on cpu(1)")
 def creates_in_a_scope(tensors, device):
     with device:
         return [x.reshape(x.shape) for x in tensors]
@@ -176,17 +176,17 @@ def writes_one_number(a, b):
     return shared
 
 
-@wrong("03.5", "another object of Python's")
+@wrong("03.5", "It's a different Python object")
 def compares_objects(a, b):
     return a is b
 
 
-@wrong("03.5", "Equal values are no sign")
+@wrong("03.5", "Equal values don't mean shared memory")
 def compares_values(a, b):
     return a.ctx == b.ctx and bool((a.asnumpy() == b.asnumpy()).all())
 
 
-@wrong("03.5", "whatever was written came into both")
+@wrong("03.5", "whatever you wrote went into both")
 def writes_to_both(a, b):
     if a.ctx != b.ctx:
         return False
@@ -207,7 +207,7 @@ def takes_a_copy_for_the_same(a, b):
     return bool(shared)
 
 
-@wrong("03.5", "works only as long as they are virtual")
+@wrong("03.5", "which works only on virtual GPUs")
 def compares_across_devices(a, b):
     kept, before = a.copy(), b.copy()
     a += 1
@@ -216,7 +216,7 @@ def compares_across_devices(a, b):
     return shared
 
 
-@wrong("03.5", "not undone")
+@wrong("03.5", "You wrote into an array and didn't undo it")
 def leaves_what_was_written(a, b):
     if a.ctx != b.ctx:
         return False
@@ -225,18 +225,18 @@ def leaves_what_was_written(a, b):
     return bool((b.asnumpy() != before).any())
 
 
-@wrong("03.4", "not in the order")
+@wrong("03.4", "The tensors aren't in the order in")
 def begins_in_the_middle(tensors, device):
     parts = with_slices(tensors, device)
     return parts[5:] + parts[:5]
 
 
-@wrong("03.4", "went in, 39 came out")
+@wrong("03.4", "40 went in, but 39 came out")
 def loses_the_last(tensors, device):
     return with_slices(tensors[:-1], device)
 
 
-@wrong("03.5", "It was asked of `Z` and `Z`")
+@wrong("03.5", "For `Z` and `Z`, you return False")
 def forgets_to_look(a, b):
     a += 1
     a -= 1

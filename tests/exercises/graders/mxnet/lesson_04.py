@@ -46,7 +46,7 @@ def returns_what_there_is(model):
     return places if len(places) > 1 else places[0]
 
 
-@wrong("04.2", "It says: 'too many'")
+@wrong("04.2", "Your message is 'too many'")
 def names_no_devices(model):
     places = places_of(model)
     if len(places) > 1:
@@ -61,14 +61,14 @@ def with_a_slice(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "choose the number where the parameters live")
+@wrong("04.3", "select the number on the device of the parameters")
 def fetches_all(weight, i, j, value):
     old = weight.asnumpy()[i, j].item()
     weight[i, j] = value
     return old
 
 
-@wrong("04.3", "more than the one number was written")
+@wrong("04.3", "you wrote more than the one number")
 def sends_all(weight, i, j, value):
     old = weight[i, j].item()
     changed = weight.as_in_ctx(d2l.gpu(1))
@@ -77,20 +77,20 @@ def sends_all(weight, i, j, value):
     return old
 
 
-@wrong("04.3", "It is the new one")
+@wrong("04.3", "Fetch the old one before you write")
 def writes_first(weight, i, j, value):
     weight[i, j] = value
     return weight[i, j].item()
 
 
-@wrong("04.3", "not a number of Python's")
+@wrong("04.3", "not a Python number")
 def returns_an_array(weight, i, j, value):
     old = weight[i, j].copy()
     weight[i, j] = value
     return old
 
 
-@wrong("04.3", "It is not.")
+@wrong("04.3", "Element (5, 7) is 167, not -1.5")
 def writes_into_a_copy(weight, i, j, value):
     old = weight[i, j].item()
     weight = weight.copy()
@@ -126,13 +126,13 @@ def computes_on_the_first(layers, devices, X):
     return (np.dot(H, W.T) + b).as_in_ctx(devices[1])
 
 
-@wrong("04.4", "It crossed 2 times")
+@wrong("04.4", "crossed 2 times")
 def sends_twice(layers, devices, X):
     H = layers[0](X)
     return layers[1]((H.copyto(devices[1]) + H.copyto(devices[1])) / 2)
 
 
-@wrong("04.4", "and the last layer on")
+@wrong("04.4", "but the last layer is on cpu(2)")
 def brings_it_back(layers, devices, X):
     return one_after_the_other(layers, devices, X).as_in_ctx(devices[0])
 
@@ -142,12 +142,12 @@ def sends_nothing(layers, devices, X):
     return layers[1](layers[0](X))
 
 
-@wrong("04.4", "cannot find its way back")
+@wrong("04.4", "The gradient doesn't reach the first layer")
 def detaches(layers, devices, X):
     return layers[1](layers[0](X).detach().as_in_ctx(devices[1]))
 
 
-@wrong("04.2", "a layer within a layer lives elsewhere. Which")
+@wrong("04.2", "although a layer inside a layer")
 def asks_the_ends(model):
     parameters = list(model.collect_params().values())
     places = {*parameters[0].list_ctx(), *parameters[-1].list_ctx()}
@@ -164,7 +164,7 @@ def asks_for_one_device_each(model):
     return places.pop()
 
 
-@wrong("04.4", "They are others")
+@wrong("04.4", "but the values aren't those of both layers")
 def adds_them_up(layers, devices, X):
     H = layers[0](X)
     return layers[1](np.zeros(H.shape, ctx=devices[1]) + H.as_in_ctx(devices[1]) * 2)

@@ -41,14 +41,14 @@ def with_a_trainer(params, devices, batch_size, lr):
     ).step(batch_size, ignore_stale_grad=True)
 
 
-@wrong("07.5", "gone its own way")
+@wrong("07.5", "Each device followed the gradient of its own shard")
 def nobody_adds(params, devices, batch_size, lr):
     for parameter in params:
         for device in devices:
             move(parameter, device, parameter.grad(device), lr / batch_size)
 
 
-@wrong("07.5", "as far as the mean of the gradients")
+@wrong("07.5", "You moved by the mean of the gradients")
 def averages(params, devices, batch_size, lr):
     for parameter in params:
         total = add_up(parameter.list_grad(), devices[0])
@@ -62,24 +62,24 @@ def applies_it_thrice(params, devices, batch_size, lr):
         with_set_data(params, devices, batch_size, lr)
 
 
-@wrong("07.5", "where the loss rises")
+@wrong("07.5", "where the loss grows")
 def climbs(params, devices, batch_size, lr):
     with_set_data(params, devices, batch_size, -lr)
 
 
-@wrong("07.5", "gradients are sums over images")
+@wrong("07.5", "gradients are sums over `batch_size` images")
 def forgets_the_batch(params, devices, batch_size, lr):
     with_set_data(params, devices, 1, lr)
 
 
-@wrong("07.5", "as the gradient of the first shard says")
+@wrong("07.5", "the gradient of the first shard")
 def first_shard_only(params, devices, batch_size, lr):
     for parameter in params:
         for device in devices:
             move(parameter, device, parameter.grad(devices[0]), lr / batch_size)
 
 
-@wrong("07.5", "The copy on cpu(2) is as it was")
+@wrong("07.5", "The copy on cpu(2) hasn't changed")
 def first_copy_only(params, devices, batch_size, lr):
     for parameter in params:
         total = add_up(parameter.list_grad(), devices[0])
@@ -95,7 +95,7 @@ def binds_a_name(params, devices, batch_size, lr):
             array = array - lr / batch_size * to(total, device)
 
 
-@wrong("07.5", "still growing when it was used")
+@wrong("07.5", "while it was still being added to")
 def sums_as_it_goes(params, devices, batch_size, lr):
     for parameter in params:
         total = np.zeros(parameter.shape, ctx=devices[0])
@@ -104,7 +104,7 @@ def sums_as_it_goes(params, devices, batch_size, lr):
             move(parameter, device, total, lr / batch_size)
 
 
-@wrong("07.5", "the sum was added up in it")
+@wrong("07.5", "by adding up the sum in it")
 def sums_into_a_gradient(params, devices, batch_size, lr):
     for parameter in params:
         total = parameter.grad(devices[0])

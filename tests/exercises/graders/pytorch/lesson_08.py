@@ -23,33 +23,33 @@ def for_weak_scaling(base, step):
     return base.seconds / step.seconds
 
 
-@wrong("08.1", "how many times as long")
+@wrong("08.1", "how many times longer it takes")
 def upside_down(base, step):
     return base.batch_size / base.seconds / (step.batch_size / step.seconds)
 
 
-@wrong("08.1", "How many has that")
+@wrong("08.1", "How many GPUs does the base have")
 def as_if_the_base_were_one(base, step):
     speedup = step.examples_per_second / base.examples_per_second
     return speedup / step.num_gpus
 
 
-@wrong("08.1", "images a second with")
+@wrong("08.1", "images a second")
 def images_of_one_device(base, step):
     return base.examples_per_second / (step.batch_size / step.seconds) + 1
 
 
 right("08.2")(512)
-wrong("08.2", "So many are enough where the exchange is hidden")(256)
-wrong("08.2", "What is exposed takes as long")(128)
-wrong("08.2", "reach 0.953 already")(1024)
-wrong("08.2", "It is 300")(300)
+wrong("08.2", "That's enough images if the exchange is hidden")(256)
+wrong("08.2", "the simulated efficiency is 0.840")(128)
+wrong("08.2", "already reach 0.953 (simulated)")(1024)
+wrong("08.2", "Your answer is 300")(300)
 
 right("08.3")(64)
 wrong("08.3", "the best one with buckets")(32)
-wrong("08.3", "What grows with their number")(128)
-wrong("08.3", "Where do the images on each")(16)
-wrong("08.3", "It is 48")(48)
+wrong("08.3", "What grows with the number of GPUs")(128)
+wrong("08.3", "does each GPU have too few images")(16)
+wrong("08.3", "Your answer is 48")(48)
 
 
 def add_up(replicas, factor):
@@ -99,7 +99,7 @@ def divides_twice(replicas, loss, batches):
     add_up(replicas, 1 / 8)
 
 
-@wrong("08.4", "the last small batches alone")
+@wrong("08.4", "the last small batches")
 def clears_in_between(replicas, loss, batches):
     for net, own in zip(replicas, batches, strict=True):
         for X, y in own:
@@ -108,7 +108,7 @@ def clears_in_between(replicas, loss, batches):
     add_up(replicas, 1 / 2)
 
 
-@wrong("08.4", "exchanged added to again")
+@wrong("08.4", "to a sum that has already been exchanged")
 def exchanges_the_sums_each_time(replicas, loss, batches):
     for part in zip(*batches, strict=True):
         for net, (X, y) in zip(replicas, part, strict=True):
@@ -116,7 +116,7 @@ def exchanges_the_sums_each_time(replicas, loss, batches):
         add_up(replicas, 1)
 
 
-@wrong("08.4", "How often were they under way")
+@wrong("08.4", "one GPU and back. How often did it")
 def exchanges_each_time(replicas, loss, batches):
     for part in zip(*batches, strict=True):
         own = [
@@ -130,7 +130,7 @@ def exchanges_each_time(replicas, loss, batches):
                 p.grad = g if p.grad is None else p.grad + g
 
 
-@wrong("08.4", "What keeps the activations")
+@wrong("08.4", "What keeps a batch's activations in memory")
 def adds_the_losses(replicas, loss, batches):
     for net, own in zip(replicas, batches, strict=True):
         sum(loss(net(X), y) / 8 for X, y in own).backward()
@@ -144,7 +144,7 @@ def exchanges_nothing(replicas, loss, batches):
             (loss(net(X), y) / len(own)).backward()
 
 
-@wrong("08.4", "has none")
+@wrong("08.4", "Replica 0 has parameters without a gradient")
 def returns_them(replicas, loss, batches):
     return [
         torch.autograd.grad(loss(net(X), y), list(net.parameters()))
@@ -162,7 +162,7 @@ def one_by_one(n, seconds):
     return shares
 
 
-@wrong("08.5", "Is a large time a high speed")
+@wrong("08.5", "Does a large time mean a high speed")
 def by_time(n, seconds):
     first = [round(n * t / sum(seconds)) for t in seconds[1:]]
     return [n - sum(first), *first]
@@ -179,13 +179,13 @@ def drops_the_remainder(n, seconds):
     return [int(n / t / total) for t in seconds]
 
 
-@wrong("08.5", "for 3 devices")
+@wrong("08.5", "For 3 devices")
 def in_fractions(n, seconds):
     total = sum(1 / t for t in seconds)
     return [n / t / total for t in seconds]
 
 
-@wrong("08.5", "for 4 devices")
+@wrong("08.5", "For 4 devices")
 def for_two_kinds(n, seconds):
     slow = round(n / (2 * seconds[2] / seconds[0] + 1))
     return [(n - slow) // 2, n - slow - (n - slow) // 2, slow]
@@ -231,17 +231,17 @@ def of_two(seconds, n):
     return by_formula(seconds, min(n, 2))
 
 
-@wrong("08.6", "began after the other")
+@wrong("08.6", "after the other")
 def in_sequence(seconds, n):
     return n * seconds.mean()
 
 
-@wrong("08.6", "shared one step")
+@wrong("08.6", "the devices split up one step")
 def shared(seconds, n):
     return seconds.mean() / n
 
 
-@wrong("08.6", "have been changed")
+@wrong("08.6", "You changed `seconds`")
 def sorts_in_place(seconds, n):
     value = by_formula(seconds, n)
     seconds.copy_(seconds.sort().values)

@@ -123,8 +123,8 @@ def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         print(
-            f"d2l-gpu {options.name}: {', '.join(missing)} not installed; "
-            f"get what the course needs with: {its.install}",
+            f"d2l-gpu {options.name}: {', '.join(missing)} not installed; install "
+            f"what the course needs with: {its.install}",
             file=sys.stderr,
         )
     return bool(missing)
@@ -155,7 +155,7 @@ def _folder(text: str) -> Path:
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(
-            f"{text} is a file; name a folder, which is made if it is missing"
+            f"{text} is a file; name a folder, which is created if it is missing"
         )
     return path
 
@@ -182,8 +182,8 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
     run = commands.add_parser(
         "run",
         help="execute the course and write a report",
-        description="Copy the notebooks of the course, execute them one after the "
-        "other, and write executed copies and one HTML report.",
+        description="Copy the course's notebooks, execute them one after another, and "
+        "write executed copies and an HTML report.",
     )
     run.set_defaults(command=_run)
     _add_lessons(run)
@@ -194,16 +194,16 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
         type=_positive,
         default=600,
         metavar="SECONDS",
-        help="the longest that one cell may take (default: %(default)s)",
+        help="time limit for each cell, in seconds (default: %(default)s)",
     )
 
 
 def _add_doctor(commands: argparse._SubParsersAction) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="say what is wrong with this machine, and what mends it",
-        description="Check whether the course can be worked through on this machine. "
-        "Nothing is changed. A GPU is not needed, nor is a network. The exit code is 1 "
+        help="find what is wrong with this machine, and say how to fix it",
+        description="Check whether you can work through the course on this machine. "
+        "Nothing is changed. You need neither a GPU nor a network. The exit code is 1 "
         "if there is a problem.",
     )
     doctor.set_defaults(command=_doctor)
@@ -211,19 +211,20 @@ def _add_doctor(commands: argparse._SubParsersAction) -> None:
         "checks",
         nargs="*",
         metavar="check",
-        help="name of a check, as in the report; without any, all of them",
+        help="name of a check, as in the report (default: all checks)",
     )
     doctor.add_argument(
         "--json",
         action="store_true",
-        help="write a list of objects with name, status, what and what_to_do",
+        help="write JSON: a list of objects with name, status, what and what_to_do",
     )
     doctor.add_argument(
         "--timeout",
         type=_positive,
         default=120,
         metavar="SECONDS",
-        help="the longest that one program may take to answer (default: %(default)s)",
+        help="how long to wait for each program that is asked, in seconds (default: "
+        "%(default)s)",
     )
 
 
@@ -233,16 +234,16 @@ def _add_lab(commands: argparse._SubParsersAction) -> None:
         help="work through the course in JupyterLab",
         usage="%(prog)s [options] [lesson] [-- JUPYTERLAB-OPTION ...]",
         description="Copy the notebooks of the course and open them in JupyterLab. "
-        "Notebooks that you have changed are kept. Ctrl-C ends it.",
-        epilog="What follows -- is passed on to JupyterLab, as in: "
-        "d2l-gpu lab 03 -- --allow-root",
+        "Notebooks that you have changed are kept. Press Ctrl-C to stop.",
+        epilog="Everything after -- is passed on to JupyterLab, as in: d2l-gpu lab 03 "
+        "-- --allow-root",
     )
     lab.set_defaults(command=_lab)
     lab.add_argument(
         "lesson",
         nargs="?",
-        help="to open, number or name, as 03, copying or 03_copying (default: the "
-        "first)",
+        help="lesson to open, by number or name, such as 03, copying or 03_copying "
+        "(default: the first)",
     )
     _add_edition(lab)
     _add_output(lab)
@@ -255,12 +256,13 @@ def _add_lab(commands: argparse._SubParsersAction) -> None:
         "--no-browser",
         dest="browser",
         action="store_false",
-        help="open no browser: JupyterLab prints the address to open yourself",
+        help="don't open a browser; JupyterLab prints the address, so you can open it "
+        "yourself",
     )
     lab.add_argument(
         "--port",
         type=_port,
-        help="to listen on, 0 for any (default: 8888, or the next free one)",
+        help="port to listen on, 0 for any (default: 8888, or the next free one)",
     )
 
 
@@ -268,10 +270,10 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
     bundle = commands.add_parser(
         "bundle",
         help="make an archive that installs the course without a network",
-        description="Make one archive of the course and of all packages that it needs, "
-        "in the versions that are installed here, for other computers with the same "
-        "system and Python. Unpack it there, and run `python install.py`, which needs "
-        "no network.",
+        description="Make one archive of the course and all the packages it needs, in "
+        "the versions installed here, for other computers with the same system and "
+        "Python. Unpack it there, and run `python install.py`, which needs no "
+        "network.",
     )
     bundle.set_defaults(command=_bundle)
     _add_lessons(bundle)
@@ -281,14 +283,15 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         type=Path,
         default=Path(),
         metavar="PATH",
-        help="a folder for the archive, or its name, which ends in .zip (default: this "
-        "folder)",
+        help="a folder for the archive, or a file name that ends in .zip (default: "
+        "this folder)",
     )
     bundle.add_argument(
         "--data",
         action=argparse.BooleanOptionalAction,
-        help="include Fashion-MNIST, 30 MB, which is never downloaded for it (default: "
-        "if it has been downloaded before)",
+        help="include Fashion-MNIST, 30 MB; it must be on this computer already, "
+        "since this command never downloads it (default: include it if it is "
+        "there)",
     )
 
 
@@ -297,21 +300,22 @@ def _add_lessons(parser: argparse.ArgumentParser) -> None:
         "lessons",
         nargs="*",
         metavar="lesson",
-        help="number or name, as 03, copying or 03_copying; without any, all but the "
-        "appendices",
+        help="number or name, such as 03, copying or 03_copying (default: everything "
+        "but the appendices)",
     )
 
 
 def _add_edition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language",
-        help="of the notebooks, as en (default: yours, if there is an edition)",
+        help="language of the notebooks, such as en (default: yours, if there is an "
+        "edition)",
     )
     parser.add_argument(
         "--framework",
         metavar="{" + ",".join(each.tag for each in FRAMEWORKS) + "}",
         default="pytorch",
-        help="that the notebooks use (default: %(default)s)",
+        help="framework that the notebooks use (default: %(default)s)",
     )
 
 

@@ -68,13 +68,13 @@ class JaxGpus(Gpus[jax.Device]):
         if not self._asked:
             raise RuntimeError(
                 f"gpu({i}) is not known yet, since JAX has no names for devices that "
-                f"may not be there: call require_gpus({i + 1}) first."
+                f"may not exist: call require_gpus({i + 1}) first."
             )
         real = self.real()
         if i >= len(real):
             raise ValueError(
-                f"gpu({i}) does not exist: the machine has {len(real)}, and JAX has no "
-                "names for devices that are not there."
+                f"gpu({i}) does not exist: the machine has {len(real)}, and JAX has "
+                "no names for devices that do not exist."
             )
         return real[i]
 
@@ -90,10 +90,10 @@ class JaxGpus(Gpus[jax.Device]):
         host, *others = jax.local_devices(backend="cpu")
         if len(others) < n:
             raise RuntimeError(
-                f"JAX has been used already, with {len(others) + 1} CPU "
-                f"device{'s' * bool(others)}, so {n} virtual GPUs cannot be had now: "
-                "restart Python (the notebook's kernel), and ask for them before the "
-                "first use of JAX."
+                f"JAX has already been used with {len(others) + 1} CPU "
+                f"device{'s' * bool(others)}, so it is too late for {n} virtual GPUs: "
+                "restart Python (the notebook's kernel), and ask for them before you "
+                "first use JAX."
             )
         # By default, JAX would put arrays on a real GPU if it sees one.
         jax.config.update("jax_default_device", host)

@@ -56,8 +56,8 @@ except ImportError as error:
     raise not_installed("mxnet", error) from None
 except AttributeError as error:
     raise ImportError(
-        f"MXNet 1.9.1 needs NumPy 1.23, not {numpy.__version__}, and so an environment "
-        "of its own: pip install -r environments/mxnet.txt",
+        f"MXNet 1.9.1 needs NumPy 1.23, but this is {numpy.__version__}: give MXNet "
+        "an environment of its own with pip install -r environments/mxnet.txt",
         name="mxnet",
     ) from error
 
@@ -124,8 +124,8 @@ def load_data_digits(
         https://doi.org/10.24432/C50P49, from scikit-learn's ``load_digits``.
     """
     size = 28 if resize is None else resize
-    check_integer("The size of a batch", batch_size, least=1, example=64)
-    check_integer("The size of the images", size, least=1, example=28)
+    check_integer("The batch size", batch_size, least=1, example=64)
+    check_integer("The image size", size, least=1, example=28)
     digits, labels = mixed_digits()
     with _numpy_semantics():
         images = mxnp.array(digits[..., None] / 16, dtype="float32")
@@ -156,12 +156,13 @@ def split_batch(
     """
     if len(X) != len(y):
         raise ValueError(
-            f"A batch has as many labels as examples, not {len(y)} for {len(X)}."
+            f"A batch must have as many labels as examples, but got {len(X)} examples "
+            f"and {len(y)} labels."
         )
     if len(X) < len(devices):
         raise ValueError(
-            f"A batch of {len(X)} cannot be split over {len(devices)} devices: give "
-            "at least one example to each, or use fewer devices."
+            f"A batch of {len(X)} cannot be split across {len(devices)} devices: give "
+            "each device at least one example, or use fewer devices."
         )
     return tuple(
         gluon.utils.split_and_load(part, list(devices), even_split=False)
@@ -286,8 +287,8 @@ def evaluate_accuracy_gpus(
             examples += len(y)
         if examples == 0:
             raise ValueError(
-                "There is nothing to evaluate: data_iter gave no examples. (An "
-                "iterator can be used once; give the DataLoader itself.)"
+                "There is nothing to evaluate: data_iter yielded no examples. (An "
+                "iterator works only once; pass the DataLoader itself.)"
             )
         return sum(count.item() for count in right) / examples
 
@@ -319,8 +320,8 @@ def load_parameters(
             saved = npx.load(str(path))
         except mx.MXNetError as error:
             raise ValueError(
-                f"{path} does not hold parameters, or not all of them: it was perhaps "
-                "cut off; save it anew."
+                f"{path} holds no parameters, or only some of them; perhaps it was "
+                "cut off: save it again."
             ) from error
         if not isinstance(saved, dict):
             raise ValueError(
@@ -344,8 +345,8 @@ def _check_shapes(net: gluon.Block, saved: dict, path: Path) -> None:
         shape = parameter.shape
         if shape is not None and not _fits(saved[name].shape, shape):
             raise ValueError(
-                f"{path} holds the parameters of another network: {name!r} has the "
-                f"shape {saved[name].shape} there and {shape} here."
+                f"{path} holds the parameters of another network: {name!r} has shape "
+                f"{saved[name].shape} there, but {shape} here."
             )
 
 

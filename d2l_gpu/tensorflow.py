@@ -164,9 +164,9 @@ def _divide(device, parts: int, n: int, memory_limit: int | None = None) -> None
         tf.config.set_logical_device_configuration(device, [part] * parts)
     except RuntimeError as error:
         raise RuntimeError(
-            f"TensorFlow has been used already and its devices are fixed, so {n} "
-            "virtual GPUs cannot be had now: restart Python (the notebook's kernel) "
-            "and ask for them before the first tensor."
+            "TensorFlow has already been used and its devices are fixed, so it is "
+            f"too late for {n} virtual GPUs: restart Python (the notebook's kernel) "
+            "and ask for them before you create the first tensor."
         ) from error
 
 

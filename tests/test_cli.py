@@ -126,7 +126,7 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
 def test_cell_that_takes_too_long_fails(published, write_notebook, capsys):
     write_notebook(f"{PUBLISHED}/01_devices.ipynb", "import time\ntime.sleep(600)")
     assert cli.main(["run", "01", "--timeout", "1"]) == 1
-    assert "ran longer than 1 s" in capsys.readouterr().err
+    assert "ran for more than 1 s" in capsys.readouterr().err
 
 
 def test_cell_that_kills_the_kernel_fails(published, write_notebook, capsys):

@@ -207,7 +207,7 @@ def test_the_helper_does_not_import_pytorch(answers):
 def test_before_a_decision_gpu_does_not_use_jax(answers):
     assert answers["unknown"] == (
         "RuntimeError: gpu(0) is not known yet, since JAX has no names for devices "
-        "that may not be there: call require_gpus(1) first."
+        "that may not exist: call require_gpus(1) first."
     )
     # Had it been used, there would be no virtual GPUs.
     assert answers["line"].startswith("Using 2 virtual GPUs")
@@ -217,9 +217,15 @@ def test_before_a_decision_gpu_does_not_use_jax(answers):
 def test_bad_input_gets_one_sentence(answers):
     negative, fraction, text = answers["bad"]
     assert negative == "ValueError: GPUs are counted from 0, so there is no GPU -1."
-    assert fraction.startswith("TypeError: A GPU is named by an integer such as 0, not")
-    assert text.startswith("TypeError: A GPU is named by an integer such as 0, not '0'")
-    assert answers["too many"].startswith("TypeError: The number of GPUs is an integer")
+    assert fraction.startswith(
+        "TypeError: A GPU's index must be an integer such as 0, but got"
+    )
+    assert text.startswith(
+        "TypeError: A GPU's index must be an integer such as 0, but got '0'"
+    )
+    assert answers["too many"].startswith(
+        "TypeError: The number of GPUs must be an integer"
+    )
 
 
 @needs_jax
@@ -242,20 +248,22 @@ def test_virtual_gpus_are_cpu_devices_beside_the_first(answers):
 @needs_jax
 def test_what_is_not_there_is_refused(answers):
     assert answers["beyond"] == (
-        "ValueError: gpu(2) does not exist: 2 GPUs in use, cpu:1 and cpu:2."
+        "ValueError: gpu(2) does not exist: this process uses 2 GPUs, cpu:1 and cpu:2."
     )
-    assert answers["more"].startswith("RuntimeError: 2 GPUs in use since the first")
+    assert answers["more"].startswith(
+        "RuntimeError: This process has used 2 GPUs since the first"
+    )
 
 
 @needs_jax
 def test_virtual_gpus_cannot_be_had_after_the_first_use_of_jax(answers):
     assert answers["too late"] == (
-        "RuntimeError: JAX has been used already, with 3 CPU devices, so 3 virtual "
-        "GPUs cannot be had now: restart Python (the notebook's kernel), and ask for "
-        "them before the first use of JAX."
+        "RuntimeError: JAX has already been used with 3 CPU devices, so it is too "
+        "late for 3 virtual GPUs: restart Python (the notebook's kernel), and ask for "
+        "them before you first use JAX."
     )
     assert answers["in use"].startswith(
-        "RuntimeError: JAX has been used already, with 1 CPU device, so 2 virtual"
+        "RuntimeError: JAX has already been used with 1 CPU device, so it is too late"
     )
 
 
@@ -285,11 +293,13 @@ def test_real_gpus_are_used_where_there_are_enough(answers):
     assert (count, tenth) == (16, "cuda:9")
     assert none == (
         "ValueError: gpu(16) does not exist: the machine has 16, and JAX has no names "
-        "for devices that are not there."
+        "for devices that do not exist."
     )
     assert line == "Using 2 GPUs, cuda:0 and cuda:1: Tesla T4."
     assert visible == ["cuda:0", "cuda:1"]
-    assert beyond.startswith("ValueError: gpu(2) does not exist: 2 GPUs in use")
+    assert beyond.startswith(
+        "ValueError: gpu(2) does not exist: this process uses 2 GPUs"
+    )
     assert model == "Tesla T4"
     assert default is False
 

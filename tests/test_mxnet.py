@@ -99,7 +99,9 @@ def test_with_a_newer_numpy_the_helper_says_so(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "d2l_gpu.mxnet", raising=False)
     monkeypatch.delitem(sys.modules, "mxnet", raising=False)
-    with pytest.raises(ImportError, match=r"MXNet 1\.9\.1 needs NumPy 1\.23, not \d"):
+    with pytest.raises(
+        ImportError, match=r"MXNet 1\.9\.1 needs NumPy 1\.23, but this is \d"
+    ):
         importlib.import_module("d2l_gpu.mxnet")
 
 
@@ -150,9 +152,10 @@ def test_virtual_gpus_are_contexts_beside_the_host(ask):
     assert lines == [
         "Using 2 virtual GPUs, cpu(1) and cpu(2): computed on the CPU.",
         "2 [cpu(1), cpu(2)] cpu(0)",
-        "ValueError: gpu(2) does not exist: 2 GPUs in use, cpu(1) and cpu(2).",
-        "RuntimeError: 2 GPUs in use since the first call, so 3 cannot be had now: "
-        "restart Python (the notebook's kernel) to ask for 3.",
+        "ValueError: gpu(2) does not exist: this process uses 2 GPUs, cpu(1) "
+        "and cpu(2).",
+        "RuntimeError: This process has used 2 GPUs since the first call, and cannot "
+        "switch to 3 now: restart Python (the notebook's kernel) to ask for 3.",
         "cpu(2)",
         "cpu(2) virtual computed on the CPU",
     ]
@@ -171,7 +174,7 @@ def test_real_gpus_where_there_are_enough(ask):
         "Using 2 GPUs, gpu(0) and gpu(1): a GPU with 16 GiB.",
         "2 [gpu(0), gpu(1)] 0",
     ]
-    assert "This cannot be changed any more" in lines[2]
+    assert "This can no longer be changed" in lines[2]
 
 
 def test_the_model_of_a_real_gpu_is_its_size(ask):
@@ -214,8 +217,8 @@ def test_digits(ask):
         "1437 360",
         "False",
         "(8, 1, 28, 28)",
-        "ValueError: The size of a batch is at least 1, not 0.",
-        "TypeError: The size of the images is an integer such as 28, not 1.5 (float).",
+        "ValueError: The batch size must be at least 1, but got 0.",
+        "TypeError: The image size must be an integer such as 28, but got 1.5 (float).",
     ]
 
 
@@ -231,9 +234,10 @@ def test_a_batch_is_split_without_a_rest(ask):
     )
     assert lines == [
         "[(3, 2), (2, 2)] [cpu(1), cpu(2)] [[0.0, 1.0, 2.0], [3.0, 4.0]]",
-        "ValueError: A batch of 1 cannot be split over 2 devices: give at least one "
-        "example to each, or use fewer devices.",
-        "ValueError: A batch has as many labels as examples, not 3 for 4.",
+        "ValueError: A batch of 1 cannot be split across 2 devices: give each device "
+        "at least one example, or use fewer devices.",
+        "ValueError: A batch must have as many labels as examples, but got 4 "
+        "examples and 3 labels.",
     ]
 
 
@@ -396,8 +400,8 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
     )
     assert lines[:2] == ["[cpu(2)]", "True"]
     cut_off = (
-        "ValueError: cut.params does not hold parameters, or not all of them: it was "
-        "perhaps cut off; save it anew."
+        "ValueError: cut.params holds no parameters, or only some of them; "
+        "perhaps it was cut off: save it again."
     )
     assert lines[2:6] == [cut_off] * 4
     assert lines[6:] == [
@@ -405,7 +409,7 @@ def test_files_that_cannot_be_read_change_nothing(ask, tmp_path):
         "ValueError: list.params holds arrays without names: save parameters with the "
         "network's method save_parameters.",
         "ValueError: good.params holds the parameters of another network: '1.weight' "
-        "has the shape (2, 4) there and (5, 4) here.",
+        "has shape (2, 4) there, but (5, 4) here.",
         "ValueError: good.params holds the parameters of another network: only the "
         "file has '1.bias'.",
         "True",

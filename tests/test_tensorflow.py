@@ -165,16 +165,24 @@ def test_names_promise_nothing_before_the_decision(answers):
     assert answers["bad"][0] == (
         "ValueError: GPUs are counted from 0, so there is no GPU -1."
     )
-    assert all(said.startswith("TypeError: A GPU is") for said in answers["bad"][1:])
-    assert answers["too many"].startswith("TypeError: The number of GPUs is an integer")
+    assert all(
+        said.startswith("TypeError: A GPU's index") for said in answers["bad"][1:]
+    )
+    assert answers["too many"].startswith(
+        "TypeError: The number of GPUs must be an integer"
+    )
 
 
 @needs_tensorflow
 def test_two_virtual_gpus_beside_the_host(answers):
     line = "Using 2 virtual GPUs, CPU:1 and CPU:2: computed on the CPU."
     assert answers["line"] == answers["again"] == line
-    assert answers["more"].startswith("RuntimeError: 2 GPUs in use since the first")
-    assert answers["beyond"].startswith("ValueError: gpu(2) does not exist: 2 GPUs in")
+    assert answers["more"].startswith(
+        "RuntimeError: This process has used 2 GPUs since the first"
+    )
+    assert answers["beyond"].startswith(
+        "ValueError: gpu(2) does not exist: this process"
+    )
     assert answers["in use"] == [2, ["/CPU:1", "/CPU:2"], "/CPU:0"]
     assert answers["rows"] == [
         ["CPU:0", "real"],
@@ -186,9 +194,9 @@ def test_two_virtual_gpus_beside_the_host(answers):
 @needs_tensorflow
 def test_once_tensorflow_is_in_use_one_sentence_says_so(answers):
     assert answers["too late"] == (
-        "RuntimeError: TensorFlow has been used already and its devices are fixed, so "
-        "3 virtual GPUs cannot be had now: restart Python (the notebook's kernel) and "
-        "ask for them before the first tensor."
+        "RuntimeError: TensorFlow has already been used and its devices are fixed, so "
+        "it is too late for 3 virtual GPUs: restart Python (the notebook's kernel) and "
+        "ask for them before you create the first tensor."
     )
 
 

@@ -225,7 +225,7 @@ def _only(wanted: Sequence[Edition]) -> Edition:
     ]
     if others:
         both = f"{first.lesson.label}, {others[0].lesson.label}"
-        raise LessonError(f"watch one lesson, as pytorch/03, and not {both} …")
+        raise LessonError(f"name one lesson to watch, such as pytorch/03, not {both} …")
     if reason := missing(first.lesson.name) or environments.missing(first.framework):
         raise LessonError(reason)
     return first
@@ -295,10 +295,10 @@ def _check(project: Project, wanted: list[Edition], options: argparse.Namespace)
             print(f"{label}: no lesson makes it; delete it")
         for path in new_readmes(project):
             stale = True
-            print(f"{path.name}: it is not as the lessons and their translations say")
+            print(f"{path.name}: it does not match the lessons and their translations")
         for path in _page(project):
             stale = True
-            print(f"notebooks/{path.name}: it is not what the notebooks make it")
+            print(f"notebooks/{path.name}: it does not match the notebooks")
     if stale:
         print(
             "rebuild with: python -m tools.build <lesson>; with --prose if no code "
@@ -319,21 +319,23 @@ def _parser() -> argparse.ArgumentParser:
         "lessons",
         nargs="*",
         metavar="lesson",
-        help="number or name, as 03, copying or jax/03_copying; all if none is given",
+        help="number or name, such as 03, copying or jax/03_copying (default: all)",
     )
-    parser.add_argument("--language", metavar="LANGUAGE", help="as en or fr")
-    parser.add_argument("--framework", metavar="TAG", help="as pytorch or jax")
+    parser.add_argument("--language", metavar="LANGUAGE", help="such as en or fr")
+    parser.add_argument("--framework", metavar="TAG", help="such as pytorch or jax")
     parser.add_argument(
         "--prose",
         action="store_true",
-        help="execute nothing and keep the outputs; an error where code has changed",
+        help="execute nothing and keep the outputs; fail if code has changed",
     )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="show one lesson in a browser, and again whenever it is saved",
+        help="show one lesson in a browser, and reload it whenever it is saved",
     )
-    parser.add_argument("--port", type=int, default=0, help="for --watch; 0: any")
+    parser.add_argument(
+        "--port", type=int, default=0, help="port for --watch (0: any free port)"
+    )
     parser.add_argument(
         "--check",
         action="store_true",

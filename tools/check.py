@@ -70,7 +70,10 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
     if opening is None or not opening.source.startswith("# "):
         yield "the first cell does not begin with a title"
     elif aims_and_minutes(opening.source) is None:
-        yield "the first cell does not state the aims and the minutes that it takes"
+        yield (
+            "the first cell does not state the aims and how many minutes the lesson "
+            "takes"
+        )
     headings = [
         line.removeprefix("## ").strip()
         for cell in notebook.cells
@@ -163,13 +166,13 @@ def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator
     found = comparison(notebooks)
     if found.share < MIN_COMPARED:
         yield (
-            f"only {found.share:.0%} of the code cells with output are compared, "
-            f"not {MIN_COMPARED:.0%}"
+            f"only {found.share:.0%} of the code cells with output are compared, but "
+            f"at least {MIN_COMPARED:.0%} must be"
         )
     if found.share_loose > MAX_LOOSE:
         yield (
-            f"{found.share_loose:.0%} of the compared cells are looser than {USUAL} %, "
-            f"more than {MAX_LOOSE:.0%}"
+            f"{found.share_loose:.0%} of the compared cells are looser than {USUAL} "
+            f"%, but at most {MAX_LOOSE:.0%} may be"
         )
 
 

@@ -67,12 +67,12 @@ def check_wheel(
     said = _run([command, "--version"], reader).split()[-1]
     version = wheel.name.split("-")[1]
     if said != version:
-        raise StepError(f"the wheel is {version}, and its command says it is {said}")
+        raise StepError(f"the wheel is {version}, but its command says it is {said}")
     _run([command, "run", LESSON], reader)
     made = sorted(path.name for path in reader.glob("d2l-gpu-course/executed/*"))
     if [name.split("_")[0] for name in made] != [LESSON]:
         raise StepError(
-            f"d2l-gpu run {LESSON} was to execute lesson {LESSON}, and left "
+            f"d2l-gpu run {LESSON} should have executed lesson {LESSON}, but left "
             f"{', '.join(made) or 'nothing'} in d2l-gpu-course/executed"
         )
 
@@ -99,7 +99,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
     print(f"{shown}: {time.perf_counter() - start:.0f} s", flush=True)
     if done.returncode != 0:
         print(done.stdout, file=sys.stderr)
-        raise StepError(f"{shown} ended with exit code {done.returncode}")
+        raise StepError(f"{shown} exited with code {done.returncode}")
     return done.stdout
 
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("wheel", type=Path, help="the file")
     parser.add_argument("--torch", metavar="REQUIREMENT", help="install this first")
-    parser.add_argument("--torch-index", metavar="URL", help="where to take it from")
+    parser.add_argument("--torch-index", metavar="URL", help="package index for it")
     options = parser.parse_args(arguments)
     if not options.wheel.is_file():
         print(f"there is no wheel {options.wheel}: build one first", file=sys.stderr)

@@ -149,7 +149,7 @@ def hand_out(
     for path in notebooks:
         solved = path.parent / SOLUTIONS / path.name
         if not solved.is_file():
-            raise ValueError(f"{path.stem} has no solutions: {solved} is not there")
+            raise ValueError(f"{path.stem} has no solutions: {solved} does not exist")
         pairs.append(
             (path, *(nbformat.read(each, as_version=4) for each in (path, solved)))
         )
@@ -170,11 +170,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tools.classroom", description=__doc__.splitlines()[0]
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("lessons", nargs="*", metavar="lesson", help="as 03 or copying")
+    parser.add_argument(
+        "lessons", nargs="*", metavar="lesson", help="such as 03 or copying"
+    )
     parser.add_argument("--framework", default="pytorch", metavar="TAG")
     parser.add_argument("--language", default=ENGLISH)
     parser.add_argument("--worksheets", action="store_true", help="exercises alone")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument(
+        "--force", action="store_true", help="replace an earlier handout"
+    )
     options = parser.parse_args(arguments)
     try:
         framework_with(options.framework)  # raises if unknown
@@ -186,8 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         there = [options.folder / name for name in ("students", SOLUTIONS)]
         if any(map(Path.exists, there)) and not options.force:
             raise ValueError(
-                f"{options.folder} has been handed out before: choose another folder, "
-                "or say --force to replace what is in it"
+                f"{options.folder} already holds a handout: choose another folder, or "
+                "use --force to replace it"
             )
         paths = [edition / f"{name}.ipynb" for name in names]
         for file in hand_out(

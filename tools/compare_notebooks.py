@@ -41,7 +41,9 @@ def differences(before: NotebookNode, now: NotebookNode) -> Iterator[str]:
         parts = zip(("kind", "text", "outputs"), seen(one), seen(other), strict=True)
         for what, old, new in parts:
             if old != new:
-                yield f"cell {number}: other {what}: {_changed(repr(old), repr(new))}"
+                yield (
+                    f"cell {number}: different {what}: {_changed(repr(old), repr(new))}"
+                )
 
 
 def _changed(old: str, new: str) -> str:
@@ -115,7 +117,9 @@ def read_renames(path: Path) -> list[tuple[str, str]]:
         if line and not line.startswith("#"):
             columns = line.split("\t")
             if len(columns) != 2:
-                raise ValueError(f"{path}:{number}: two columns are expected: {line}")
+                raise ValueError(
+                    f"{path}:{number}: expected two columns, but got: {line}"
+                )
             found.append((columns[0], columns[1]))
     return found
 
@@ -132,10 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="*",
         default=[],
         metavar="lesson",
-        help="lessons to leave out, as 06_data_parallel",
+        help="lessons to leave out, such as 06_data_parallel",
     )
     parser.add_argument(
-        "--renames", type=Path, help="a table of names that readers now see instead"
+        "--renames",
+        type=Path,
+        help="a table of old names and those that readers now see instead",
     )
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)

@@ -297,8 +297,8 @@ class Edition:
         keys = [cell.id for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(
-                f"{self.lesson.label}: the keys {', '.join(sorted(taken))} are "
-                "those of the header; choose others"
+                f"{self.lesson.label}: the header already uses the keys "
+                f"{', '.join(sorted(taken))}; choose others"
             )
         return cells
 

@@ -140,7 +140,7 @@ def _python_for(framework: Framework) -> str:
     found = shutil.which(f"python{wanted}")
     if found is None:
         raise FileNotFoundError(
-            f"{framework.title} needs Python {wanted}, and there is no python{wanted} "
+            f"{framework.title} needs Python {wanted}, but there is no python{wanted} "
             "here: install it, or run this with it"
         )
     return found
@@ -160,11 +160,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "frameworks",
         nargs="*",
         metavar="framework",
-        help="whose environment is made anew: " + ", ".join(each.tag for each in own),
+        help="framework whose environment to make from scratch: "
+        + ", ".join(each.tag for each in own),
     )
     named = parser.parse_args(arguments).frameworks
     if unknown := set(named) - {each.tag for each in own}:
-        parser.error(f"no environment of its own has: {', '.join(sorted(unknown))}")
+        parser.error(
+            f"these have no environment of their own: {', '.join(sorted(unknown))}"
+        )
     wanted = [
         each for each in own if each.tag in named or (not named and missing(each))
     ]

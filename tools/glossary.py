@@ -64,11 +64,11 @@ class Glossary:
             english, *fields = (field.strip() for field in line.split("\t"))
             if not fields or not english or not fields[0] or len(fields) > 3:
                 raise ValueError(
-                    f"{path.name}:{number}: a term, its translations, wrong ones and "
-                    "the source are wanted, with tabs between them"
+                    f"{path.name}:{number}: expected a term, its translations, wrong "
+                    "ones and the source, separated by tabs"
                 )
             if english in terms:
-                raise ValueError(f"{path.name}:{number}: {english!r} has two lines")
+                raise ValueError(f"{path.name}:{number}: {english!r} is listed twice")
             fields += [""] * (3 - len(fields))
             terms[english] = Term(
                 english, _several(fields[0]), _several(fields[1]), fields[2]
@@ -93,7 +93,7 @@ class Glossary:
             there.append(term)
             if not any(each.casefold() in folded for each in term.translations):
                 wanted = " or ".join(term.translations)
-                yield f"{term.english!r} is to be translated by {wanted}"
+                yield f"{term.english!r} must be translated as {wanted}"
             for each in sorted(term.translations, key=len, reverse=True):
                 remaining = remaining.replace(each.casefold(), " ")
         # A word that is wrong for one term may be right for another in the message.
@@ -102,7 +102,7 @@ class Glossary:
                 # Chinese has no spaces, so a match can begin anywhere.
                 begins = r"(?<!\w)" if wrong[0] < "\u3400" else ""
                 if re.search(begins + re.escape(wrong.casefold()), remaining):
-                    yield f"{term.english!r} is not {wrong!r} here"
+                    yield f"{term.english!r} must not be translated as {wrong!r} here"
 
 
 def _several(field: str) -> tuple[str, ...]:

@@ -141,8 +141,7 @@ class Header:
             ]
         except (KeyError, ValueError) as error:
             raise LessonError(
-                f"{SOURCE}: {error} is none of {', '.join(names)}, which are what "
-                "can stand in ${…}"
+                f"{SOURCE}: ${{…}} may name {', '.join(names)}, but not {error}"
             ) from None
         check(replace(self.template, cells=cells))
         return cells

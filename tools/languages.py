@@ -123,8 +123,8 @@ def _language(code: str, table: dict) -> Language:
     """
     if not isinstance(table, dict) or "name" not in table or set(table) - _KNOWN:
         raise TypeError(
-            f"{code} is a table with a name, and with numbers and typography where "
-            "they are not those of English"
+            f"{code} must be a table with a name, and with numbers and typography "
+            "where they differ from English"
         )
     rules = table.get("typography", ())
     return Language(

@@ -285,7 +285,9 @@ def _metadata_problems(node: NotebookNode) -> Iterator[str]:
     if sum(map(is_tolerance, tags)) > 1 or (
         any(map(is_tolerance, tags)) and set(tags) & set(REASONS)
     ):
-        yield f"the tags {', '.join(tags)} say several things about one output"
+        yield (
+            f"of the tags {', '.join(tags)}, only one may say how an output is compared"
+        )
     try:
         tolerance(tags)
     except ValueError as error:

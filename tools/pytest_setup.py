@@ -170,7 +170,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--forbid-skips",
         action="store_true",
-        help="let a skipped test fail, as where all that it needs is to be there",
+        help="fail skipped tests, for a machine that should have everything that the "
+        "tests need",
     )
 
 

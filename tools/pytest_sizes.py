@@ -106,14 +106,14 @@ def size_asked_for(config: pytest.Config) -> Size:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("sizes", "how much is run")
+    group = parser.getgroup("sizes", "how much to run")
     group.addoption("--all", action="store_true", help="run what CI runs")
     group.addoption("--weekly", action="store_true", help="run everything")
     group.addoption(
         "--base",
         default="HEAD^",
         metavar="COMMIT",
-        help="with --all, run those notebooks twice that differ from this commit",
+        help="with --all, run the notebooks that differ from this commit twice",
     )
 
 

@@ -100,8 +100,8 @@ def _translated(project: Project, language: str) -> str:
         return string.Template(text).substitute(names) + "\n"
     except (KeyError, ValueError) as error:
         raise LessonError(
-            f"{template.path.name}, in {language!r}: {error} is none of "
-            f"{', '.join(names)}, which are what can stand in ${{…}}"
+            f"{template.path.name}, in {language!r}: ${{…}} may name "
+            f"{', '.join(names)}, but not {error}"
         ) from None
 
 

@@ -68,7 +68,7 @@ def changelog_problems(changelog: str, version: str) -> Iterator[str]:
         return
     if sections[0].name not in (UNRELEASED, version):
         yield (
-            f"the newest section is {sections[0].name}, and neither {UNRELEASED} nor "
+            f"the newest section is {sections[0].name}, but must be {UNRELEASED} or "
             f"{version}, the version of the package"
         )
     links = {link["name"] for link in _LINK.finditer(changelog)}
@@ -83,12 +83,12 @@ def changelog_problems(changelog: str, version: str) -> Iterator[str]:
         kinds = re.findall(r"^### (.*)$", section.text, re.MULTILINE)
         for kind in kinds:
             if kind not in KINDS:
-                yield f"{section.name}: {kind} is none of {', '.join(KINDS)}"
+                yield f"{section.name}: {kind} is not one of {', '.join(KINDS)}"
         if not kinds or not re.search(r"^- ", section.text, re.MULTILINE):
-            yield f"{section.name}: it names no change"
+            yield f"{section.name}: it lists no change"
     dated = [section.date for section in sections if _is_date(section.date)]
     if dated != sorted(dated, reverse=True):
-        yield "the sections are not in the order of their dates, the newest first"
+        yield "the sections are not ordered by date, the newest first"
 
 
 def release_notes(tag: str, changelog: str, version: str) -> str:
@@ -104,7 +104,7 @@ def release_notes(tag: str, changelog: str, version: str) -> str:
     """
     if tag != f"v{version}":
         raise ValueError(
-            f"the tag is {tag} and the package is {version}: tag v{version}, or set "
+            f"the tag is {tag}, but the package is {version}: tag v{version}, or set "
             "the version in d2l_gpu/__init__.py"
         )
     problems = list(changelog_problems(changelog, version))
@@ -113,7 +113,7 @@ def release_notes(tag: str, changelog: str, version: str) -> str:
     newest = read_sections(changelog)[0]
     if newest.name != version:
         raise ValueError(
-            f"CHANGELOG.md: the newest section is {newest.name}: name it "
+            f"CHANGELOG.md: the newest section is {newest.name}: rename it to "
             f"[{version}], with the date"
         )
     return newest.text

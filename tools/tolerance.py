@@ -45,7 +45,7 @@ def tolerance(tags: Iterable[str]) -> int | None:
         if match := _TAG.fullmatch(tag):
             percent = int(match[1] or USUAL)
             if percent > MOST:
-                raise ValueError(f"{tag} is looser than {MOST} %, the most there is")
+                raise ValueError(f"{tag} is looser than the maximum, {MOST} %")
             return percent
     return None
 
@@ -64,12 +64,12 @@ def deviations(new: str, old: str, percent: float) -> Iterator[str]:
         percent: the tolerance, relative to the committed number.
     """
     if _masked(new) != _masked(old):
-        yield "more than the numbers differs"
+        yield "more than the numbers differ"
         return
     for one, other in zip(_numbers(new), _numbers(old), strict=True):
         a, b = _value(one), _value(other)
         if not abs(a - b) <= abs(b) * percent / 100:
-            yield f"{one[0]} is more than {percent} % from {other[0]}"
+            yield f"{one[0]} differs by more than {percent} % from {other[0]}"
 
 
 def _masked(text: str) -> str:

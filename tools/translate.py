@@ -47,8 +47,8 @@ def unwanted(translation: Translation) -> Iterator[str]:
     }
     for context, text in there - used - set(translation.entries):
         words = " ".join(text.split())[:50]
-        where = context or "no lesson"
-        yield f"{code}: “{words}…” is in the PO file, and in {where} no more"
+        where = context or "any lesson"
+        yield f"{code}: “{words}…” is in the PO file, but no longer in {where}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="with --check: fail if any is stale",
+        help="with --check: fail if any message is missing or stale",
     )
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args(arguments)

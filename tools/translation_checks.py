@@ -156,7 +156,7 @@ class Checker:
         """
         english, other = parts(source), parts(text)
         if english.blocks != other.blocks:
-            yield f"other blocks: {_first_difference(english.blocks, other.blocks)}"
+            yield f"different blocks: {_first_difference(english.blocks, other.blocks)}"
         for what in "code", "formulas", "links":
             yield from _differing(what, getattr(english, what), getattr(other, what))
         yield from self._number_problems(
@@ -167,10 +167,10 @@ class Checker:
             if heading in english.headings and not _may_stay(heading, self.names):
                 yield f"an English heading: {heading.strip()}"
         if _has_nested_emphasis(text):
-            yield "emphasis inside of emphasis: a mark is not where it opens or closes"
+            yield "nested emphasis: a mark does not open or close where it should"
         if not any(_MARKS.search(prose) for prose in english.prose):
             for prose in filter(_MARKS.search, other.prose):
-                yield f"marks of emphasis that are shown as they are: {prose.strip()}"
+                yield f"emphasis marks that would be shown as they are: {prose.strip()}"
         yield from self.glossary.problems(
             self._without_names(english.prose), self._without_names(other.prose)
         )
@@ -190,7 +190,7 @@ class Checker:
     def _number_problems(self, english: str, other: str) -> Iterator[str]:
         if self.language.decimal != self.english.decimal:
             for fraction in _FRACTION.findall(other):
-                yield f"the number {fraction} has the decimal point of English"
+                yield f"the number {fraction} has an English decimal point"
         one, two = self.english.numbers(english), self.language.numbers(other)
         for gone in (one - two).elements():
             yield f"the number {gone} is missing"
@@ -203,10 +203,10 @@ class Checker:
 def _first_difference(one: Sequence[str], other: Sequence[str]) -> str:
     for a, b in zip(one, other, strict=False):
         if a != b:
-            return f"{b} in place of {a}"
+            return f"{b} instead of {a}"
     longer = max(one, other, key=len)
     more = longer[min(len(one), len(other))]
-    return f"{more} is {'missing' if longer is one else 'too much'}"
+    return f"{more} is {'missing' if longer is one else 'extra'}"
 
 
 def _differing(what: str, english: Counter, other: Counter) -> Iterator[str]:

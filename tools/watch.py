@@ -221,7 +221,7 @@ def watch(edition: Edition, port: int = 0) -> None:
     page = Page()
     page.show("<html><body>The lesson runs for the first time.</body></html>")
     with serving(page, port) as address:
-        print(f"{edition.lesson.label}: {address} (Ctrl-C ends)", flush=True)
+        print(f"{edition.lesson.label}: {address} (press Ctrl-C to stop)", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 try:
@@ -230,7 +230,7 @@ def watch(edition: Edition, port: int = 0) -> None:
                         _follow(shown, path)
                 except (CellTimeoutError, DeadKernelError) as error:
                     print(
-                        f"{error}; a new kernel begins at the next change", flush=True
+                        f"{error}; a new kernel starts at the next change", flush=True
                     )
                     _wait_for_change(path, _stamp(path))
     print(f"now build it: python -m tools.build {edition.framework.tag}/{path.stem}")

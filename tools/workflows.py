@@ -73,7 +73,7 @@ def step_problems(workflow: Mapping, scripts: set[str]) -> Iterator[str]:
             command = step["run"].strip()
             match = _SCRIPT.fullmatch(command)
             if match is None or match[1] not in scripts:
-                yield f"{key}: `{command}` is no call of a script in .ci"
+                yield f"{key}: `{command}` does not call a script in .ci"
             if step.get("shell", shell) != "bash":
                 yield f"{key}: `{command}` is not run by the shell bash"
 
@@ -93,12 +93,12 @@ def matrix_problems(gate: Mapping, weekly: Mapping, project: Mapping) -> Iterato
     found = [version.fullmatch(text) for text in project["classifiers"]]
     promised = [match[1] for match in found if match]
     if matrix["python"] != promised:
-        yield f"ci.yml: the Pythons are {matrix['python']}, promised are {promised}"
+        yield f"ci.yml: the Pythons are {matrix['python']}, but {promised} are promised"
     if project["requires-python"] != f">={promised[0]}":
         yield f"requires-python is {project['requires-python']}, not >={promised[0]}"
     runs = [step["run"].strip() for step in gate["steps"] if "run" in step]
     if runs != ["bash .ci/run"]:
-        yield f"ci.yml: the tests are {runs}, not all of what `bash .ci/run` checks"
+        yield f"ci.yml: the tests are {runs}, not everything that `bash .ci/run` checks"
     requirements = project["optional-dependencies"]["torch"]
     (bound,) = (text for text in requirements if text.startswith("torch"))
     oldest = bound.replace(">=", "==") + ".*"
@@ -138,7 +138,7 @@ def _script(name: str) -> str:
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if found is None:
         raise FileNotFoundError(
-            f"{name} is not installed; get it with: pip install -e '.[test]'"
+            f"{name} is not installed; install it with: pip install -e '.[test]'"
         )
     return found
 

@@ -32,11 +32,11 @@ def check_integer(
     example = least if example is None else example
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
-            f"{name} is an integer such as {example}, not {value!r} "
+            f"{name} must be an integer such as {example}, but got {value!r} "
             f"({type(value).__name__}){advice}."
         )
     if least is not None and value < least:
-        raise ValueError(f"{name} is at least {least}, not {value}{advice}.")
+        raise ValueError(f"{name} must be at least {least}, but got {value}{advice}.")
 
 
 def check_script(script: str | Path) -> Path:
@@ -54,8 +54,8 @@ def check_arguments(args: Sequence[Any]) -> list[str]:
     """Return arguments as strings; raise TypeError for a string or a non-iterable."""
     if isinstance(args, str | bytes) or not isinstance(args, Iterable):
         raise TypeError(
-            "The arguments of a script are a list such as ['--epochs', 3], not "
-            f"{args!r}."
+            "The arguments of a script must be a list such as ['--epochs', 3], but "
+            f"got {args!r}."
         )
     return [str(value) for value in args]
 
@@ -64,8 +64,8 @@ def check_name(what: str, name: str) -> str:
     """Return a name; raise ValueError if it might need quoting."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
-            f"{what} is a name of letters, digits, '.', '_' and '-' such as "
-            f"'digits-2', not {name!r}."
+            f"{what} must consist of letters, digits, '.', '_' and '-', such as "
+            f"'digits-2', but got {name!r}."
         )
     return name
 
@@ -79,8 +79,8 @@ def check_host(what: str, host: str) -> str:
             ipaddress.IPv6Address(host)
     except ValueError:
         raise ValueError(
-            f"{what} is the name or the address of a machine such as 'node-a' or "
-            f"'10.0.0.1', not {host!r}."
+            f"{what} must be the name or the address of a machine, such as 'node-a' "
+            f"or '10.0.0.1', but got {host!r}."
         ) from None
     return host
 

@@ -21,7 +21,7 @@ def add_to_class(Class: type) -> Callable:
     """
     if not isinstance(Class, type):
         raise TypeError(
-            f"add_to_class extends a class, and was given {Class!r}: write "
+            f"add_to_class expects a class, but got {Class!r}: write "
             "@d2l.add_to_class(TheClass) above the function."
         )
 
@@ -52,7 +52,7 @@ class HyperParameters:
         """
         if isinstance(ignore, str):
             raise TypeError(
-                f"ignore is a list of names, and was given {ignore!r}: write "
+                f"ignore must be a list of names, but got {ignore!r}: write "
                 f"ignore=[{ignore!r}]."
             )
         # The caller's arguments are one frame up the stack.

@@ -111,7 +111,7 @@ class Gpus(ABC, Generic[Device]):
         devices = self.decision.devices
         if i >= len(devices):
             raise ValueError(
-                f"gpu({i}) does not exist: {count(len(devices))} in use, "
+                f"gpu({i}) does not exist: this process uses {count(len(devices))}, "
                 f"{self._names(devices)}."
             )
         return devices[i]
@@ -178,8 +178,9 @@ class Gpus(ABC, Generic[Device]):
         in_use = len(self.decision.devices)
         if in_use < n:
             raise RuntimeError(
-                f"{count(in_use)} in use since the first call, so {n} cannot be had "
-                f"now: restart Python (the notebook's kernel) to ask for {n}."
+                f"This process has used {count(in_use)} since the first call, and "
+                f"cannot switch to {n} now: restart Python (the notebook's kernel) to "
+                f"ask for {n}."
             )
         print(self.decision.line)
 
@@ -208,7 +209,7 @@ class Gpus(ABC, Generic[Device]):
             self._decide_virtual(n, key, **settings)
         elif self.decision.settings != key:
             raise RuntimeError(
-                f"{self.decision.line} This cannot be changed any more: restart Python "
+                f"{self.decision.line} This can no longer be changed: restart Python "
                 "(the notebook's kernel) first."
             )
         print(self.decision.line)
@@ -223,14 +224,14 @@ class Gpus(ABC, Generic[Device]):
         limit = virtual_limit()
         if limit is not None and 0 < limit < n:
             raise RuntimeError(
-                f"This lesson needs {count(n)}, but {VIRTUAL}={limit} allows {limit}: "
-                f"set it to at least {n}, or unset it."
+                f"This lesson needs {count(n)}, but {VIRTUAL}={limit} allows only "
+                f"{limit}: set it to at least {n}, or unset it."
             )
         self.prepare(n)
         real = [] if limit else self.real()
         if limit == 0 and len(real) < n:
             raise RuntimeError(
-                f"This lesson needs {count(n)}, the machine has {len(real)}, and "
+                f"This lesson needs {count(n)}, but the machine has {len(real)}, and "
                 f"{VIRTUAL}=0 forbids virtual ones: unset it to use them."
             )
         if len(real) >= n:
@@ -276,7 +277,8 @@ def enumerated(names: Sequence[str]) -> str:
 def _check_index(i: int) -> None:
     if isinstance(i, bool) or not isinstance(i, int):
         raise TypeError(
-            f"A GPU is named by an integer such as 0, not {i!r} ({type(i).__name__})."
+            f"A GPU's index must be an integer such as 0, but got {i!r} "
+            f"({type(i).__name__})."
         )
     if i < 0:
         raise ValueError(f"GPUs are counted from 0, so there is no GPU {i}.")

@@ -75,20 +75,20 @@ with this bundle, a network.
 It is for Python {python} on {system}.
 
 1. Unpack the whole archive.
-2. In the folder that comes of it, run
+2. In the folder that this creates, run
 
        python install.py
 
-   or, to let it look for Python {python} by itself, on Windows install.bat (also with
-   a double click), elsewhere: sh install.sh
+   or, to have Python {python} found for you, run install.bat on Windows (or
+   double-click it), and elsewhere: sh install.sh
 
-3. It says how to open the course.
+3. It tells you how to open the course.
 
-The course is put into the folder d2l-gpu-course in your home folder, or elsewhere:
+The course goes into the folder d2l-gpu-course in your home folder. To choose another:
 
        python install.py --folder FOLDER
 
-It takes {unpacked} on the disk. To remove it, delete that folder.
+It takes up {unpacked} of disk space. To remove it, delete that folder.
 """
 
 INSTALL_SH = """\
@@ -100,7 +100,7 @@ for python in python{python} python3 python; do
         exec "$python" "$(dirname "$0")/install.py" "$@"
     fi
 done
-echo "Python {python} is needed, and was not found: install it first" >&2
+echo "Python {python} is needed, but was not found: install it first" >&2
 exit 1
 """
 
@@ -155,8 +155,8 @@ def make_bundle(
     """
     if not importlib.util.find_spec("pip"):
         raise FileNotFoundError(
-            f"there is no pip for {sys.executable}, and it is pip that gets the wheels:"
-            f" install it with `{sys.executable} -m ensurepip`"
+            f"{sys.executable} has no pip, which is needed to get the wheels: install "
+            f"it with `{sys.executable} -m ensurepip`"
         )
     target = _target(output)
     entries: dict[str, Path | bytes] = {}
@@ -168,8 +168,8 @@ def make_bundle(
         its = framework(notebooks.name)
         if not its.hosted:
             raise FileNotFoundError(
-                f"{its.title} has an environment of its own, of which no bundle can be"
-                f" made: {its.install}"
+                f"{its.title} needs an environment of its own, which cannot be "
+                f"bundled: {its.install}"
             )
         pins = pinned(own, its.all_extras)
         size = sum(pin.size for pin in pins)
@@ -226,8 +226,8 @@ def _writing(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(
-            f"{target} cannot be written ({error.strerror or error}): make room and see"
-            " to its permissions, or name another place with --output"
+            f"cannot write {target} ({error.strerror or error}): free some space and "
+            "check the permissions, or choose another place with --output"
         ) from error
 
 
@@ -240,8 +240,8 @@ def _summary(target: Path, wheels: int, lessons: int, least: list[int]) -> str:
     )
     if size > _FAT32_LIMIT:
         text += (
-            "\nthat is more than a memory stick with FAT32 can hold in one file; a CPU "
-            "build of PyTorch makes it much smaller"
+            "\nthat is more than a memory stick with FAT32 can hold in one file; "
+            "with a CPU build of PyTorch it is much smaller"
         )
     return f"{text}\nin class: unpack it, and run `python install.py` there"
 
@@ -274,8 +274,8 @@ def own_wheel(work: Path) -> Path:
             raise PackageNotFoundError
     except PackageNotFoundError:
         raise FileNotFoundError(
-            f"{here} was not installed by pip, so its wheel cannot be made: install "
-            f"{OURS} with pip, or use a clone"
+            f"{here} was not installed by pip, so no wheel can be made from it: "
+            f"install {OURS} with pip, or use a clone"
         ) from None
     return repack(installed, folder)
 
@@ -344,8 +344,9 @@ def pinned(own: Path, extras: str) -> list[Pin]:
                 waiting += _required(package, extra)
     if lacking:
         raise FileNotFoundError(
-            f"the bundle is made of what is installed, and {', '.join(sorted(lacking))}"
-            f" is not: install it with `pip install '{OURS}[{extras}]'`"
+            "the bundle is made from installed packages, but these are missing: "
+            f"{', '.join(sorted(lacking))}; install them with `pip install "
+            f"'{OURS}[{extras}]'`"
         )
     del found[OURS]
     return [
@@ -440,8 +441,8 @@ def run_pip(arguments: Sequence[str], work: Path) -> None:
             log.seek(0)
             reason = last_error(log.read())
             raise ConnectionError(
-                f"pip could not get what the bundle is made of ({reason}): see to the "
-                "network, and that pip is configured to find it"
+                f"pip could not get the packages for the bundle ({reason}): check the "
+                "network and pip's configuration"
             )
 
 
@@ -504,8 +505,8 @@ def _data_entries(wanted: bool | None) -> dict[str, Path | bytes]:
         return {f"data/{FASHION_MNIST.folder}/{path.name}": path for path in paths}
     if wanted:
         raise FileNotFoundError(
-            f"Fashion-MNIST is not in {folder}: let d2l.load_data_fashion_mnist(256) "
-            "download it first, or leave out --data"
+            f"Fashion-MNIST is not in {folder}: download it first with "
+            "d2l.load_data_fashion_mnist(256), or leave out --data"
         )
     print(f"Fashion-MNIST is not included, since it is not in {folder}")
     return {}

@@ -37,7 +37,7 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
     if changed:
         print(
             f"kept, because you changed it or ran it: {', '.join(map(str, changed))} "
-            "(delete a file to get the notebook of the course)"
+            "(delete a file to get the course's own notebook)"
         )
     return copies
 

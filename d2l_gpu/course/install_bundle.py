@@ -54,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--folder",
         type=Path,
         default=Path.home() / "d2l-gpu-course",
-        help="where to put the notebooks and all that they need (default: %(default)s)",
+        help="where to put the notebooks and everything they need (default: "
+        "%(default)s)",
     )
     options = parser.parse_args(arguments)
     try:
@@ -152,20 +153,20 @@ def check_machine(manifest: dict) -> None:
     wanted, here = manifest["python"], this_python()
     if here != wanted:
         raise RuntimeError(
-            f"this bundle is for Python {wanted}, and this is Python {here}: run "
+            f"this bundle is for Python {wanted}, but this is Python {here}: run "
             f"install.py with Python {wanted}, or ask for a bundle made with {here}"
         )
     wanted, here = manifest["platform"], this_platform()
     if here != wanted:
         raise RuntimeError(
-            f"this bundle is for {wanted}, and this is {here}: ask for a bundle that "
+            f"this bundle is for {wanted}, but this is {here}: ask for a bundle that "
             f"was made on {here}"
         )
     least, system = manifest["least_version"], system_version()
     if least and system and system[1] < least:
         name, version = system[0], ".".join(map(str, system[1]))
         raise RuntimeError(
-            f"this bundle needs {name} {'.'.join(map(str, least))}, and this system "
+            f"this bundle needs {name} {'.'.join(map(str, least))}, but this system "
             f"has {version}: use a newer system, or ask for a bundle made on this one"
         )
 
@@ -176,8 +177,8 @@ def check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(there).free
     if free < needed:
         raise OSError(
-            f"{megabytes(needed)} are needed in {there}, and {megabytes(free)} are "
-            "free: make room, or name a folder on another disk"
+            f"{megabytes(needed)} are needed in {there}, but only {megabytes(free)} "
+            "are free: free some space, or name a folder on another disk"
         )
 
 
@@ -191,15 +192,15 @@ def read_manifest(bundle: Path) -> dict:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise OSError(
-            f"{MANIFEST} is not beside install.py: unpack the whole archive, and run "
+            f"{MANIFEST} is not next to install.py: unpack the whole archive, and run "
             "install.py there"
         ) from None
     except ValueError:
         raise OSError(f"{path} is damaged: unpack the archive again") from None
     if manifest["format"] != FORMAT:
         raise OSError(
-            f"{path} has format {manifest['format']}, and this install.py reads format "
-            f"{FORMAT}: use the install.py that came with it"
+            f"{path} has format {manifest['format']}, but this install.py reads "
+            f"format {FORMAT}: use the install.py that came with it"
         )
     return manifest
 
@@ -216,8 +217,8 @@ def check_files(bundle: Path, files: dict[str, str]) -> None:
     for name, wanted in files.items():
         if sha256(bundle / name) != wanted:
             raise OSError(
-                f"{name} is damaged, its checksum is not the one in {MANIFEST}: copy "
-                "and unpack the archive again"
+                f"{name} is damaged (its checksum differs from the one in "
+                f"{MANIFEST}): copy and unpack the archive again"
             )
 
 
@@ -279,8 +280,8 @@ def check_environment(environment: Path, python: Path) -> None:
         ).stdout
     if found.decode().strip() != wanted or not (environment / "pyvenv.cfg").exists():
         raise OSError(
-            f"{environment} is there already, and is no environment of Python {wanted}:"
-            " remove it, or name another folder with --folder"
+            f"{environment} exists already, but is not an environment of Python "
+            f"{wanted}: remove it, or name another folder with --folder"
         )
 
 
@@ -301,8 +302,8 @@ def install_wheels(bundle: Path, wheels: list[str], python: Path, extras: str) -
     ]
     settings = {**os.environ, "PIP_CONFIG_FILE": os.devnull}
     print(
-        f"installing {len(wheels)} packages into {python.parents[1]}, which takes some "
-        "minutes",
+        f"installing {len(wheels)} packages into {python.parents[1]}, which takes a "
+        "few minutes",
         flush=True,
     )
     with tempfile.TemporaryFile() as log:
@@ -346,7 +347,9 @@ def follow(process: subprocess.Popen, environment: Path, total: int) -> None:
 
 def last_error(output: bytes) -> str:
     """Return the line that says best what went wrong in what a program wrote."""
-    lines = output.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+    lines = output.decode(errors="replace").strip().splitlines() or [
+        "it printed nothing"
+    ]
     errors = [line for line in lines if line.startswith("ERROR: ")]
     return (errors or lines)[-1].replace("ERROR: ", "", 1).strip()
 
@@ -376,7 +379,7 @@ def copy_notebook(source: Path, target: Path) -> None:
     if target.exists() and target.read_bytes() != source.read_bytes():
         print(
             f"{target} differs from the notebook in the bundle; yours is kept (delete "
-            "it, and install again, to get the original)"
+            "it and install again to get the original)"
         )
     else:
         copy_whole(source, target)

@@ -109,7 +109,7 @@ def _run_cell(client: NotebookClient, cell: NotebookNode, index: int) -> None:
         summary = f"{error.ename}: {error.evalue}".splitlines()[0]
         raise CellFailure(index, summary, _ANSI.sub("", error.traceback)) from None
     except CellTimeoutError:
-        summary = f"the cell ran longer than {client.timeout} s"
+        summary = f"the cell ran for more than {client.timeout} s"
         raise CellFailure(index, summary, summary) from None
     except DeadKernelError:
         summary = "the kernel died while the cell ran"

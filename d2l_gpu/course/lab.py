@@ -85,8 +85,8 @@ def _check_root(more: Sequence[str]) -> None:
         "allow-root" in each or "allow_root" in each for each in more
     ):
         raise PermissionError(
-            "JupyterLab should not be run by root; if you mean it, as in a container "
-            "of your own, add: -- --allow-root"
+            "JupyterLab should not run as root; if that is what you want, as in a "
+            "container of your own, add: -- --allow-root"
         )
 
 
@@ -95,6 +95,6 @@ def _check_port(port: int) -> None:
         socket.create_server(("localhost", port)).close()
     except OSError as error:
         raise OSError(
-            f"cannot listen on port {port} ({error.strerror or error}); give another "
-            "one, or leave out --port"
+            f"cannot listen on port {port} ({error.strerror or error}); choose "
+            "another one, or leave out --port"
         ) from None

@@ -76,7 +76,7 @@ def fetch(
         finally:  # also after Ctrl-C
             with contextlib.suppress(OSError):
                 part.unlink()
-        failures.append(_failure(mirror, "what it sends has another checksum"))
+        failures.append(_failure(mirror, "the file it sent has the wrong checksum"))
     raise ConnectionError(
         f"{name} could not be downloaded ({'; '.join(failures)}): try again later, or "
         f"put the file into {folder} by hand{f', or {instead}' * bool(instead)}."
@@ -147,10 +147,9 @@ def _folder_trouble(target: Path) -> Iterator[None]:
         if error.errno is None:  # from requests, whose errors are OSErrors too
             raise
         raise OSError(
-            f"{target.name} cannot be kept in {target.parent} "
-            f"({error.strerror}): make room and see to its "
-            f"permissions, or name another folder in the environment variable "
-            f"{DATA}."
+            f"Cannot save {target.name} in {target.parent} ({error.strerror}): free "
+            "some space and check the folder's permissions, or name another folder "
+            f"in the environment variable {DATA}."
         ) from error
 
 
@@ -166,7 +165,7 @@ def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, requests.Timeout) or stopped:
         return f"no answer within {timeout:g} s"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection broke off"
+        return "the connection was lost"
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate cannot be verified"
     if isinstance(error, requests.exceptions.ProxyError):

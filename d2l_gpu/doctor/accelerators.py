@@ -8,7 +8,7 @@ from .findings import ISSUES, NOTE, OK, PROBLEM, Finding, assign, unset
 from .probes import try_virtual_gpus
 from .pytorch import not_looked_at, torch_is_usable
 
-REPORT = "Mend what the other lines say first; if this remains, report it"
+REPORT = "Fix what the other lines report first; if this remains, report it"
 
 LITTLE_MEMORY = 2**30  # of a GPU; what lessons need, and the driver itself
 
@@ -35,7 +35,7 @@ def check_devices(facts: Facts) -> list[Finding]:
             Finding(
                 "devices",
                 PROBLEM,
-                f"{device} is there, but does not compute ({reason}).",
+                f"{device} is present, but cannot compute ({reason}).",
                 f"Let lessons use virtual GPUs: {assign(VIRTUAL, 2)}",
             )
         )
@@ -45,9 +45,9 @@ def check_devices(facts: Facts) -> list[Finding]:
                 Finding(
                     "devices",
                     NOTE,
-                    f"{device} has {size_text(left)} of memory left, other programs "
-                    "have the rest.",
-                    "See which, and end those that you do not need: nvidia-smi",
+                    f"{device} has only {size_text(left)} of memory left; other "
+                    "programs use the rest.",
+                    "See which ones, and close those that you do not need: nvidia-smi",
                 )
             )
     if trouble:
@@ -55,8 +55,7 @@ def check_devices(facts: Facts) -> list[Finding]:
             Finding(
                 "devices",
                 PROBLEM,
-                f"Computing on {torch.kind or 'the devices'} did not end well: "
-                f"{trouble}.",
+                f"Computing on {torch.kind or 'the devices'} failed: {trouble}.",
                 "Restart the machine, or let lessons use virtual GPUs: "
                 f"{assign(VIRTUAL, 2)}",
             )
@@ -80,15 +79,15 @@ def check_setting(facts: Facts) -> list[Finding]:
             )
         ]
     if limit is None:
-        what = f"{VIRTUAL} is not set: real GPUs are used where there are enough."
+        what = f"{VIRTUAL} is not set: real GPUs are used if there are enough."
         return [Finding("setting", OK, what)]
     if limit == 1 or (limit == 0 and facts.torch.count < 2):
         return [
             Finding(
                 "setting",
                 NOTE,
-                f"{VIRTUAL}={limit} allows no two GPUs here: most lessons stop at "
-                "their first lines.",
+                f"{VIRTUAL}={limit} does not allow two GPUs here: most lessons stop "
+                "at their first lines.",
                 f"Remove it: {unset(VIRTUAL)}",
             )
         ]
@@ -107,11 +106,11 @@ def check_virtual_gpus(facts: Facts) -> list[Finding]:
             Finding(
                 "virtual-gpus",
                 OK,
-                f"Two virtual GPUs, {memory} of simulated memory each, compute what "
-                "the CPU does.",
+                f"Two virtual GPUs, {memory} of simulated memory each, give the same "
+                "results as the CPU.",
             )
         ]
-    why = answer.trouble or "their values are not those of the CPU"
+    why = answer.trouble or "their results differ from the CPU's"
     return [
         Finding(
             "virtual-gpus",

@@ -75,7 +75,7 @@ def _wrong_build(facts: Facts) -> Finding | None:
         return _finding(
             PROBLEM,
             f"The machine has {_gpus(facts)}, but this PyTorch is a build for "
-            f"{facts.torch.build}, which uses no NVIDIA GPU.",
+            f"{facts.torch.build}, which cannot use NVIDIA GPUs.",
             f"Install the build for CUDA: {install_torch(facts, '--force-reinstall')}",
         )
     return _failing(facts)
@@ -90,7 +90,7 @@ def _cuda_without_gpus(facts: Facts) -> Finding:
         return _finding(
             PROBLEM,
             f"The NVIDIA driver {driver.version} is too old for this PyTorch: it "
-            f"supports CUDA {driver.cuda}, and PyTorch is a build for {build}.",
+            f"supports CUDA {driver.cuda}, but PyTorch is a build for {build}.",
             f"Update the driver ({DRIVERS}), or install a build for an older CUDA "
             f"({CHOOSE}): {install_torch(facts, '--force-reinstall')}",
         )
@@ -108,8 +108,8 @@ def _cuda_without_gpus(facts: Facts) -> Finding:
         return _finding(
             PROBLEM,
             "There is an NVIDIA GPU on the bus, but no driver: nvidia-smi is missing.",
-            f"Install the driver ({DRIVERS}); in a container, start that with access "
-            "to the GPU, as with: docker run --gpus all",
+            f"Install the driver ({DRIVERS}); inside a container, start the container "
+            "with access to the GPU, for example: docker run --gpus all",
         )
     return _finding(
         OK, f"Built for {build}; the machine has no NVIDIA GPU, so {NO_MATTER}."
@@ -130,7 +130,7 @@ def _failing(facts: Facts) -> Finding | None:
             PROBLEM,
             f"The NVIDIA driver does not work; nvidia-smi says: "
             f"{driver.refusal.rstrip('.')}.",
-            "Restart the machine, which is needed after updates of the driver or of "
+            "Restart the machine, which is needed after an update of the driver or "
             f"the system; if that does not help, install the driver again: {DRIVERS}",
         )
     return None
@@ -151,7 +151,7 @@ def _hidden(facts: Facts, kind: str) -> Iterator[Finding]:
                 NOTE,
                 f"{variable}={os.environ[variable]!r} hides {has - sees} of {has} GPUs "
                 f"from PyTorch; lessons that need more than {sees} use virtual ones.",
-                f"To use them all, begin anew without it: {unset(variable)}",
+                f"To use all of them, unset it and start again: {unset(variable)}",
             )
 
 
@@ -169,9 +169,10 @@ def _rocm_without_gpus(facts: Facts) -> Finding:
     if not os.access("/dev/kfd", os.R_OK | os.W_OK):
         return _finding(
             PROBLEM,
-            "There is an AMD GPU, but you may not open its device, /dev/kfd.",
-            "Join the groups that may, and log in again: "
-            "sudo usermod -a -G render,video $LOGNAME",
+            "There is an AMD GPU, but you are not allowed to open its device, "
+            "/dev/kfd.",
+            "Join the groups that are allowed to, and log in again: sudo usermod -a "
+            "-G render,video $LOGNAME",
         )
     return _finding(
         PROBLEM,
@@ -196,7 +197,7 @@ def _amd_gpus() -> int:
 def _xpu_without_gpus(facts: Facts) -> Finding:
     return _finding(
         NOTE,
-        f"Built for Intel's GPUs, and sees none, so {NO_MATTER}.",
+        f"Built for Intel GPUs, but sees none, so {NO_MATTER}.",
         "If there is one, install its driver: https://dgpu-docs.intel.com/",
     )
 
@@ -204,9 +205,9 @@ def _xpu_without_gpus(facts: Facts) -> Finding:
 def _mps_without_gpus(facts: Facts) -> Finding:
     return _finding(
         NOTE,
-        f"Built for Apple's GPUs, and cannot use one on macOS "
+        "Built for Apple's GPUs, but cannot use one on macOS "
         f"{platform.mac_ver()[0] or '(unknown)'}, so {NO_MATTER}.",
-        "Update macOS; virtual machines of it have no such GPU.",
+        "Update macOS; a virtual machine with macOS has no such GPU.",
     )
 
 
@@ -215,7 +216,7 @@ def _cpu(facts: Facts) -> Finding:
         again = pip("install", "--force-reinstall", "torch")
         return _finding(
             NOTE,
-            f"Built without support of Apple's GPUs, so {NO_MATTER}.",
+            f"Built without support for Apple's GPUs, so {NO_MATTER}.",
             f"To use the GPU, install the usual build: {again}",
         )
     if cards():
@@ -225,7 +226,7 @@ def _cpu(facts: Facts) -> Finding:
             f"and PyTorch is built for the CPU, so {NO_MATTER}.",
             f"To use the GPU, install its driver ({DRIVERS}), then run this again.",
         )
-    return _finding(OK, f"Built for the CPU; no GPU is known here, so {NO_MATTER}.")
+    return _finding(OK, f"Built for the CPU; no GPU was found here, so {NO_MATTER}.")
 
 
 _OTHERS = {

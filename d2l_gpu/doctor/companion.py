@@ -16,20 +16,20 @@ def check_book(facts: Facts) -> list[Finding]:
     if version and release(version) < FIRST_WITH_TRAINER:
         return [
             _problem(
-                f"d2l {version} is the package of an older book, which pip takes where "
-                "it may not change NumPy.",
-                f"Take the book's last: {install}",
+                f"d2l {version} belongs to an older edition of the book; pip chooses "
+                "it when it may not change NumPy.",
+                f"Install the version for this edition: {install}",
             )
         ]
     findings = []
     numpy = installed_version("numpy")
     if version and numpy and release(numpy) < (2,):
-        pins = "which the versions that d2l asks for have brought"
+        pins = "which comes from the versions that d2l pins"
         upgrade = pip("install", "--upgrade", "numpy>=2", "matplotlib", "scipy")
         findings.append(
             _problem(
-                f"d2l {version} is there, and so is NumPy {numpy}, {pins}.",
-                f"d2l works without them: {upgrade}",
+                f"d2l {version} is installed together with NumPy {numpy}, {pins}.",
+                f"d2l works with newer versions: {upgrade}",
             )
         )
     if torch_is_usable(facts):
@@ -37,12 +37,15 @@ def check_book(facts: Facts) -> list[Finding]:
     if findings:
         return findings
     if not version:
-        what = "The book's package d2l is not installed, nor needed; without the old "
-        what += f"versions that it asks for, it can be added: {install}"
+        what = (
+            "The book's package d2l is not installed, and the course does not need "
+            "it; you can add it without "
+        )
+        what += f"the old versions that it pins: {install}"
         return [Finding("book", OK, f"{what}.")]
     if version != WANTED:
-        what = f"d2l {version} is there; the course is tried with {WANTED}."
-        return [Finding("book", NOTE, what, f"To have that one: {install}")]
+        what = f"d2l {version} is installed, but the course is tested with {WANTED}."
+        return [Finding("book", NOTE, what, f"To install that one: {install}")]
     return [Finding("book", OK, f"d2l {version} works beside the course.")]
 
 
@@ -61,15 +64,15 @@ def _not_importing(facts: Facts, has_book: bool) -> list[Finding]:
         troubles[doing] = answer.trouble
     if vision := troubles.get("torchvision"):
         here = f"PyTorch {facts.torch.version}"
-        what = f"torchvision does not import beside {here} ({vision})."
-        to_do = "Install the one that belongs to it: "
+        what = f"torchvision cannot be imported with {here} ({vision})."
+        to_do = "Install the one that matches it: "
         to_do += install_torchvision(facts.torch.version)
         if has_book:
             return [_problem(what, to_do)]
         return [Finding("book", NOTE, f"{what} The course does not need it.", to_do)]
     if trouble := troubles.get("d2l.torch"):
         to_do = _mend(trouble, facts.torch.version)
-        return [_problem(f"d2l does not import ({trouble}).", to_do)]
+        return [_problem(f"d2l cannot be imported ({trouble}).", to_do)]
     return []
 
 

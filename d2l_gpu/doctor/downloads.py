@@ -16,7 +16,7 @@ def check_data(facts: Facts) -> list[Finding]:
     try:
         folder = data_folder()
     except ImportError as error:
-        what = f"The folder of data is not known: {error.name} is not installed."
+        what = f"The data folder is unknown: {error.name} is not installed."
         return [Finding("data", NOTE, what)]
     files = {
         folder / FASHION_MNIST.folder / name: md5
@@ -33,9 +33,9 @@ def check_data(facts: Facts) -> list[Finding]:
             Finding(
                 "data",
                 NOTE,
-                f"Downloads that broke off have left {len(left_behind)} file"
-                f"{'s' * (len(left_behind) > 1)} in {left_behind[0].parent}.",
-                f"They can go: {_remove(*left_behind)}",
+                f"Interrupted downloads have left {len(left_behind)} "
+                f"file{'s' * (len(left_behind) > 1)} in {left_behind[0].parent}.",
+                f"You can delete them: {_remove(*left_behind)}",
             )
         )
     if not complete:  # a folder with everything may be read-only, as a teacher's is
@@ -43,7 +43,11 @@ def check_data(facts: Facts) -> list[Finding]:
     if findings:
         return findings
     have = "Fashion-MNIST is there" if complete else "Fashion-MNIST is not there yet"
-    later = "" if complete else ": 30 MB when a lesson first asks; digits need none"
+    later = (
+        ""
+        if complete
+        else ": a lesson that needs it downloads 30 MB; the digits need no download"
+    )
     return [Finding("data", OK, f"Data are kept in {folder}; {have}{later}.")]
 
 
@@ -53,7 +57,7 @@ def _wrong(path: Path, md5: str) -> str:
             return ""
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return "is damaged: its checksum is not that of the data's authors"
+    return "is damaged: its checksum is not the one that the data's authors published"
 
 
 def _unusable(path: Path, reason: str) -> Finding:
@@ -61,7 +65,7 @@ def _unusable(path: Path, reason: str) -> Finding:
         "data",
         PROBLEM,
         f"{path} {reason}.",
-        f"Remove it, and it is downloaded again when it is needed: {_remove(path)}",
+        f"Remove it; it will be downloaded again when it is needed: {_remove(path)}",
     )
 
 
@@ -74,7 +78,7 @@ def _folder_trouble(folder: Path) -> list[Finding]:
         Finding(
             "data",
             PROBLEM,
-            f"Data cannot be kept in {folder} ({trouble}).",
+            f"Data cannot be saved in {folder} ({trouble}).",
             f"Name a folder of your own in the environment variable {DATA}.",
         )
     ]

@@ -38,7 +38,7 @@ def check_course(facts: Facts) -> list[Finding]:
     if not installed_version(OURS):
         return [
             _course(
-                f"{OURS} is found here, but is not installed in {sys.prefix}, so "
+                f"{OURS} is found here, but it is not installed in {sys.prefix}, so "
                 "notebooks will not find it.",
                 f"Install it: {pip('install', _origin())}",
             )
@@ -63,7 +63,10 @@ def check_course(facts: Facts) -> list[Finding]:
     findings += _not_importing(facts, there)
     if findings:
         return findings
-    what = f"The {len(needed)} packages that the course needs are there, and import."
+    what = (
+        f"The {len(needed)} packages that the course needs are installed, and can be "
+        "imported."
+    )
     return [Finding("course", OK, what)]
 
 
@@ -85,7 +88,7 @@ def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:
         troubles[doing] = answer.trouble
     return [
         _course(
-            f"{modules[name]} is installed, but does not import ({trouble}).",
+            f"{modules[name]} is installed, but cannot be imported ({trouble}).",
             f"Install it again: {pip('install', '--force-reinstall', modules[name])}",
         )
         for name, trouble in troubles.items()
@@ -103,14 +106,14 @@ def check_jupyter(facts: Facts) -> list[Finding]:
     here = {Path(sysconfig.get_path("scripts", each)).resolve() for each in schemes}
     found = shutil.which("jupyter-lab") or shutil.which("jupyter")
     if found is None or Path(found).parent.resolve() in here:
-        what = "No JupyterLab of another environment is in the way."
+        what = "No JupyterLab from another environment is in the way."
         return [Finding("jupyter", OK, what)]
     return [
         Finding(
             "jupyter",
             NOTE,
-            f"The command jupyter is that of another environment, {found}.",
-            "Activate this one, or begin with its Python: "
+            f"The command jupyter belongs to another environment, {found}.",
+            "Activate this environment, or start JupyterLab with its Python: "
             + command(this_python(), "-m", "jupyterlab"),
         )
     ]
@@ -122,24 +125,24 @@ def check_kernelspec(facts: Facts) -> list[Finding]:
     said = answer.said
     if "argv" not in said:
         return [_not_known(answer.trouble)]
-    where = f"the kernel python3 of {said['folder']}"
+    where = f"the kernel python3 in {said['folder']}"
     program = said["argv"][0] if said["argv"] else "nothing"
     if not said.get("there", True):
-        what = f"Notebooks would not start: {where} is {program}, which is not there."
+        what = f"Notebooks cannot start: {where} runs {program}, which does not exist."
         return [_kernelspec(PROBLEM, what)]
     if "prefix" not in said:
         why = said.get("refusal") or answer.trouble
-        what = f"Notebooks may not start: {where} is {program}, which does not answer"
+        what = f"Notebooks may not start: {where} runs {program}, which does not answer"
         return [_kernelspec(PROBLEM, f"{what} ({why}).")]
     if kernels.is_this(said["prefix"]):
-        what = "Notebooks are run by this Python, the kernel python3."
+        what = "Notebooks run with this Python, as the kernel python3."
         return [Finding("kernelspec", OK, what)]
     missing = [name for name in kernels.WANTED if name not in said["knows"]]
     if missing:
-        what = f"Notebooks would be run by another Python, {program}, which does not"
-        what = f"{what} know {' and '.join(missing)}: {where}."
+        what = f"Notebooks would run with another Python, {program}, which does not"
+        what = f"{what} have {' and '.join(missing)}: {where}."
         return [_kernelspec(PROBLEM, what)]
-    what = f"Notebooks are run by another Python, {program}, which knows the course"
+    what = f"Notebooks run with another Python, {program}, which has the course"
     return [_kernelspec(NOTE, f"{what}, too: {where}.")]
 
 
@@ -156,9 +159,9 @@ def _kernelspec(status: str, what: str) -> Finding:
 
 def _not_known(trouble: str) -> Finding:
     if not installed_version("jupyter_client"):
-        what = "Not looked at: Jupyter is not installed."
+        what = "Not checked: Jupyter is not installed."
         return Finding("kernelspec", NOTE, what)
-    what = f"Jupyter does not tell which Python runs notebooks ({trouble})."
+    what = f"Jupyter does not say which Python runs notebooks ({trouble})."
     again = pip("install", "--force-reinstall", "jupyter_client", "ipykernel")
     return Finding("kernelspec", PROBLEM, what, f"Install it again: {again}")
 
@@ -167,7 +170,7 @@ def check_kernel(facts: Facts) -> list[Finding]:
     """Does a kernel start, and know the course?"""
     said = facts.kernelspec.said
     if not kernels.is_this(said.get("prefix", "")):
-        what = "Not started: there is no kernel of this Python to start, see above."
+        what = "Not started: this Python has no kernel to start (see above)."
         return [Finding("kernel", NOTE, what)]
     # Kernels are no part of the process that is ended when time is up: that one ends
     # them itself, and gets the time for it.
@@ -175,9 +178,11 @@ def check_kernel(facts: Facts) -> list[Finding]:
     limit = facts.timeout + SECONDS_TO_END_A_KERNEL
     answer = ask(kernels.start_kernel, limit, deadline)
     if answer.said.get("knows") is True:
-        return [Finding("kernel", OK, "A kernel starts, and knows the course.")]
+        return [Finding("kernel", OK, "A kernel starts, and finds the course.")]
     if "knows" in answer.said:
-        what = "A kernel starts, but finds no d2l_gpu: it is not installed here."
+        what = (
+            "A kernel starts, but does not find d2l_gpu, which is not installed here."
+        )
         to_do = f"Install it: {pip('install', _origin())}"
     else:
         what = f"A kernel does not start ({answer.trouble.rstrip('.')})."

@@ -80,7 +80,7 @@ def start_kernel(deadline: float) -> Iterator[dict]:
         return max(0.0, deadline - time.time())
 
     if not left():
-        raise TimeoutError("Jupyter took all the time to load")
+        raise TimeoutError("loading Jupyter took all the time allowed")
     manager = KernelManager(kernel_name=NAME)
     manager.start_kernel()
     try:

@@ -49,7 +49,8 @@ def _proxy(facts: Facts, address: str, variables: str) -> list[Finding]:
             Finding(
                 "network",
                 PROBLEM,
-                f"{variables} is {shown!r}, which is no address of a proxy: {error}.",
+                f"{variables} is {shown!r}, which is not the address of a proxy: "
+                f"{error}.",
                 f"Set it like {EXAMPLE}, or remove it: {_unset_all(variables)}",
             )
         ]
@@ -60,9 +61,9 @@ def _proxy(facts: Facts, address: str, variables: str) -> list[Finding]:
         Finding(
             "network",
             NOTE,
-            f"The proxy of {variables}, {shown}, does not answer ({trouble}); what is "
-            "installed works without.",
-            f"Where there is no such proxy, remove it: {_unset_all(variables)}",
+            f"The proxy in {variables}, {shown}, does not answer ({trouble}); what is "
+            "installed works without it.",
+            f"If there is no such proxy, remove it: {_unset_all(variables)}",
         )
     ]
 
@@ -80,7 +81,7 @@ def _read(address: str) -> SplitResult:
     # pip and pooch take it for http where nothing is said.
     parts = urlsplit(address if "://" in address else f"http://{address}")
     if _kind(parts.scheme) not in PORTS:
-        raise ValueError(f"{parts.scheme!r} is none of http, https and socks5")
+        raise ValueError(f"{parts.scheme!r} is not http, https or socks5")
     if not parts.hostname:
         raise ValueError("it names no host")
     try:

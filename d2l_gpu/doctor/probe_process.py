@@ -85,13 +85,13 @@ def ask(
 
 
 def _death(code: int, errors: str) -> str:
-    how = f"Python was ended with exit code {code}"
+    how = f"Python exited with code {code}"
     if code < 0:
-        how = f"Python was ended by signal {-code}"
+        how = f"Python was killed by signal {-code}"
         with contextlib.suppress(ValueError):
-            how = f"Python was ended by {signal.Signals(-code).name}"
+            how = f"Python was killed by {signal.Signals(-code).name}"
     last = errors.strip().splitlines()[-1:]
-    return f"{how}, and last said: {one_line(last[0])}" if last else how
+    return f"{how}; its last line was: {one_line(last[0])}" if last else how
 
 
 # ------------------------------------------------------------------ in the process

@@ -42,8 +42,8 @@ def check_python(facts: Facts) -> list[Finding]:
             Finding(
                 "python",
                 NOTE,
-                f"Python {version} is newer than those on which the course is tested, "
-                f"{dotted(OLDEST)} to {dotted(NEWEST_TESTED)}.",
+                f"Python {version} is newer than the versions on which the course is "
+                f"tested, {dotted(OLDEST)} to {dotted(NEWEST_TESTED)}.",
             )
         ]
     where = (
@@ -53,7 +53,7 @@ def check_python(facts: Facts) -> list[Finding]:
         if sys.prefix != sys.base_prefix
         else "installation"
     )
-    return [Finding("python", OK, f"Python {version} of the {where} {here}.")]
+    return [Finding("python", OK, f"Python {version} in the {where} {here}.")]
 
 
 def _no_torch_for() -> tuple[str, str] | None:
@@ -63,7 +63,10 @@ def _no_torch_for() -> tuple[str, str] | None:
         name = sys.implementation.name
         return f"This Python is {name}: PyTorch is built for CPython only.", install
     if sys.maxsize < 2**32:
-        return "This Python is a 32-bit program: PyTorch has 64 bits only.", install
+        return (
+            "This Python is a 32-bit program, but PyTorch is built for 64 bits only.",
+            install,
+        )
     if sys.platform == "darwin" and platform.machine() == "x86_64":
         if _translated():
             return (
@@ -72,8 +75,8 @@ def _no_torch_for() -> tuple[str, str] | None:
                 f"Install the universal Python from {DOWNLOADS}, or a conda for arm64.",
             )
         return (
-            "This Mac has an Intel processor, for which PyTorch ended its own builds "
-            "with version 2.2.",
+            "This Mac has an Intel processor, for which PyTorch stopped making "
+            "builds with version 2.2.",
             "Use another machine or a hosted notebook, or see whether conda-forge has "
             "a build: conda install -c conda-forge 'pytorch>=2.10'",
         )
@@ -98,9 +101,9 @@ def check_names(facts: Facts) -> list[Finding]:
         Finding(
             "names",
             PROBLEM,
-            f"Notebooks of this folder import {path} in place of the package "
+            f"Notebooks in this folder import {path} instead of the package "
             f"{path.stem}.",
-            "Give the file another name.",
+            "Rename the file.",
         )
         for path in found
     ] or [Finding("names", OK, "No file here has the name of a package.")]

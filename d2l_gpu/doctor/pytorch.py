@@ -28,7 +28,7 @@ def check_torch(facts: Facts) -> list[Finding]:
     if not torch.installed and (others := _other_frameworks()):
         names = ", ".join(each.title for each in others)
         commands = " or ".join(f"d2l-gpu lab --framework {each.tag}" for each in others)
-        what = f"PyTorch is not installed. {names} can be used without it: {commands}"
+        what = f"PyTorch is not installed. You can use {names} without it: {commands}"
         return [Finding("pytorch", NOTE, what)]
     if not torch.installed:
         what = "PyTorch is not installed."
@@ -58,14 +58,15 @@ def _does_not_import(facts: Facts) -> Finding:
     if sys.platform == "win32" and "WinError" in trouble:
         to_do = (
             "Install Microsoft's C++ runtime, which PyTorch needs, from "
-            f"https://aka.ms/vs/17/release/vc_redist.x64.exe. If it is there: {again}"
+            "https://aka.ms/vs/17/release/vc_redist.x64.exe. If it is already there: "
+            f"{again}"
         )
     if "no answer" in trouble:
         to_do = (
-            "Try again: the first import after an installation takes long. If that "
-            f"does not help, install it again: {again}"
+            "Try again: the first import after an installation takes a long time. If "
+            f"that does not help, install it again: {again}"
         )
-    return _problem(f"{name} is installed, but does not import ({trouble}).", to_do)
+    return _problem(f"{name} is installed, but cannot be imported ({trouble}).", to_do)
 
 
 def torch_is_usable(facts: Facts) -> bool:
@@ -75,7 +76,7 @@ def torch_is_usable(facts: Facts) -> bool:
 
 def not_looked_at(name: str) -> Finding:
     """Return the finding of a check that has no PyTorch to ask."""
-    return Finding(name, "note", "Not looked at: PyTorch cannot be used, see above.")
+    return Finding(name, "note", "Not checked: PyTorch cannot be used (see above).")
 
 
 def check_numpy(facts: Facts) -> list[Finding]:
@@ -87,7 +88,7 @@ def check_numpy(facts: Facts) -> list[Finding]:
     if not answer.said.get("installed", True):
         what, to_do = "NumPy is not installed.", f"Install it: {upgrade}"
     elif not version:
-        what = f"NumPy is installed, but does not import ({answer.trouble})."
+        what = f"NumPy is installed, but cannot be imported ({answer.trouble})."
         to_do = f"Install it again: {again}"
     elif release(version) < OLDEST_NUMPY:
         what = f"NumPy {version} is too old: 2 or newer is needed."

@@ -24,8 +24,10 @@ def check_memory(facts: Facts) -> list[Finding]:
     """Has the machine enough memory left?"""
     left = _memory_left()
     if left is None:
-        return [Finding("memory", OK, "The system does not say how much is left.")]
-    what = f"{size_text(left)} of main memory can be used"
+        return [
+            Finding("memory", OK, "The system does not say how much memory is left.")
+        ]
+    what = f"{size_text(left)} of main memory is available"
     if left >= MEMORY_WANTED:
         return [Finding("memory", OK, f"{what}.")]
     short = left < MEMORY_NEEDED
@@ -35,7 +37,7 @@ def check_memory(facts: Facts) -> list[Finding]:
         Finding(
             "memory",
             PROBLEM if short else NOTE,
-            f"{what}, {share} {size_text(needed)}.",
+            f"{what}, but {share} {size_text(needed)}.",
             "Close other programs, or the kernels of other notebooks.",
         )
     ]
@@ -62,7 +64,7 @@ def check_disk(facts: Facts) -> list[Finding]:
                 "disk",
                 PROBLEM if left < SPACE_NEEDED else NOTE,
                 f"Only {what}.",
-                "Make room there" + _elsewhere(uses),
+                "Free some space there" + _elsewhere(uses),
             )
         )
     return findings
@@ -75,7 +77,7 @@ def _unwritable() -> Iterator[Finding]:
             "disk",
             PROBLEM,
             f"Nothing can be written to the working folder {Path.cwd()} ({trouble}).",
-            "Go to a folder of your own: cd",
+            "Change to a folder of your own: cd",
         )
 
 
@@ -118,9 +120,9 @@ def why_unwritable(folder: Path) -> str:
 
 def _elsewhere(uses: list[str]) -> str:
     if "data" in uses:
-        return ", or let data go elsewhere with the variable D2L_GPU_DATA."
+        return ", or keep data elsewhere by setting the variable D2L_GPU_DATA."
     if "temporary files" in uses:
-        return ", or let temporary files go elsewhere with the variable TMPDIR."
+        return ", or keep temporary files elsewhere by setting the variable TMPDIR."
     return "."
 
 

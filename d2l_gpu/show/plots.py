@@ -114,7 +114,8 @@ def plot(
     for name, values in curves.items():
         if len(values) != len(x):
             raise ValueError(
-                f"The curve {name!r} has {len(values)} values for {len(x)} abscissae."
+                f"The curve {name!r} has {len(values)} values, but there are {len(x)} "
+                "values of x."
             )
     settings = {
         "xlabel": xlabel,

@@ -37,12 +37,12 @@ class Progress:
     def __init__(self, total: float = 1, label: str = "", *, display: bool = True):
         if isinstance(total, bool) or not isinstance(total, int | float):
             raise TypeError(
-                "The total of a progress bar is a number of steps, not "
+                "The total of a progress bar must be a number of steps, but got "
                 f"{total!r} ({type(total).__name__})."
             )
         if not 0 < total < math.inf:
             raise ValueError(
-                f"The total of a progress bar is a positive number, not {total}."
+                f"The total of a progress bar must be positive, but got {total}."
             )
         self.total = total
         self.label = label
@@ -167,9 +167,9 @@ def checked_fraction(fraction: float) -> float:
     """Return a number from 0 to 1 as a float; raise an error for anything else."""
     if isinstance(fraction, bool) or not isinstance(fraction, int | float):
         raise TypeError(
-            "Progress is a number from 0 to 1, not "
-            f"{fraction!r} ({type(fraction).__name__})."
+            f"Progress must be a number from 0 to 1, but got {fraction!r} "
+            f"({type(fraction).__name__})."
         )
     if not 0 <= fraction <= 1:
-        raise ValueError(f"Progress is a number from 0 to 1, not {fraction}.")
+        raise ValueError(f"Progress must be a number from 0 to 1, but got {fraction}.")
     return float(fraction)

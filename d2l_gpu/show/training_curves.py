@@ -91,7 +91,8 @@ class ProgressBoard(LiveFigure, HyperParameters):
         """
         if isinstance(every_n, bool) or not isinstance(every_n, int) or every_n < 1:
             raise ValueError(
-                f"every_n says how many values make a point, at least 1, not {every_n}."
+                "every_n, the number of values for each point, must be at least 1, "
+                f"but got {every_n}."
             )
         waiting = self._waiting.setdefault(label, [])
         waiting.append((single(x), single(y)))
@@ -203,8 +204,8 @@ class Animator(LiveFigure):
             xs = xs * len(ys)
         if len(xs) != len(ys):
             raise ValueError(
-                f"Animator.add was given {len(xs)} values of x and {len(ys)} of y: "
-                "give as many, or one x for all."
+                "Animator.add needs one value of x for each of y, or a single x, but "
+                f"got {len(xs)} of x and {len(ys)} of y."
             )
         curves = [
             i

@@ -27,8 +27,8 @@ def single(value: Value) -> "float | torch.Tensor":
     shape = tuple(getattr(value, "shape", ()))
     if math.prod(shape) != 1:
         raise ValueError(
-            "A point is drawn from single values, and was given a tensor of shape "
-            f"{shape}: reduce it first, for example with mean()."
+            f"A point is drawn from single values, but got a tensor of shape {shape}: "
+            "reduce it first, for example with mean()."
         )
     if _is_tensor(value):
         return value.detach().reshape(())

@@ -26,21 +26,22 @@ def require_book() -> None:
         found = metadata.version("d2l")
     except metadata.PackageNotFoundError:
         raise ImportError(
-            f"The book's package d2l {VERSION} is not installed: get what it needs "
-            f"with `{_install_needs()}`, and then itself with `{INSTALL}`."
+            f"The book's package d2l {VERSION} is not installed: install what it "
+            f"needs with `{_install_needs()}`, then the package itself with "
+            f"`{INSTALL}`."
         ) from None
     if found != VERSION:
         raise ImportError(
-            f"The installed d2l is version {found}, and {VERSION} is wanted: replace "
-            f"it with `{INSTALL}`."
+            f"d2l {VERSION} is needed, but version {found} is installed: replace it "
+            f"with `{INSTALL}`."
         )
     for name in ("pandas", "requests", "scipy"):
         try:
             importlib.import_module(name)
         except ImportError as error:
             raise ImportError(
-                f"d2l {VERSION} needs {name}, which cannot be imported ({error}): get "
-                f"what it needs with `{_install_needs()}`."
+                f"d2l {VERSION} needs {name}, which cannot be imported ({error}): "
+                f"install what it needs with `{_install_needs()}`."
             ) from None
     _check_torchvision()
 
@@ -52,15 +53,16 @@ def _check_torchvision() -> None:
         importlib.import_module("torchvision")
     except ModuleNotFoundError:
         raise ImportError(
-            f"d2l {VERSION} needs torchvision, which is not installed: get what it "
-            f"needs with `{_install_needs()}`."
+            f"d2l {VERSION} needs torchvision, which is not installed: install what "
+            f"it needs with `{_install_needs()}`."
         ) from None
     # A torchvision from another build fails to load, in various ways.
     except (AttributeError, ImportError, OSError, RuntimeError) as error:
         raise ImportError(
-            f"torchvision {metadata.version('torchvision')} does not fit PyTorch "
+            f"torchvision {metadata.version('torchvision')} does not match PyTorch "
             f"{torch.__version__} ({str(error).splitlines()[0]}): install both from "
-            "the same place, as https://pytorch.org/get-started/locally/ says."
+            "the same source, as described on "
+            "https://pytorch.org/get-started/locally/."
         ) from None
 
 

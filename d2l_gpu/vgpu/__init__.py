@@ -122,8 +122,8 @@ def enable(
         gc.collect()  # tensors that only a reference cycle keeps don't count
     if Devices.machine is not None and any(Devices.machine.used):
         raise RuntimeError(
-            "Virtual GPUs can be set up anew only when no tensor is left on them: "
-            f"{sum(Devices.machine.used)} bytes are in use."
+            "Virtual GPUs can be set up again only when no tensor is left on them, "
+            f"but {sum(Devices.machine.used)} bytes are still in use."
         )
     if as_cuda:
         from .patches import as_cuda as cuda_names

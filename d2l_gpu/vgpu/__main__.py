@@ -60,21 +60,27 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--gpus", type=int, default=2, metavar="N", help="how many there are (2)"
+        "--gpus",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of virtual GPUs (default: %(default)s)",
     )
-    parser.add_argument("--memory", metavar="SIZE", help="memory of each, such as 4GiB")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="memory of each GPU, such as 4GiB"
+    )
     parser.add_argument(
         "-m",
         dest="module",
         nargs=argparse.REMAINDER,
         metavar="MODULE",
-        help="run a module, and give it the arguments that follow",
+        help="run a module with the arguments that follow",
     )
     parser.add_argument(
         "script",
         nargs=argparse.REMAINDER,
         metavar="SCRIPT",
-        help="run a script, and give it the arguments that follow",
+        help="run a script with the arguments that follow",
     )
     return parser
 
@@ -104,7 +110,7 @@ def _enable(gpus: int, memory: str | None) -> None:
     _enable_in_spawned(enable)
     print(
         f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
-        f"answer{'s' * (gpus == 1)} to the name cuda.",
+        f"{'are' if gpus > 1 else 'is'} available as cuda.",
         file=sys.stderr,
     )
 

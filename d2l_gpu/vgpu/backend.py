@@ -43,8 +43,9 @@ def register() -> None:
     taken = torch._C._get_privateuse1_backend_name()
     if taken not in ("privateuseone", NAME):
         raise RuntimeError(
-            f"Virtual GPUs cannot be used here: the backend {taken!r} has taken "
-            "PyTorch's one place for a device type from outside (PrivateUse1)."
+            f"Virtual GPUs cannot be used here, because the backend {taken!r} already "
+            "occupies PyTorch's only slot for a device type from outside "
+            "(PrivateUse1)."
         )
     torch.utils.rename_privateuse1_backend(NAME)
     torch._register_device_module(NAME, device_api)
@@ -65,8 +66,8 @@ def check_version(version: str) -> None:
     # Nightly builds of the first version count, too: dev0 comes before all of them.
     if TorchVersion(version) < "{}.{}.dev0".format(*MINIMUM):
         raise RuntimeError(
-            f"Virtual GPUs need PyTorch {MINIMUM[0]}.{MINIMUM[1]} or newer, this is "
-            f"{version}: upgrade it as described on "
+            f"Virtual GPUs need PyTorch {MINIMUM[0]}.{MINIMUM[1]} or newer, but this "
+            f"is {version}: upgrade it as described on "
             "https://pytorch.org/get-started/locally/."
         )
 

@@ -84,7 +84,9 @@ def index_of(device: Device = None) -> int:
     elif not isinstance(device, int):
         device = torch.device(device)
         if device.type not in ("vgpu", "cuda"):
-            raise ValueError(f"Expected a virtual GPU such as vgpu:0, not {device}.")
+            raise ValueError(
+                f"Expected a virtual GPU such as vgpu:0, but got {device}."
+            )
         index = current.index if device.index is None else device.index
     if not 0 <= index < MOST or Devices.machines[index] is None:
         count = Devices.machine.count if Devices.machine is not None else 0

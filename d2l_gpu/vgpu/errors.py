@@ -52,15 +52,15 @@ def collective_mismatch(op, devices: list[torch.device]) -> RuntimeError:
     name = op.name.partition("::")[2].strip("_")
     other = next(device for device in devices if device != devices[0])
     return RuntimeError(
-        f"{name} needs all tensors of this process on the same device, but found at "
-        f"least two devices, {devices[0]} and {other}!"
+        f"{name} expects all tensors of this process to be on the same device, but "
+        f"found at least two devices, {devices[0]} and {other}!"
     )
 
 
 def invalid_ordinal(index: int, count: int) -> RuntimeError:
     """Return the error for the index of a device that doesn't exist."""
     return RuntimeError(
-        f"vgpu error: invalid device ordinal: there is no vgpu:{index}, "
+        f"vgpu error: invalid device ordinal: there is no vgpu:{index}, because only "
         f"{count} virtual GPU{'s are' if count > 1 else ' is'} in use."
     )
 
@@ -69,8 +69,8 @@ def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
     """Return the error for tensors that aren't strided, such as sparse ones."""
     name = str(layout).removeprefix("torch.")
     return NotImplementedError(
-        f"Virtual GPUs hold strided tensors only, not {name} ones: keep this tensor on "
-        "the CPU."
+        f"Virtual GPUs support only strided tensors, not {name} ones: keep this "
+        "tensor on the CPU."
     )
 
 
@@ -85,8 +85,8 @@ def wrong_generator(generator: torch.Generator) -> RuntimeError:
 def no_values(asked: str) -> RuntimeError:
     """Return the error for asking a value of a simulation that has only shapes."""
     return RuntimeError(
-        f"{asked} needs the values of a tensor, and with backing='meta' only shapes "
-        "are simulated: use backing='cpu' to have values."
+        f"{asked} needs the values of a tensor, but backing='meta' simulates only "
+        "shapes: use backing='cpu' to have values."
     )
 
 

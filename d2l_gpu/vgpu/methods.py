@@ -103,8 +103,8 @@ class Methods:
 
     def share_memory_(self):
         raise RuntimeError(
-            f"cannot share a tensor on {name_of(self)}: each process has virtual GPUs "
-            "of its own, and a tensor that is sent to another one is copied"
+            f"cannot share a tensor on {name_of(self)}: each process has its own "
+            "virtual GPUs, so a tensor sent to another process is copied"
         )
 
     def record_stream(self, stream) -> None:
@@ -120,8 +120,9 @@ class Methods:
     def data(self, new):
         if type(new) is not type(self):
             raise RuntimeError(
-                f"incompatible tensor type: the data of a tensor on {name_of(self)} "
-                f"cannot be set to a tensor on {name_of(new)}: copy it there first."
+                "incompatible tensor type: cannot set the data of a tensor on "
+                f"{name_of(self)} to a tensor on {name_of(new)}: copy it to "
+                f"{name_of(self)} first."
             )
         torch.Tensor.data.__set__(self, new)
         self._backing, self._index = new._backing, new._index

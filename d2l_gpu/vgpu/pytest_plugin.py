@@ -36,8 +36,8 @@ NAME = "virtual_gpus"
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{NAME}(n=2, *, memory=None, as_cuda=False): run the test on n virtual GPUs "
-        "with so much memory each, such as '1GiB'.",
+        f"{NAME}(n=2, *, memory=None, as_cuda=False): run the test on n virtual GPUs, "
+        "each with this much memory, such as '1GiB'.",
     )
     config.stash[_LAST] = _Last()
 
@@ -99,8 +99,8 @@ class _Last:
     left_since: str | None = None
 
     def leftovers(self) -> str:
-        since = f" since {self.left_since}" if self.left_since else ""
-        return f"tensors of {self.left} bytes have been on them{since}"
+        since = f", left by {self.left_since}" if self.left_since else ""
+        return f"they still hold {self.left} bytes of tensors{since}"
 
 
 _LAST = pytest.StashKey[_Last]()

@@ -47,15 +47,19 @@ class Settings:
     @classmethod
     def checked(cls, n, memory, backing, model, link, most: int = PLAIN) -> "Settings":
         if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeError(f"The number of virtual GPUs is an integer, not {n!r}.")
+            raise TypeError(
+                f"The number of virtual GPUs must be an integer, but got {n!r}."
+            )
         if n < 1:
-            raise ValueError(f"The number of virtual GPUs is at least 1, not {n}.")
+            raise ValueError(
+                f"The number of virtual GPUs must be at least 1, but got {n}."
+            )
         if n > most:
-            raise ValueError(f"There can be {most} virtual GPUs at most, not {n}.")
+            raise ValueError(f"There can be at most {most} virtual GPUs, but got {n}.")
         backing = torch.device("cpu" if backing is None else backing)
         if backing.type == "vgpu":
             raise ValueError(
-                "The backing of virtual GPUs is a real device, such as cpu."
+                "The backing of virtual GPUs must be a real device, such as cpu."
             )
         if not isinstance(model, list | tuple):
             models = (_entry(model, MODELS, "model"),) * n
@@ -63,7 +67,8 @@ class Settings:
             models = tuple(_entry(m, MODELS, "model") for m in model)
             if len(models) != n:
                 raise ValueError(
-                    f"One model for each device is needed, {n}, not {len(models)}."
+                    f"There must be one model for each of the {n} devices, but got "
+                    f"{len(models)}."
                 )
         link = _entry(link, LINKS, "link")
         if memory is not None:
@@ -96,13 +101,13 @@ def _entry(name, catalogue: dict, what: str):
         return name
     if not isinstance(name, str):
         raise TypeError(
-            f"A {what} is named by a text such as {next(iter(catalogue))!r}, not "
-            f"{name!r}."
+            f"A {what} must be named by a string such as {next(iter(catalogue))!r}, "
+            f"but got {name!r}."
         )
     if name not in catalogue:
         raise ValueError(
             f"There is no {what} {name!r} in the catalogue: choose one of "
-            f"{', '.join(catalogue)}, or describe yours as a {kinds[0].__name__}."
+            f"{', '.join(catalogue)}, or describe your own as a {kinds[0].__name__}."
         )
     return catalogue[name]
 
@@ -112,16 +117,16 @@ def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
     if replicas:
         if torch.device(backing).type != "meta":
             raise ValueError(
-                "Replicas are simulated without values: ask for backing='meta' as well."
+                "Replicas are simulated without values: pass backing='meta' as well."
             )
         settings = Settings.checked(1, memory, backing, model, link)
         Settings.checked(n, memory, backing, model, link, most=10**6)
     else:
         if isinstance(n, int) and n > MOST_IN_ONE:
             raise ValueError(
-                f"{MOST_IN_ONE} devices at most are simulated one by one, not {n}: "
-                "with backing='meta', replicas=True one stands for any number of "
-                "equals."
+                f"At most {MOST_IN_ONE} devices can be simulated one by one, but got "
+                f"{n}: with backing='meta', replicas=True, one device stands for any "
+                "number of identical ones."
             )
         settings = Settings.checked(n, memory, backing, model, link)
     backend.register()
@@ -149,8 +154,8 @@ def _free_place(count: int) -> int:
             if run == count:
                 return i - count + 1
     raise RuntimeError(
-        f"No place is left for {count} more simulated devices: drop simulators, and "
-        "tensors on them, that are not needed any more (del)."
+        f"There is no room for {count} more simulated devices: delete the simulators "
+        "that you no longer need, and the tensors on them (del)."
     )
 
 
@@ -182,16 +187,20 @@ class Simulator:
             ValueError: there is no such device.
         """
         if isinstance(i, bool) or not isinstance(i, int):
-            raise TypeError(f"A GPU is named by an integer such as 0, not {i!r}.")
+            raise TypeError(
+                f"A GPU's index must be an integer such as 0, but got {i!r}."
+            )
         if not 0 <= i < self.n:
             raise ValueError(
-                f"gpu({i}) does not exist: this simulation has {self.n}, from 0."
+                f"gpu({i}) does not exist: the indices in this simulation go from 0 "
+                f"to {self.n - 1}."
             )
         if Devices.machines[self._first] is not self._machine:
-            raise RuntimeError("The devices of this simulation were given back.")
+            raise RuntimeError("The devices of this simulation have been released.")
         if i >= self._machine.count:
             raise ValueError(
-                f"gpu({i}) is a replica: gpu(0) stands for all {self.n} of them."
+                f"gpu({i}) is a replica: use gpu(0), which stands for all {self.n} of "
+                "them."
             )
         return Devices.shown[self._first + i]
 
@@ -211,7 +220,7 @@ class Simulator:
         if self.n > 1:
             text += f", connected by {self.link.name}"
         if self.clock.stands_for > 1:
-            text += ", of which one stands for all"
+            text += ", with one standing for all"
         return text
 
     def close(self) -> None:
@@ -288,11 +297,12 @@ class Simulator:
         here = [x._index if is_virtual(x) else None for x in tensors]
         if here != list(self.clock.models):
             raise ValueError(
-                f"all_reduce takes one tensor on each device of the simulation, "
-                f"{self._machine.count} in order, not {len(tensors)} of them."
+                "all_reduce needs exactly one tensor on each of the simulation's "
+                f"{self._machine.count} devices, in order (got {len(tensors)} "
+                "tensors)."
             )
         if len({(x.shape, x.dtype) for x in tensors}) > 1:
-            raise ValueError("all_reduce takes tensors of one shape and type.")
+            raise ValueError("all_reduce needs tensors of the same shape and dtype.")
         if self._machine.has_values:
             backings = [x.detach()._backing for x in tensors]
             total = backings[0].clone()
@@ -307,7 +317,8 @@ class Simulator:
             command = commands.naive_all_reduce(*work)
         else:
             raise ValueError(
-                f"The algorithm of all_reduce is 'ring' or 'naive', not {algorithm!r}."
+                "The algorithm of all_reduce must be 'ring' or 'naive', but got "
+                f"{algorithm!r}."
             )
         if self.n > 1:
             stream = torch.vgpu.current_stream(self.gpu(0)).stream_id

@@ -20,7 +20,7 @@ def test_a_method_added_later_is_there_on_earlier_objects():
 
 
 def test_adding_to_an_object_is_refused():
-    with pytest.raises(TypeError, match="extends a class"):
+    with pytest.raises(TypeError, match="expects a class"):
         d2l.add_to_class("A")
 
 

@@ -55,7 +55,9 @@ def test_enough_real_ones_are_used_and_the_others_hidden(real, capsys):
     assert gpus.try_all_gpus() == ["real 0", "real 1"]
     assert gpus.virtual_count() == 0
     assert gpus.asked == ["prepare 2", "real"]
-    with pytest.raises(ValueError, match=r"gpu\(2\) does not exist: 2 GPUs in use"):
+    with pytest.raises(
+        ValueError, match=r"gpu\(2\) does not exist: this process uses 2 GPUs"
+    ):
         gpus.gpu(2)
 
 
@@ -75,7 +77,9 @@ def test_too_few_real_ones_are_replaced_by_virtual_ones(real, capsys):
         ["toy 0", "virtual", "made of nothing"],
         ["toy 1", "virtual", "made of nothing"],
     ]
-    with pytest.raises(RuntimeError, match="2 GPUs in use since the first call, so 3"):
+    with pytest.raises(
+        RuntimeError, match="used 2 GPUs since the first call, and cannot switch to 3"
+    ):
         gpus.require_gpus(3)
 
 
@@ -106,7 +110,7 @@ def test_variable_forces_virtual_ones_without_asking_for_real_ones(monkeypatch):
 def test_variable_forbids_virtual_ones(monkeypatch):
     monkeypatch.setenv(VIRTUAL, "0")
     gpus = ToyGpus(1)
-    with pytest.raises(RuntimeError, match="needs 2 GPUs, the machine has 1, and"):
+    with pytest.raises(RuntimeError, match="needs 2 GPUs, but the machine has 1, and"):
         gpus.require_gpus(2)
     assert gpus.decision is None
     with pytest.raises(RuntimeError, match="forbids virtual GPUs"):
@@ -120,20 +124,18 @@ def test_virtual_ones_can_be_had_beside_real_ones_but_not_afterwards(capsys):
     gpus.use_virtual_gpus(3)
     gpus.use_virtual_gpus(3)
     assert capsys.readouterr().out.count("Using 3 virtual GPUs") == 2
-    with pytest.raises(RuntimeError, match="cannot be changed any more"):
+    with pytest.raises(RuntimeError, match="can no longer be changed"):
         gpus.use_virtual_gpus(2)
     gpus = ToyGpus(2)
     gpus.require_gpus(2)
-    with pytest.raises(
-        RuntimeError, match=r"Using 2 GPUs.* cannot be changed any more"
-    ):
+    with pytest.raises(RuntimeError, match=r"Using 2 GPUs.* can no longer be changed"):
         gpus.use_virtual_gpus(2)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "2", True, None])
 def test_senseless_numbers_are_refused(n):
     for function in (ToyGpus().require_gpus, ToyGpus().use_virtual_gpus):
-        with pytest.raises((TypeError, ValueError), match="The number of GPUs is"):
+        with pytest.raises((TypeError, ValueError), match="The number of GPUs must be"):
             function(n)
 
 

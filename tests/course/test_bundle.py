@@ -244,10 +244,10 @@ def test_data_that_are_wanted_and_damaged_are_one_sentence(cached_data, capsys):
 def test_what_is_not_installed_is_one_sentence(workshop, capsys):
     put_course(workshop / "own", "toy>=3")
     assert cli.main(["bundle"]) == 1
-    assert "toy>=3 is not: install it" in one_sentence(capsys.readouterr().err)
+    assert "missing: toy>=3; install them" in one_sentence(capsys.readouterr().err)
     put_course(workshop / "own", "absent-toy")
     assert cli.main(["bundle"]) == 1
-    assert "absent-toy is not: install it" in one_sentence(capsys.readouterr().err)
+    assert "missing: absent-toy; install them" in one_sentence(capsys.readouterr().err)
 
 
 def test_environment_without_pip_is_one_sentence(workshop, monkeypatch, capsys):
@@ -256,7 +256,7 @@ def test_environment_without_pip_is_one_sentence(workshop, monkeypatch, capsys):
         importlib.util, "find_spec", lambda name: None if name == "pip" else found(name)
     )
     assert cli.main(["bundle"]) == 1
-    assert "there is no pip for" in one_sentence(capsys.readouterr().err)
+    assert "has no pip" in one_sentence(capsys.readouterr().err)
 
 
 def test_wheel_that_pip_does_not_find_keeps_the_old_archive(workshop, capsys):
@@ -277,7 +277,7 @@ def test_disk_that_fills_up_keeps_the_old_archive(workshop, monkeypatch, capsys)
     monkeypatch.setattr(os, "fsync", full)
     assert cli.main(["bundle"]) == 1
     error = one_sentence(capsys.readouterr().err)
-    assert "cannot be written (No space left on device): make room" in error
+    assert "(No space left on device): free some space" in error
     assert Path(f"{NAME}.zip").read_text() == "the old one"
     assert len(list(Path().iterdir())) == 1
 
@@ -288,7 +288,7 @@ def test_too_small_a_disk_is_refused_before_pip_runs(workshop, monkeypatch, caps
     monkeypatch.setattr(bundle, "run_pip", None)
     assert cli.main(["bundle"]) == 1
     assert re.search(
-        r"\d+ MB are needed in .*, and 0 MB are free: make room",
+        r"\d+ MB are needed in .*, but only 0 MB are free: free some space",
         one_sentence(capsys.readouterr().err),
     )
     assert list(Path().iterdir()) == []
@@ -297,7 +297,7 @@ def test_too_small_a_disk_is_refused_before_pip_runs(workshop, monkeypatch, caps
 def test_output_that_cannot_be_a_folder_is_one_sentence(workshop, capsys):
     Path("taken").touch()
     assert cli.main(["bundle", "--output", "taken"]) == 1
-    assert "cannot be written" in one_sentence(capsys.readouterr().err)
+    assert "cannot write" in one_sentence(capsys.readouterr().err)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
@@ -529,7 +529,7 @@ def test_damaged_file_is_refused(unpacked, tmp_path):
     content[len(content) // 2] ^= 1
     wheel.write_bytes(content)
     error = refused(unpacked, tmp_path)
-    assert f"wheels/{wheel.name} is damaged, its checksum" in error
+    assert f"wheels/{wheel.name} is damaged (its checksum" in error
 
 
 def test_missing_file_is_refused(unpacked, tmp_path):
@@ -541,11 +541,11 @@ def test_missing_file_is_refused(unpacked, tmp_path):
 @pytest.mark.parametrize(
     ("entry", "value", "sentence"),
     [
-        ("python", "3.9", "this bundle is for Python 3.9, and this is Python 3."),
-        ("platform", "win-amd64", "this bundle is for win-amd64, and this is "),
-        ("least_version", [99, 1], " 99.1, and this system has "),
+        ("python", "3.9", "this bundle is for Python 3.9, but this is Python 3."),
+        ("platform", "win-amd64", "this bundle is for win-amd64, but this is "),
+        ("least_version", [99, 1], " 99.1, but this system has "),
         ("unpacked_bytes", 10**18, " MB are needed in "),
-        ("format", 2, "has format 2, and this install.py reads format 1"),
+        ("format", 2, "has format 2, but this install.py reads format 1"),
     ],
 )
 def test_bundle_for_another_machine_is_refused(
@@ -586,7 +586,7 @@ def test_packages_that_do_not_work_are_removed(unpacked, tmp_path):
 def test_folder_named_as_the_environment_is_kept(unpacked, tmp_path):
     (tmp_path / "course" / ".venv").mkdir(parents=True)
     (tmp_path / "course" / ".venv" / "mine").touch()
-    assert "is no environment of Python 3." in refused(unpacked, tmp_path)
+    assert "is not an environment of Python 3." in refused(unpacked, tmp_path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the other Python is a script of the shell")
@@ -596,7 +596,7 @@ def test_environment_of_another_python_is_kept(unpacked, tmp_path):
     python.write_text("#!/bin/sh\necho 3.9\n")
     python.chmod(0o755)
     (tmp_path / "course" / ".venv" / "pyvenv.cfg").touch()
-    assert "is no environment of Python 3." in refused(unpacked, tmp_path)
+    assert "is not an environment of Python 3." in refused(unpacked, tmp_path)
 
 
 @pytest.mark.all

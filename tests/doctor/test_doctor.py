@@ -73,9 +73,9 @@ def test_healthy_machine_has_no_problem(tmp_path):
     assert list(dict.fromkeys(each["name"] for each in findings)) == list(doctor.CHECKS)
     (virtual,) = [each for each in findings if each["name"] == "virtual-gpus"]
     assert virtual["status"] == "ok"
-    assert "compute what the CPU does" in virtual["what"]
+    assert "give the same results as the CPU" in virtual["what"]
     (kernel,) = [each for each in findings if each["name"] == "kernel"]
-    assert kernel["what"] == "A kernel starts, and knows the course."
+    assert kernel["what"] == "A kernel starts, and finds the course."
     assert not (tmp_path / "data").exists()  # nothing is changed
 
 
@@ -217,7 +217,7 @@ def test_bounds_are_those_of_the_project():
     [
         ((3, 10, 4), "problem", "is too old: 3.11 or newer is needed."),
         ((3, 11, 0), "ok", ""),
-        ((3, 14, 0), "note", "newer than those on which the course is tested"),
+        ((3, 14, 0), "note", "newer than the versions on which the course is tested"),
     ],
 )
 def test_python_version(monkeypatch, version, status, words):
@@ -275,7 +275,7 @@ def test_clone_is_not_taken_for_something_that_hides_the_package(tmp_path, monke
 def test_what_was_learnt_before_a_crash_is_known():
     answer = child.ask(speaks_then_dies, PATIENCE)
     assert answer.said == {"first": 1}
-    assert answer.trouble.startswith("Python was ended by SIGABRT")
+    assert answer.trouble.startswith("Python was killed by SIGABRT")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no process groups to end")

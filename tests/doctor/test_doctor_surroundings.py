@@ -122,7 +122,7 @@ def test_missing_data_are_no_problem(cache):
     cache.parent.rmdir()
     finding = look_once("data")
     assert finding.status == "ok"
-    assert "is not there yet: 30 MB when a lesson first asks" in finding.what
+    assert "is not there yet: a lesson that needs it downloads 30 MB" in finding.what
     assert not cache.parent.exists()
 
 
@@ -162,7 +162,7 @@ def test_data_folder_that_cannot_be_written_is_a_problem(tmp_path, monkeypatch):
     monkeypatch.setenv("D2L_GPU_DATA", str(folder / "data"))
     finding = look_once("data")
     assert finding.status == "problem"
-    assert f"Data cannot be kept in {folder / 'data'}" in finding.what
+    assert f"Data cannot be saved in {folder / 'data'}" in finding.what
 
 
 def test_folder_with_all_data_need_not_be_writable(cache, monkeypatch):
@@ -211,7 +211,9 @@ def test_package_that_ends_python_is_named(plant):
     plant.package("d2l-gpu", "0.1.0", ["tqdm>=1; extra == 'course'"])
     plant.module("tqdm", "import os; os._exit(7)")
     finding = look_once("course")
-    assert "tqdm is installed, but does not import (Python was ended" in finding.what
+    assert (
+        "tqdm is installed, but cannot be imported (Python was killed" in finding.what
+    )
 
 
 def test_jupyter_of_another_environment_is_named(plant):
@@ -241,7 +243,7 @@ def test_kernel_of_another_environment_is_a_problem(plant, monkeypatch, other_py
     finding = look_once("kernelspec")
     assert finding.status == "problem"
     assert (
-        f"another Python, {other_python}, which does not know d2l_gpu and torch"
+        f"another Python, {other_python}, which does not have d2l_gpu and torch"
         in finding.what
     )
     assert finding.what_to_do.endswith("-m jupyter kernelspec remove python3")
@@ -265,7 +267,7 @@ def test_kernel_of_another_environment_that_knows_the_course_is_a_note(
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("/nowhere/bin/python", "which is not there"),
+        ("/nowhere/bin/python", "which does not exist"),
         ("refuses", "does not answer (no Python at all)"),
     ],
 )
@@ -347,7 +349,7 @@ def test_proxy_that_does_not_answer_is_named(monkeypatch, scheme):
     monkeypatch.setenv("https_proxy", address)
     finding = look_once("network")
     assert finding.status == "note"  # the course works without
-    assert f"The proxy of http_proxy and https_proxy, {address}," in finding.what
+    assert f"The proxy in http_proxy and https_proxy, {address}," in finding.what
     assert "HTTPS_PROXY" in finding.what_to_do
 
 
@@ -357,7 +359,7 @@ def test_proxy_that_does_not_answer_is_named(monkeypatch, scheme):
         ("http://proxy:port", "its port is not a number"),
         ("http://proxy:99999", "its port is not a number"),
         ("http://", "it names no host"),
-        ("htp://proxy:3128", "'htp' is none of http, https and socks5"),
+        ("htp://proxy:3128", "'htp' is not http, https or socks5"),
         ('"http://proxy:3128"', "it begins with a quotation mark"),
         ("http://pro xy:3128", "there is a space in it"),
     ],
@@ -366,7 +368,10 @@ def test_malformed_proxy_is_a_problem(monkeypatch, address, reason):
     monkeypatch.setenv("https_proxy", address)
     finding = look_once("network")
     assert finding.status == "problem"
-    assert f"https_proxy is {address!r}, which is no address of a proxy" in finding.what
+    assert (
+        f"https_proxy is {address!r}, which is not the address of a proxy"
+        in finding.what
+    )
     assert reason in finding.what
     assert "unset https_proxy" in finding.what_to_do or os.name == "nt"
 
@@ -416,7 +421,7 @@ def test_book_of_an_old_version_is_a_problem(plant):
     plant.package("d2l", "0.17.6")
     finding = look_once("book")
     assert finding.status == "problem"
-    assert "d2l 0.17.6 is the package of an older book" in finding.what
+    assert "d2l 0.17.6 belongs to an older edition of the book" in finding.what
     assert finding.what_to_do.endswith("pip install --no-deps d2l==1.0.3")
 
 
@@ -427,7 +432,7 @@ def test_book_that_has_brought_its_numpy_is_a_problem(plant, torch):
     plant.package("numpy", "1.23.5")
     findings = look("book")
     assert findings[0].status == "problem"
-    assert "d2l 1.0.3 is there, and so is NumPy 1.23.5" in findings[0].what
+    assert "d2l 1.0.3 is installed together with NumPy 1.23.5" in findings[0].what
     assert "'numpy>=2'" in findings[0].what_to_do
 
 
@@ -440,7 +445,7 @@ def test_torchvision_that_does_not_import_is_a_problem_of_the_book(plant, torch)
     finding = look_once("book")
     assert finding.status == "problem"
     assert finding.what == (
-        "torchvision does not import beside PyTorch 2.13.0+cpu "
+        "torchvision cannot be imported with PyTorch 2.13.0+cpu "
         "(RuntimeError: operator torchvision::nms does not exist)."
     )
     assert "--no-deps 'torchvision==0.28.*'" in finding.what_to_do

@@ -64,7 +64,7 @@ def test_other_framework_does_without_pytorch(monkeypatch):
     (finding,) = pytorch.check_torch(facts)
     assert finding.status == "note"
     assert finding.what == (
-        "PyTorch is not installed. Toy can be used without it: "
+        "PyTorch is not installed. You can use Toy without it: "
         "d2l-gpu lab --framework toy"
     )
 
@@ -82,8 +82,8 @@ def test_pytorch_that_raises_is_named_with_its_version(plant):
     finding = look_once("pytorch")
     assert finding.status == "problem"
     assert finding.what == (
-        "PyTorch 2.13.0 is installed, but does not import "
-        "(ImportError: libcudart.so.13: cannot open it)."
+        "PyTorch 2.13.0 is installed, but cannot be imported (ImportError: "
+        "libcudart.so.13: cannot open it)."
     )
     assert "--force-reinstall" in finding.what_to_do
 
@@ -91,8 +91,11 @@ def test_pytorch_that_raises_is_named_with_its_version(plant):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
-        ("import os; os._exit(3)", "ended with exit code 3"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "killed by SIGSEGV",
+        ),
+        ("import os; os._exit(3)", "exited with code 3"),
         ("raise SystemExit(1)", "SystemExit: 1"),
         ("import something_else", "No module named 'something_else'"),
         ("", "has no attribute '__version__'"),  # what a half removal leaves behind
@@ -134,7 +137,7 @@ def test_numpy_that_does_not_import_is_a_problem(plant):
     plant.module("numpy", "raise ImportError('multiarray is broken')")
     finding = look_once("numpy")
     assert finding.status == "problem"
-    assert "does not import (ImportError: multiarray is broken)" in finding.what
+    assert "cannot be imported (ImportError: multiarray is broken)" in finding.what
 
 
 def test_numpy_that_pytorch_cannot_use_is_a_problem(plant):
@@ -170,8 +173,8 @@ def test_cpu_build_on_a_machine_with_a_gpu_is_a_problem(plant, smi):
     finding = look_once("build")
     assert finding.status == "problem"
     assert finding.what == (
-        "The machine has NVIDIA Test 9000, but this PyTorch is a build for CPU, which "
-        "uses no NVIDIA GPU."
+        "The machine has NVIDIA Test 9000, but this PyTorch is a build for CPU, "
+        "which cannot use NVIDIA GPUs."
     )
     assert "--force-reinstall 'torch>=2.10'" in finding.what_to_do
     assert finding.what_to_do.endswith("/whl/cu130")
@@ -232,8 +235,8 @@ def test_driver_that_is_too_old_for_the_build_is_a_problem(plant, smi):
     finding = look_once("build")
     assert finding.status == "problem"
     assert finding.what == (
-        "The NVIDIA driver 470.82 is too old for this PyTorch: it supports CUDA 11.4, "
-        "and PyTorch is a build for CUDA 12.8."
+        "The NVIDIA driver 470.82 is too old for this PyTorch: it supports CUDA "
+        "11.4, but PyTorch is a build for CUDA 12.8."
     )
     assert "https://www.nvidia.com/drivers" in finding.what_to_do
 
@@ -316,10 +319,10 @@ def findings_of(check, **said):
         ({"hip": "6.4", "count": 1}, 1, "ok", "Built for ROCm 6.4, and sees 1 GPU."),
         ({"hip": "6.4"}, 0, "ok", "no AMD GPU"),
         ({"hip": "6.4", "gpu_trouble": "no"}, 1, "problem", "AMD GPU, but "),
-        ({"xpu": "20250302"}, 0, "note", "Intel's GPUs, and sees none"),
+        ({"xpu": "20250302"}, 0, "note", "Intel GPUs, but sees none"),
         ({"xpu": "20250302", "count": 1}, 0, "ok", "Built for XPU, and sees 1 GPU."),
         ({"mps": True, "count": 1}, 0, "ok", "Built for MPS, and sees 1 GPU."),
-        ({"mps": True}, 0, "note", "Apple's GPUs, and cannot use one"),
+        ({"mps": True}, 0, "note", "Apple's GPUs, but cannot use one"),
     ],
 )
 def test_builds_for_other_gpus(monkeypatch, said, gpus, status, words):
@@ -342,7 +345,7 @@ def test_build_for_intel_processors_on_apple_silicon(monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     (finding,) = findings_of(build.check_build)
     assert finding.status == "note"
-    assert "without support of Apple's GPUs" in finding.what
+    assert "without support for Apple's GPUs" in finding.what
 
 
 # ------------------------------------------------------------------ devices
@@ -366,7 +369,7 @@ def test_devices_are_listed_with_their_memory():
         (
             {"device_troubles": {"cuda:0": "no kernel image is available"}},
             "problem",
-            "cuda:0 is there, but does not compute (no kernel image is available).",
+            "cuda:0 is present, but cannot compute (no kernel image is available).",
         ),
         ({"free": {"cuda:0": 2**20}}, "note", "cuda:0 has 1 MiB of memory left"),
         ({"trouble": "no answer within 2 s"}, "problem", "no answer within 2 s"),
@@ -404,7 +407,7 @@ def test_values_that_are_not_the_cpus_are_a_problem(monkeypatch):
     monkeypatch.setattr(facts, "ask", lambda probe, *_: facts.Answer(next(probe())))
     (finding,) = findings_of(doctor.accelerators.check_virtual_gpus)
     assert finding.status == "problem"
-    assert "their values are not those of the CPU" in finding.what
+    assert "their results differ from the CPU's" in finding.what
 
 
 # ------------------------------------------------------------------ the setting
@@ -416,8 +419,8 @@ def test_values_that_are_not_the_cpus_are_a_problem(monkeypatch):
         (None, 0, "ok", "is not set"),
         ("4", 0, "ok", "forces virtual GPUs, at most 4"),
         ("0", 2, "ok", "forbids virtual GPUs"),
-        ("0", 1, "note", "allows no two GPUs"),
-        ("1", 2, "note", "allows no two GPUs"),
+        ("0", 1, "note", "does not allow two GPUs"),
+        ("1", 2, "note", "does not allow two GPUs"),
         ("two", 0, "problem", "D2L_GPU_VIRTUAL='two' is not a number of GPUs."),
         ("-1", 0, "problem", "D2L_GPU_VIRTUAL='-1' is not a number of GPUs."),
     ],

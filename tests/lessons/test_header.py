@@ -157,7 +157,7 @@ def test_key_of_the_header_is_not_for_lessons(project, capsys):
     write_lesson(project, GOOD_LESSON)
     assert build(["--root", str(project)]) == 1
     assert (
-        "pytorch/01_toy.md: the keys add are those of the header"
+        "pytorch/01_toy.md: the header already uses the keys add"
         in capsys.readouterr().err
     )
 

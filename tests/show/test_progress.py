@@ -51,7 +51,7 @@ def test_a_total_is_a_positive_number(total, kind):
 
 @pytest.mark.parametrize(("fraction", "kind"), [(1.1, ValueError), (None, TypeError)])
 def test_a_fraction_is_a_number_from_0_to_1(fraction, kind):
-    with pytest.raises(kind, match=f"from 0 to 1, not {fraction}"):
+    with pytest.raises(kind, match=f"from 0 to 1, but got {fraction}"):
         d2l.Progress().set(fraction)
 
 

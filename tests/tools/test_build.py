@@ -168,7 +168,7 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
         pytest.param(code("2", "[approx-51]"), "looser than 50 %", id="too loose"),
         pytest.param(code("2", "[approx-x]"), "tag 'approx-x' is not", id="how loose"),
         pytest.param(
-            code("assert n", "[approx, timing]"), "say several things", id="two tags"
+            code("assert n", "[approx, timing]"), "only one may say", id="two tags"
         ),
         pytest.param(
             code("2", "[raises-exception]"),
@@ -300,7 +300,7 @@ def test_the_page_about_the_notebooks_says_how_they_are_compared(project, capsys
     assert build(project, "--check") == 0
     page.write_text("")
     assert build(project, "--check") == 1
-    assert "notebooks/README.md: it is not what" in capsys.readouterr().out
+    assert "notebooks/README.md: it does not match" in capsys.readouterr().out
 
 
 def test_hidden_cell_is_folded_where_that_is_known(project):

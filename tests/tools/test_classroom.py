@@ -121,7 +121,7 @@ def test_what_was_handed_out_is_not_replaced_unasked(tmp_path, measured, capsys)
     changed = tmp_path / "out" / "students" / "03_copying.ipynb"
     changed.write_text("mine")
     assert classroom.main(arguments) == 1
-    assert "has been handed out before" in capsys.readouterr().err
+    assert "already holds a handout" in capsys.readouterr().err
     assert changed.read_text() == "mine"
     assert classroom.main([*arguments, "--force"]) == 0
     assert changed.read_text() != "mine"

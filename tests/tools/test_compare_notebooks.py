@@ -89,4 +89,4 @@ def test_names_of_a_table_may_differ_and_no_others(before, tmp_path, capsys):
     for text, status in ("# old\tnew\n1\t1\n2\t3\n", 0), ("1\t3\n", 1), ("1 3\n", 1):
         table.write_text(text)
         assert main(arguments) == status
-    assert "two columns are expected" in capsys.readouterr().err
+    assert "expected two columns" in capsys.readouterr().err

@@ -80,7 +80,7 @@ def test_python_that_is_not_here_is_one_sentence(toy, monkeypatch, capsys):
     monkeypatch.setattr(environments, "FRAMEWORKS", (toy,))
     assert environments.main([]) == 1
     assert capsys.readouterr().err == (
-        "Toy needs Python 3.2, and there is no python3.2 here: install it, or run this "
+        "Toy needs Python 3.2, but there is no python3.2 here: install it, or run this "
         "with it\n"
     )
 
@@ -88,7 +88,7 @@ def test_python_that_is_not_here_is_one_sentence(toy, monkeypatch, capsys):
 def test_framework_without_its_own_environment_is_refused(capsys):
     with pytest.raises(SystemExit):
         environments.main(["jax"])
-    assert "no environment of its own has: jax" in capsys.readouterr().err
+    assert "these have no environment of their own: jax" in capsys.readouterr().err
 
 
 def test_notebooks_are_run_by_the_kernel_of_their_framework(pytestconfig, monkeypatch):

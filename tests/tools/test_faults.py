@@ -65,11 +65,11 @@ def test_entries_are_read_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (ENTRY + ENTRY, "has a fault 'one-too-many', and there is one of this name"),
+        (ENTRY + ENTRY, "has a fault 'one-too-many', but that name is already taken"),
         (ENTRY.replace("what =", "why ="), "see to what, why."),
         (ENTRY.replace("one-too-many", "One too many"), "in lower case with hyphens"),
         (ENTRY.replace('["tests/test_count.py"]', "[]"), "a list of tests: name some"),
-        (ENTRY.replace('new = "1"', "new = 1"), "is told in texts: quote them"),
+        (ENTRY.replace('new = "1"', "new = 1"), "must consist of strings: quote them"),
         ("[[fault", "holds no faults that can be read"),
         ("faults = 3", "holds no faults that can be read"),
     ],
@@ -200,14 +200,14 @@ def test_several_at_once_say_the_same_in_order(toy, temporary):
 def test_a_hang_is_caught_and_says_so(toy, temporary):
     (verdict,) = plant_all(toy, [HANGS], say=lambda line: None, least=1)
     assert (verdict.word, verdict.hung, verdict.wrong) == ("caught", True, False)
-    assert verdict.how.startswith("a hang: tests/test_toy.py had not ended after ")
+    assert verdict.how.startswith("a hang: tests/test_toy.py had not finished after ")
     assert not list(temporary.iterdir())
 
 
 def test_what_is_understood_may_survive_and_may_not_be_caught(toy, temporary):
     faults = [replace(fault, survives="Why.") for fault in (SUBTRACTS, SWAPS)]
     caught, survived = plant_all(toy, faults, say=lambda line: None)
-    assert (survived.wrong, survived.how) == (False, "as is understood: Why.")
+    assert (survived.wrong, survived.how) == (False, "as expected: Why.")
     assert caught.wrong
     assert caught.how.endswith("it is listed as surviving: remove that from its entry")
 
@@ -227,7 +227,7 @@ def test_nothing_is_said_of_faults_whose_tests_are_skipped(toy, temporary):
     said = []
     (verdict,) = plant_all(toy, [fault], say=said.append)
     assert (verdict.word, verdict.wrong) == ("not tried", False)
-    assert said[0].endswith("all are skipped here")
+    assert said[0].endswith("all tests are skipped here")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_fault_that_fits_no_more_is_one_sentence(old, count, toy, temporary):
         plant_all(toy, [SWAPS, replace(SUBTRACTS, old=old)], say=said.append)
     assert str(raised.value).startswith("The fault subtracts replaces a text that")
     assert count in str(raised.value)
-    with pytest.raises(ValueError, match=r"d2l_gpu/gone\.py, which is not there"):
+    with pytest.raises(ValueError, match=r"d2l_gpu/gone\.py, which does not exist"):
         plant_all(toy, [replace(SWAPS, file="d2l_gpu/gone.py")], say=said.append)
     assert not said
 
@@ -290,7 +290,7 @@ def test_an_unknown_name_is_one_sentence(capsys):
     ("verdict", "status"),
     [
         (Verdict(SUBTRACTS, "caught", "x"), 0),
-        (Verdict(SWAPS, "survived", "as is understood"), 0),
+        (Verdict(SWAPS, "survived", "as expected"), 0),
         (Verdict(SWAPS, "survived", "x", wrong=True), 1),
         (Verdict(SUBTRACTS, "not tried", "skipped"), 0),
         (Verdict(SUBTRACTS, "not tried", "they fail", wrong=True), 1),

@@ -46,15 +46,15 @@ def test_the_newest_section_is_unreleased_or_the_version_of_the_package():
     ("old", "new", "sentence"),
     [
         ("[0.2.0] - 2026-12-24", "[Unreleased]", None),
-        ("[0.2.0] -", "[0.3.0] -", "the newest section is 0.3.0, and neither"),
+        ("[0.2.0] -", "[0.3.0] -", "the newest section is 0.3.0, but must be"),
         ("2026-12-24", "24.12.2026", "0.2.0: the heading has no date"),
         (" - 2026-12-24", "", "0.2.0: the heading has no date"),
-        ("2026-12-24", "2026-01-01", "not in the order of their dates"),
+        ("2026-12-24", "2026-01-01", "not ordered by date"),
         ("## [0.1.0] - 2026-11-21", "## 0.1.0", "a heading is not like"),
         ("[0.1.0] - 2026-11-21", "[Unreleased]", "Unreleased is not the newest"),
         ("[0.1.0]: https", "0.1.0: https", "0.1.0: the link of the heading is missing"),
         ("### Fixed", "### Mended", "0.2.0: Mended is none of Added, Changed"),
-        ("- A tree.", "", "0.1.0: it names no change"),
+        ("- A tree.", "", "0.1.0: it lists no change"),
         (CHANGELOG, "# Changelog", "there is no section"),
     ],
 )
@@ -82,15 +82,20 @@ def test_notes_are_the_newest_section_without_its_heading():
             "v0.3.0",
             "0.2.0",
             "",
-            "the tag is v0.3.0 and the package is 0.2.0: tag v0.2.0",
+            "the tag is v0.3.0, but the package is 0.2.0: tag v0.2.0",
         ),
-        ("0.2.0", "0.2.0", "", "the tag is 0.2.0 and the package is 0.2.0: tag v0.2.0"),
-        ("v0.1.0", "0.1.0", "", "the newest section is 0.2.0, and neither"),
+        (
+            "0.2.0",
+            "0.2.0",
+            "",
+            "the tag is 0.2.0, but the package is 0.2.0: tag v0.2.0",
+        ),
+        ("v0.1.0", "0.1.0", "", "the newest section is 0.2.0, but must be"),
         (
             "v0.2.0",
             "0.2.0",
             "[Unreleased]",
-            r"section is Unreleased: name it \[0.2",
+            r"section is Unreleased: rename it to \[0.2",
         ),
     ],
 )
@@ -185,7 +190,7 @@ def test_a_wheel_is_tried_outside_of_the_clone(code, tmp_path, capsys, monkeypat
     assert re.search(r"^d2l-gpu run 01: \d+ s$", out, re.MULTILINE)
     assert re.search(r"^the environment: [\d.]+ MiB$", out, re.MULTILINE)
     if code:
-        assert error == "nothing works\n\nd2l-gpu run 01 ended with exit code 3\n"
+        assert error == "nothing works\n\nd2l-gpu run 01 exited with code 3\n"
     assert out.endswith("passed\n") == (code == 0)
 
 
@@ -232,9 +237,9 @@ def commands(monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"said": "9.8"}, "the wheel is 9.9, and its command says it is 9.8"),
+        ({"said": "9.8"}, "the wheel is 9.9, but its command says it is 9.8"),
         ({"left": ["02_tensors.ipynb"]}, "and left 02_tensors.ipynb in d2l-gpu-course"),
-        ({"left": []}, "and left nothing in d2l-gpu-course/executed"),
+        ({"left": []}, "but left nothing in d2l-gpu-course/executed"),
     ],
 )
 def test_a_command_that_does_something_else_is_found(

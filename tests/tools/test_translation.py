@@ -164,7 +164,7 @@ def test_each_language_has_a_readme_of_its_own(toy, capsys):
     assert build(["--root", str(toy), "--check"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "README.yy.md: no lesson makes it; delete it",
-        "README.xx.md: it is not as the lessons and their translations say",
+        "README.xx.md: it does not match the lessons and their translations",
     ]
 
 
@@ -248,7 +248,7 @@ def test_what_nobody_wants_any_more_is_kept_and_found_again(toy, capsys):
     fill(toy, {"One and": "I et I II."})
     write_lesson(toy, GOOD_LESSON.replace("One and one is two.", "Nothing at all."))
     assert translate(["--root", str(toy), "--check", "--strict"]) == 1
-    assert "“One and one is two.…” is in the PO file, and" in capsys.readouterr().out
+    assert "“One and one is two.…” is in the PO file, but" in capsys.readouterr().out
     for _ in range(2):
         translate(["--root", str(toy)])
         (gone,) = [entry for entry in po(toy) if entry.obsolete]
@@ -300,7 +300,7 @@ def test_one_lesson_may_need_a_translation_of_its_own(toy, capsys):
     capsys.readouterr()
     translate(["--root", str(toy), "--check"])
     said = capsys.readouterr().out
-    assert "“Subtract.…” is in the PO file, and in jax/01_toy no more" in said
+    assert "“Subtract.…” is in the PO file, but no longer in jax/01_toy" in said
 
 
 def test_merging_twice_changes_nothing(toy, capsys):
@@ -395,8 +395,12 @@ def test_a_longer_translation_stays_inside_of_its_item_or_quote():
     ("name", "text", "said"),
     [
         ("languages.toml", "xx", "locale/languages.toml: "),
-        ("languages.toml", 'xx = "Toyish"', "xx is a table with a name"),
-        ("languages.toml", 'xx.name = "T"\nxx.plural = 2', "xx is a table with a name"),
+        ("languages.toml", 'xx = "Toyish"', "xx must be a table with a name"),
+        (
+            "languages.toml",
+            'xx.name = "T"\nxx.plural = 2',
+            "xx must be a table with a name",
+        ),
         (
             "languages.toml",
             'xx.name = "T"\nxx.typography = [{wrong = "(", because = "b"}]',

@@ -136,7 +136,8 @@ def test_the_command_follows_the_source_and_ends_its_kernel(project, tmp_path):
     [
         (
             [],
-            "watch one lesson, as pytorch/03, and not pytorch/01_toy.md, jax/01_toy.md",
+            "name one lesson to watch, such as pytorch/03, not pytorch/01_toy.md, "
+            "jax/01_toy.md",
         ),
         (["jax/02"], "there is no lesson 'jax/02'"),
     ],

@@ -58,7 +58,7 @@ def planted(tmp_path):
             "workflows/ci.yml",
             "bash .ci/run\n",
             "pytest\n",
-            "ci.yml: test: `pytest` is no call of a script in .ci",
+            "ci.yml: test: `pytest` does not call a script in .ci",
             id="command of its own",
         ),
     ],
@@ -95,7 +95,7 @@ def without_the_oldest(weekly: dict, system: str) -> None:
             lambda matrix, gate, weekly: gate["steps"][-1].update(
                 run="bash .ci/run style"
             ),
-            "not all of what `bash .ci/run` checks",
+            "not everything that `bash .ci/run` checks",
         ),
         (
             lambda matrix, gate, weekly: without_the_oldest(weekly, "windows"),
@@ -121,8 +121,8 @@ def test_a_matrix_that_is_not_what_the_project_promises(change, sentence):
     ("job", "sentences"),
     [
         ({"steps": []}, ["no timeout-minutes"]),
-        ({"steps": [{"run": "bash .ci/none"}]}, ["no call of a script"]),
-        ({"steps": [{"run": "bash .ci/run\npytest"}]}, ["no call of a script"]),
+        ({"steps": [{"run": "bash .ci/none"}]}, ["does not call a script"]),
+        ({"steps": [{"run": "bash .ci/run\npytest"}]}, ["does not call a script"]),
         ({"steps": [{"run": "bash .ci/run", "shell": "pwsh"}]}, ["the shell bash"]),
         ({"steps": [{"uses": "an/action@v1"}]}, []),
         ({"uses": "./.github/workflows/ci.yml"}, []),

@@ -253,16 +253,16 @@ def test_a_missing_package_is_said_with_the_commands_that_get_it(monkeypatch):
     with pytest.raises(ImportError) as caught:
         book.require_book()
     assert str(caught.value) == (
-        "The book's package d2l 1.0.3 is not installed: get what it needs with `pip "
-        "install pandas torchvision torch==2.13.0`, and then itself with `pip install "
-        "--no-deps d2l==1.0.3`."
+        "The book's package d2l 1.0.3 is not installed: install what it needs with "
+        "`pip install pandas torchvision torch==2.13.0`, then the package itself with "
+        "`pip install --no-deps d2l==1.0.3`."
     )
 
 
 @pytest.mark.parametrize(
     ("version", "errors", "sentence"),
     [
-        ("0.17.0", {}, "The installed d2l is version 0.17.0, and 1.0.3 is wanted"),
+        ("0.17.0", {}, "d2l 1.0.3 is needed, but version 0.17.0 is installed"),
         (
             "1.0.3",
             {"pandas": ModuleNotFoundError("No module named 'pandas'")},
@@ -271,13 +271,13 @@ def test_a_missing_package_is_said_with_the_commands_that_get_it(monkeypatch):
         (
             "1.0.3",
             {"torchvision": ModuleNotFoundError("No module named 'torchvision'")},
-            r"d2l 1\.0\.3 needs torchvision, which is not installed: get .* `pip",
+            r"d2l 1\.0\.3 needs torchvision, which is not installed: install .* `pip",
         ),
         (
             "1.0.3",
             {"torchvision": RuntimeError("operator torchvision::nms …\nmore")},
-            r"torchvision 0\.28\.0 does not fit PyTorch .* \(operator torchvision::nms "
-            r"…\): install both from the same place",
+            r"torchvision 0\.28\.0 does not match PyTorch .* \(operator "
+            r"torchvision::nms …\): install both from the same source",
         ),
     ],
 )

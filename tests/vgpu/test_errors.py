@@ -160,4 +160,4 @@ def test_tensors_that_are_not_strided_memory_are_refused():
     ):
         with pytest.raises(NotImplementedError) as error:
             call()
-        assert re.match("Virtual GPUs hold strided tensors only", str(error.value))
+        assert re.match("Virtual GPUs support only strided tensors", str(error.value))

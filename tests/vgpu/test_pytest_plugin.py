@@ -154,7 +154,9 @@ def test_leftover_tensors_are_named_where_they_are_in_the_way(run_tests):
         errors=1,
         warnings=1,
     )
-    where = "tensors of 512 bytes have been on them since test_it.py::test_leaves_some."
+    where = (
+        "they still hold 512 bytes of tensors, left by test_it.py::test_leaves_some."
+    )
     result.stdout.fnmatch_lines(
         [
             "The virtual GPUs cannot be set up as this test needs them: " + where,
@@ -183,7 +185,7 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
     )
     result.stdout.fnmatch_lines(
         [
-            "The number of virtual GPUs is at least 1, not 0.",
+            "The number of virtual GPUs must be at least 1, but got 0.",
             "Memory 'lots' is not understood: *",
             "@pytest.mark.virtual_gpus(n=2, *) got an unexpected * 'memroy'.",
         ]
@@ -194,7 +196,10 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
 @pytest.mark.parametrize(
     ("cause", "sentence"),
     [
-        ("torch.utils.rename_privateuse1_backend('other')", "*'other' has taken*"),
+        (
+            "torch.utils.rename_privateuse1_backend('other')",
+            "*'other' already occupies*",
+        ),
         ("torch.__version__ = '2.9.1'", "Virtual GPUs need PyTorch 2.10 or newer*"),
         ("import sys; sys.modules['torch'] = None", "*torch*"),
     ],

@@ -31,11 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a fault")
     parser.add_argument("--list", action="store_true", help="run nothing")
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="how many run at once"
+        "--jobs", type=int, default=1, metavar="N", help="how many to run at once"
     )
     options = parser.parse_args(arguments)
     if options.jobs < 1:
-        parser.error(f"--jobs is at least 1, not {options.jobs}")
+        parser.error(f"--jobs must be at least 1, but got {options.jobs}")
     try:
         faults = chosen(read_faults(), options.names)
         if options.list:

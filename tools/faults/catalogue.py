@@ -41,14 +41,14 @@ class Fault:
             text = (project / self.file).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ValueError(
-                f"The fault {self.name} is one of {self.file}, which is not there: "
+                f"The fault {self.name} belongs in {self.file}, which does not exist: "
                 "adapt the fault to the code."
             ) from None
         count = text.count(self.old)
         if count != 1:
             raise ValueError(
-                f"The fault {self.name} replaces a text that stands {count} times in "
-                f"{self.file}, and has to stand there once: adapt the fault to the "
+                f"The fault {self.name} replaces a text that occurs {count} times in "
+                f"{self.file}, but it must occur exactly once: adapt the fault to the "
                 "code."
             )
         return text.replace(self.old, self.new)
@@ -82,8 +82,8 @@ def read_faults(folder: Path = FOLDER) -> list[Fault]:
             fault = _checked(entry, path.name)
             if fault.name in faults:
                 raise ValueError(
-                    f"{path.name} has a fault {fault.name!r}, and there is one of "
-                    "this name already: choose another."
+                    f"{path.name} has a fault {fault.name!r}, but that name is "
+                    "already taken: choose another."
                 )
             faults[fault.name] = fault
     return list(faults.values())
@@ -110,17 +110,23 @@ def _checked(entry: dict, where: str) -> Fault:
     if not needed <= entry.keys() <= needed | {"survives"}:
         wrong = sorted((needed ^ entry.keys()) - {"survives"})
         raise ValueError(
-            f"The fault {told} in {where} has to say {', '.join(sorted(needed))}, and "
-            f"nothing else but survives: see to {', '.join(wrong)}."
+            f"The fault {told} in {where} must have the keys "
+            f"{', '.join(sorted(needed))}, and may have only survives besides: check "
+            f"{', '.join(wrong)}."
         )
     tests = entry["tests"]
     texts = [value for key, value in entry.items() if key != "tests"]
     if not isinstance(tests, list) or not tests:
-        raise ValueError(f"The fault {told} in {where} has a list of tests: name some.")
+        raise ValueError(
+            f"The fault {told} in {where} must have a list of tests: name some."
+        )
     if not all(isinstance(text, str) for text in [*texts, *tests]):
-        raise ValueError(f"The fault {told} in {where} is told in texts: quote them.")
+        raise ValueError(
+            f"The fault {told} in {where} must consist of strings: quote them."
+        )
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", told):
         raise ValueError(
-            f"The fault {told!r} in {where} has a name in lower case with hyphens."
+            f"The fault {told!r} in {where} must have a name in lower case with "
+            "hyphens."
         )
     return Fault(**entry | {"tests": tuple(tests)})

@@ -52,7 +52,7 @@ def copy_project(root: Path, target: Path) -> None:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise RuntimeError(
-            f"git has to say what belongs to the project in {root}, and cannot "
+            f"git must list the files of the project in {root}, but it cannot "
             f"({error}): run this in a clone."
         ) from error
     for name in filter(None, listed.stdout.decode().split("\0")):
@@ -91,7 +91,7 @@ class Runs:
         failed = _FAILED.search(output.rpartition("short test summary info")[2])
         last = output.strip().splitlines()[-1:] or ["pytest said nothing"]
         if code is None:
-            how = f"a hang: {path} had not ended after {limit:.0f} s"
+            how = f"a hang: {path} had not finished after {limit:.0f} s"
         elif failed:
             how = failed.group(1)
         else:
@@ -129,7 +129,7 @@ class Runs:
         with (temporary / "output").open("w+", encoding="utf-8") as log:
             with self._lock:
                 if self._ended:
-                    raise RuntimeError("Tests were ended before they began.")
+                    raise RuntimeError("Tests were stopped before they began.")
                 process = subprocess.Popen(
                     [sys.executable, CHILD, *command],
                     cwd=folder,

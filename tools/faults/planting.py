@@ -139,7 +139,7 @@ def _check_import(runs: Runs, root: Path, folder: Path) -> None:
         if not imported.is_relative_to(project):
             raise RuntimeError(
                 f"Tests would import the package from {imported}, not from the copy "
-                "with the fault: see what comes before PYTHONPATH there."
+                "with the fault: check what comes before PYTHONPATH there."
             )
 
 
@@ -178,11 +178,11 @@ def _with_fault(
             return Verdict(fault, "caught", how, outcome.hung, wrong, seconds)
     how = f"no test of {', '.join(there)} notices"
     if fault.survives:
-        how = f"as is understood: {fault.survives}"
+        how = f"as expected: {fault.survives}"
     return Verdict(fault, "survived", how, wrong=not fault.survives, seconds=seconds)
 
 
 def _told(outcome: Outcome) -> str:
     if not outcome.passed:
         return f"{outcome.how}\n{outcome.output}"
-    return outcome.how if outcome.ran else "all are skipped here"
+    return outcome.how if outcome.ran else "all tests are skipped here"

@@ -131,12 +131,12 @@ class Batches:
         """
         if not _is_integer(epoch, least=0):
             raise ValueError(
-                f"An epoch is an integer, counted from 0, and not {epoch!r}."
+                f"The epoch must be an integer, counted from 0, but got {epoch!r}."
             )
         if not _is_integer(batch, least=0) or batch > len(self):
             raise ValueError(
-                f"An epoch of {len(self)} batches begins with one of them, counted "
-                f"from 0, and not with {batch!r}."
+                f"An epoch of {len(self)} batches must begin at one of them, counted "
+                f"from 0, but got batch {batch!r}."
             )
         self.epoch, self.batch = epoch, batch
 
@@ -163,12 +163,12 @@ class Batches:
         """
         if not _is_integer(count, least=1):
             raise ValueError(
-                f"Batches are split into a positive number of shards, not {count!r}."
+                f"The number of shards must be a positive integer, but got {count!r}."
             )
         if not _is_integer(index, least=0) or index >= count:
             raise ValueError(
-                f"There is no shard {index!r} of {count}: they are counted from 0 to "
-                f"{count - 1}."
+                f"There is no shard {index!r} of {count}: shards are counted from 0 "
+                f"to {count - 1}."
             )
         part = copy.copy(self)
         part._shards = (*self._shards, (index, count))
@@ -261,15 +261,17 @@ def first_batch(data: Iterable) -> Any:
 def check_settings(batch_size: int, resize, seed: int) -> None:
     """Raise ValueError if an argument is invalid, before any data are fetched."""
     if not _is_integer(batch_size, least=1):
-        raise ValueError(f"batch_size is a positive integer, not {batch_size!r}.")
+        raise ValueError(
+            f"batch_size must be a positive integer, but got {batch_size!r}."
+        )
     sides = _sides(1 if resize is None else resize)
     if len(sides) != 2 or not all(_is_integer(side, least=1) for side in sides):
         raise ValueError(
-            "resize is a positive number of pixels, or a pair of them, (height, "
-            f"width), not {resize!r}."
+            "resize must be a positive number of pixels or a pair of them, (height, "
+            f"width), but got {resize!r}."
         )
     if not _is_integer(seed, least=0):
-        raise ValueError(f"seed is an integer of at least 0, not {seed!r}.")
+        raise ValueError(f"seed must be an integer of at least 0, but got {seed!r}.")
 
 
 def _check_data(images: torch.Tensor, labels: torch.Tensor) -> None:
@@ -277,21 +279,25 @@ def _check_data(images: torch.Tensor, labels: torch.Tensor) -> None:
         ("images", images, torch.uint8, 4, "(n, c, h, w)"),
         ("labels", labels, torch.int64, 1, "(n,)"),
     ):
-        wanted = f"give a tensor of dtype {dtype} and shape {shape}."
+        wanted = f"a tensor of dtype {dtype} and shape {shape}"
         if not isinstance(data, torch.Tensor):
-            raise TypeError(f"The {name} are a {type(data).__name__}: {wanted}")
+            raise TypeError(
+                f"The {name} must be {wanted}, but got a {type(data).__name__}."
+            )
         if data.dtype != dtype:
-            raise TypeError(f"The {name} are of dtype {data.dtype}: {wanted}")
+            raise TypeError(f"The {name} must be {wanted}, but got dtype {data.dtype}.")
         if data.dim() != dims:
-            raise ValueError(f"The {name} have shape {tuple(data.shape)}: {wanted}")
+            raise ValueError(
+                f"The {name} must be {wanted}, but got shape {tuple(data.shape)}."
+            )
     if len(images) != len(labels):
         raise ValueError(
-            f"There are {len(images)} images and {len(labels)} labels: give one label "
-            "for each image."
+            f"There must be one label for each image, but got {len(images)} images "
+            f"and {len(labels)} labels."
         )
     if not images.numel():
         raise ValueError(
-            f"There is nothing to make batches of: images have shape "
+            "There is nothing to make batches from: the images have shape "
             f"{tuple(images.shape)}."
         )
 

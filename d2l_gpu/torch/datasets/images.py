@@ -150,21 +150,22 @@ def _idx(path: Path, dims: int) -> np.ndarray:
         content = gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(
-            f"{path} is not a whole gzip file: remove it, and it is downloaded again."
+            f"{path} is not a complete gzip file: remove it, and it will be "
+            "downloaded again."
         ) from error
     begin = 4 + 4 * dims
     header = content[:4]
     if header != bytes([0, 0, 8, dims]) or len(content) < begin:
         raise ValueError(
-            f"{path} begins with the bytes {header.hex(' ')}, but an IDX file of uint8 "
-            f"in {dims} dimension{'s' * (dims > 1)} begins with 00 00 08 {dims:02x} "
-            "and its sizes: give one."
+            f"{path} begins with the bytes {header.hex(' ')}, but an IDX file of "
+            f"uint8 in {dims} dimension{'s' * (dims > 1)} must begin with 00 00 08 "
+            f"{dims:02x} and its sizes."
         )
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dims, offset=4))
     values = np.frombuffer(content, np.uint8, offset=begin)
     if values.size != math.prod(shape):
         raise ValueError(
             f"{path} has {values.size:,} values, but its sizes {shape} make "
-            f"{math.prod(shape):,}: give a complete IDX file."
+            f"{math.prod(shape):,}: use a complete IDX file."
         )
     return values.reshape(shape).copy()  # a copy, because the buffer is read-only

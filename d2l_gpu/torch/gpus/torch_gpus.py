@@ -39,7 +39,7 @@ class TorchGpus(Gpus[torch.device]):
         names = enumerated([f"vgpu:{device.index}" for device in devices])
         if devices[0].type == "vgpu":
             return names
-        return f"{names}, which answer to the names {self._names(devices)}"
+        return f"{names}, available as {self._names(devices)}"
 
     def make_virtual(
         self,

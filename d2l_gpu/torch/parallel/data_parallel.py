@@ -105,12 +105,12 @@ def train(
     check_integer("num_epochs", num_epochs, least=1)
     if not 0 <= warmup_epochs < num_epochs:
         raise ValueError(
-            f"warmup_epochs={warmup_epochs} does not fit num_epochs={num_epochs}: give "
-            "at least 0, and fewer than there are."
+            f"warmup_epochs must be at least 0 and less than num_epochs={num_epochs}, "
+            f"but got {warmup_epochs}."
         )
     train_iter, test_iter = load_data(batch_size)
     if len(train_iter) == 0:
-        raise ValueError("There is nothing to train on: load_data gave no batches.")
+        raise ValueError("There is nothing to train on: load_data yielded no batches.")
     if isinstance(train_iter, Batches):  # make batches on the first device
         train_iter, test_iter = train_iter.to(devices[0]), test_iter.to(devices[0])
     replicas = replicate(net, devices)
@@ -167,13 +167,13 @@ def _devices(num_gpus: int, batch_size: int) -> list[torch.device]:
     if num_gpus > available_gpus():
         raise ValueError(
             f"num_gpus={num_gpus} asks for more GPUs than there are "
-            f"({available_gpus()}): call d2l.require_gpus({num_gpus}) first, or give "
+            f"({available_gpus()}): call d2l.require_gpus({num_gpus}) first, or pass "
             "num_gpus=0 to train on the CPU."
         )
     if batch_size < num_gpus:
         raise ValueError(
-            f"A batch of {batch_size} cannot be split over {num_gpus} GPUs: give "
-            f"batch_size={num_gpus} or more, so that each of them has an example."
+            f"A batch of {batch_size} cannot be split across {num_gpus} GPUs: use "
+            f"batch_size={num_gpus} or more, so that each GPU gets an example."
         )
     return [gpu(i) for i in range(num_gpus)] or [cpu()]
 
@@ -216,8 +216,8 @@ class _LabelCheck:
         low, high = int(y.min()), int(y.max())
         if low < 0 or high >= self.classes:
             raise ValueError(
-                f"The labels go from {low} to {high}, but the network has scores for "
-                f"{self.classes} classes, 0 to {self.classes - 1}."
+                f"The labels range from {low} to {high}, but the network has scores "
+                f"for only {self.classes} classes, 0 to {self.classes - 1}."
             )
 
 

@@ -30,13 +30,15 @@ def split_batch(
     """
     if len(X) != len(y):
         raise ValueError(
-            f"A batch has as many labels as inputs, and was given {len(X)} inputs and "
+            f"A batch must have as many labels as inputs, but got {len(X)} inputs and "
             f"{len(y)} labels."
         )
     if len(X) == 0:
         raise ValueError("There is nothing to split: the batch is empty.")
     if len(devices) == 0:
-        raise ValueError("A batch is split over devices: give at least one.")
+        raise ValueError(
+            "A batch must be split across at least one device, but got none."
+        )
     parts = min(len(X), len(devices))
 
     def shards(whole: torch.Tensor) -> list[torch.Tensor]:
@@ -66,15 +68,15 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
     if len({(x.shape, x.dtype) for x in data}) > 1:
         described = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in data)
         raise ValueError(
-            f"allreduce adds tensors of one shape and dtype, and was given {described}."
+            f"allreduce needs tensors of the same shape and dtype, but got {described}."
         )
     storages = [
         (x.device, x.untyped_storage().data_ptr()) for x in data if x.numel() > 0
     ]
     if len(set(storages)) < len(storages):
         raise ValueError(
-            "Two of the tensors share their memory, so a sum could be added to itself: "
-            "give every device a copy of its own (clone, or to with copy=True)."
+            "Two of the tensors share their memory, so a sum could be added to "
+            "itself: give every device its own copy (clone, or to with copy=True)."
         )
     with torch.no_grad():
         for other in data[1:]:
@@ -97,15 +99,18 @@ def replicate(net: nn.Module, devices: Sequence[torch.device | str]) -> list[nn.
     if any(device.index is None and device.type != "cpu" for device in devices):
         raise ValueError(
             f"Replicas need devices with an index, such as {devices[0].type}:0, which "
-            "say whether two are the same."
+            "shows whether two are the same."
         )
     if not devices or len(set(devices)) < len(devices):
         names = ", ".join(map(str, devices))
-        raise ValueError(f"Replicas need devices, each another, not [{names}].")
+        raise ValueError(
+            f"Replicas need distinct devices, at least one, but got [{names}]."
+        )
     if is_lazy(net):
         raise ValueError(
-            "The network has lazy layers, whose parameters do not exist yet: pass one "
-            "batch through it first, so that all replicas begin with the same."
+            "The network has lazy layers, whose parameters do not exist yet: pass "
+            "one batch through it first, so that all replicas start with the same "
+            "parameters."
         )
     copies = [copy.deepcopy(net).to(device) for device in devices[1:]]
     return [net.to(devices[0]), *copies]

@@ -135,9 +135,9 @@ def torchrun_command(
     job = check_name("job", path.stem if job is None else job)
     check_integer("The number of restarts", restarts, least=0, example=3)
 
-    machines = f"{most} machines, for all of which it waits"
+    machines = f"{most} machines; it waits until all have joined"
     if fewest < most:
-        machines = f"{fewest} to {most}: it begins again when one comes or goes"
+        machines = f"{fewest} to {most}: it restarts when one joins or leaves"
     elif most == 1:
         machines = "1 machine"
     many = str(most) if fewest == most else f"{fewest}:{most}"
@@ -150,7 +150,7 @@ def torchrun_command(
         ([f"--rdzv-id={job}"], "the name of the run, the same on all machines"),
     ]
     if restarts:
-        meaning = "how often all ranks begin again after a failure"
+        meaning = "how often all ranks restart after a failure"
         parts.append(([f"--max-restarts={restarts}"], meaning))
     if local_addr is not None:
         check_host("local_addr", local_addr)
@@ -213,8 +213,8 @@ def slurm_script(
     check_integer("The number of restarts", restarts, least=0, example=3)
     if not isinstance(time, str) or not _TIME.fullmatch(time):
         raise ValueError(
-            "Slurm's limit of time is written as hours, minutes and seconds, as "
-            f"'04:00:00' or with days as '1-12:00:00', not as {time!r}."
+            "Slurm's time limit must be written as hours, minutes and seconds, such "
+            f"as '04:00:00', or with days, such as '1-12:00:00', but got {time!r}."
         )
     asked = {
         "job-name": check_name("job", path.stem if job is None else job),
@@ -234,15 +234,15 @@ def slurm_script(
     for name, value in (options or {}).items():
         if not re.fullmatch(r"[a-z]+(-[a-z]+)*", str(name)) or name in asked:
             raise ValueError(
-                "More options for sbatch have long names that are not set otherwise, "
-                f"such as 'partition', not {name!r}."
+                "More options for sbatch must have long names that are not set "
+                f"otherwise, such as 'partition', but got {name!r}."
             )
         asked[name] = value
     for name in ("output", *(options or {})):
         if not isinstance(asked[name], str) or not _VALUE.fullmatch(asked[name]):
             raise ValueError(
-                f"The value of sbatch's --{name} is a text without spaces and quotes, "
-                f"not {asked[name]!r}."
+                f"The value of sbatch's --{name} must be a string without spaces and "
+                f"quotes, but got {asked[name]!r}."
             )
     return _slurm_text(nproc, restarts, [str(path), *arguments], asked)
 
@@ -310,8 +310,8 @@ def _check_nnodes(nnodes: int | tuple[int, int]) -> tuple[int, int]:
         return nnodes, nnodes
     if len(nnodes) != 2:
         raise ValueError(
-            "The number of machines is an integer, or the fewest and the most such as "
-            f"(1, 2), not {nnodes!r}."
+            "The number of machines must be an integer, or the fewest and the most "
+            f"such as (1, 2), but got {nnodes!r}."
         )
     fewest, most = nnodes
     check_integer("The fewest machines", fewest, least=1)
@@ -322,4 +322,4 @@ def _check_nnodes(nnodes: int | tuple[int, int]) -> tuple[int, int]:
 def _check_port(port: int) -> None:
     check_integer("A port", port, least=1, example=PORT)
     if port not in PORTS:
-        raise ValueError(f"A port is at most {PORTS[-1]}, not {port}.")
+        raise ValueError(f"A port must be at most {PORTS[-1]}, but got {port}.")

@@ -46,7 +46,7 @@ def failure(run: Path, script: Path, attempt: int) -> Failure:
         rank, code = died
         said = LogReader(run, log_of(rank, "stderr", attempt)).new(last=True)
         crash = LogReader(folder_of(run, attempt), f"{CRASH}-{rank}").new(last=True)
-        sentence = f"Rank {rank} of {script.name} was ended {how_ended(code)}"
+        sentence = f"Rank {rank} of {script.name} {how_ended(code)}"
     else:
         said = LogReader(run, AGENT_LOG).new(last=True)
         crash = []
@@ -59,16 +59,16 @@ def failure(run: Path, script: Path, attempt: int) -> Failure:
     last = "".join(said).strip()
     if not last:
         return Failure(sentence, "; nothing on stderr says why.")
-    return Failure(sentence, f"; its last words:\n\n{last}")
+    return Failure(sentence, f"; its last output:\n\n{last}")
 
 
 def how_ended(code: int) -> str:
-    """Describe an exit code, as "with exit code 3" or "by SIGKILL"."""
+    """Describe an exit code, as "exited with code 3" or "was killed by SIGKILL"."""
     if code >= 0:
-        return f"with exit code {code}"
+        return f"exited with code {code}"
     with contextlib.suppress(ValueError):
-        return f"by {signal.Signals(-code).name}"
-    return f"by signal {-code}"
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
 
 
 def records(run: Path, attempt: int) -> list[dict]:
@@ -100,8 +100,8 @@ def where_ranks_were(run: Path, script: Path, attempt: int, timeout: float) -> s
         for path in folder_of(run, attempt).glob("stack-*")
     }
     parts = [
-        f"{script.name} had not ended after {timeout} s, so all its processes were "
-        "ended: give it more time, or find what a rank waits for."
+        f"{script.name} had not finished after {timeout} s, so all its processes were "
+        "killed: give it more time, or find out what a rank is waiting for."
     ]
     parts += [f"Rank {rank} was here:\n{stacks[rank]}" for rank in sorted(stacks)]
     return "\n\n".join(part.rstrip() for part in parts)

@@ -114,7 +114,7 @@ def launch(
         attempt = _attempt(run)
         if ended and agent.returncode < 0:
             how = how_ended(agent.returncode)
-            raise RuntimeError(f"torchrun, which runs {script.name}, was ended {how}.")
+            raise RuntimeError(f"torchrun, which runs {script.name}, {how}.")
         if agent.returncode and (ended or records(run, attempt)):
             cause = failure(run, script, attempt)
             after = f"\n\nThis was restart {attempt} of {restarts}." if restarts else ""
@@ -197,8 +197,8 @@ def _follow(
         attempt += 1
         with progress.aside():
             print(
-                f"{cause}; all ranks begin again, from the last checkpoint if there is "
-                f"one: restart {attempt} of {restarts}.",
+                f"{cause}; all ranks start again, from the last checkpoint if there "
+                f"is one: restart {attempt} of {restarts}.",
                 flush=True,
             )
 
@@ -316,11 +316,11 @@ def _check(
     if timeout is not None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float):
             raise TypeError(
-                "The timeout is a number of seconds or None, not "
+                "The timeout must be a number of seconds or None, but got "
                 f"{timeout!r} ({type(timeout).__name__})."
             )
         if not timeout > 0:
-            raise ValueError(f"The timeout is a positive number, not {timeout}.")
+            raise ValueError(f"The timeout must be positive, but got {timeout}.")
     if port is not None:
         _check_port(port)
     return path
@@ -331,7 +331,8 @@ def _check_port(port: int) -> None:
     check_integer("A port", port, least=None, example=29500, advice=advice)
     if port not in PORTS:
         raise ValueError(
-            f"A port is between {PORTS[0]} and {PORTS[-1]}, not {port}{advice}."
+            f"A port must be between {PORTS[0]} and {PORTS[-1]}, but got "
+            f"{port}{advice}."
         )
     try:
         # Listen as torchrun does: on all addresses, even those a launch just used.
@@ -342,6 +343,6 @@ def _check_port(port: int) -> None:
         socket.create_server(("", port), **taken).close()
     except OSError as error:
         raise RuntimeError(
-            f"Port {port} cannot be used ({error.strerror}): name another, or leave "
-            "port out to have a free one chosen."
+            f"Port {port} cannot be used ({error.strerror}): choose another one, or "
+            "leave port out to have a free one chosen."
         ) from None

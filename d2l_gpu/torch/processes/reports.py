@@ -34,7 +34,8 @@ def report(**values: Any) -> None:
         return
     if not values:
         raise TypeError(
-            "report() was given nothing: name what it reports, as in report(loss=0.5)."
+            "report() got nothing to report: pass values by name, as in "
+            "report(loss=0.5)."
         )
     line = json.dumps(values, default=_number)
     launched = bool(os.environ.get(FOLDER))
@@ -97,8 +98,8 @@ def _number(value: Any) -> Any:
             return number
     shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
     raise TypeError(
-        f"report() was given a {type(value).__name__}{shape}, which JSON cannot hold: "
-        "give numbers, strings, lists or dicts, or tensors of one element."
+        f"report() got a {type(value).__name__}{shape}, which JSON cannot represent: "
+        "pass numbers, strings, lists or dicts, or tensors of one element."
     )
 
 

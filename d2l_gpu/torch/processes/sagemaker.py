@@ -174,16 +174,18 @@ def sagemaker_job(
     """
     path = check_script(script)
     if path.suffix != ".py":
-        raise ValueError(f"SageMaker runs scripts named .py with torchrun, not {path}.")
+        raise ValueError(
+            f"SageMaker runs only scripts named .py with torchrun, but got {path}."
+        )
     check_integer("The number of machines", instance_count, least=1, example=2)
     _check(
         re.fullmatch(r"ml\.[gp][a-z0-9-]*\.[a-z0-9]+", str(instance_type)),
         "SageMaker's torchrun needs machines with GPUs, of types such as "
-        f"'ml.g5.12xlarge' and 'ml.p4d.24xlarge', not {instance_type!r}.",
+        f"'ml.g5.12xlarge' and 'ml.p4d.24xlarge', but got {instance_type!r}.",
     )
     _check(
         isinstance(role, str) and re.fullmatch(r"[\w+=,.@:/-]+", role, re.ASCII),
-        f"The role is the name or the ARN of a role in IAM, not {role!r}.",
+        f"The role must be the name or the ARN of a role in IAM, but got {role!r}.",
     )
     hyperparameters, channels = dict(hyperparameters or {}), dict(channels or {})
     for name, value in hyperparameters.items():
@@ -194,7 +196,7 @@ def sagemaker_job(
     job = check_name("job", path.stem.replace("_", "-") if job is None else job)
     _check(
         re.fullmatch(r"[A-Za-z0-9-]+", job),
-        f"The names of jobs have letters, digits and '-' only, unlike {job!r}.",
+        f"The name of a job may contain only letters, digits and '-', but got {job!r}.",
     )
     settings: dict[str, Any] = {
         "entry_point": path.name,
@@ -206,12 +208,13 @@ def sagemaker_job(
     if image_uri is None:
         _check(
             re.fullmatch(r"\d+\.\d+\.\d+", str(framework_version)),
-            "SageMaker wants PyTorch's version in full, as '2.8.0', not "
+            "SageMaker needs PyTorch's version in full, such as '2.8.0', but got "
             f"{framework_version!r}.",
         )
         _check(
             re.fullmatch(r"py3\d+", str(py_version)),
-            f"SageMaker writes Python 3.12 as 'py312', not {py_version!r}.",
+            "Python's version must be written as SageMaker does, such as 'py312' for "
+            f"Python 3.12, but got {py_version!r}.",
         )
         settings["framework_version"] = framework_version
         settings["py_version"] = py_version
@@ -227,8 +230,8 @@ def sagemaker_job(
     for name, value in (options or {}).items():
         _check(
             str(name).isidentifier() and name not in settings,
-            "More arguments of the estimator have names that are not set otherwise, "
-            f"such as 'max_run', not {name!r}.",
+            "More arguments of the estimator must have names that are not set "
+            f"otherwise, such as 'max_run', but got {name!r}.",
         )
         settings[name] = value
     return SageMakerJob(path, hyperparameters, channels, settings)
@@ -261,18 +264,18 @@ def _check(true: object, sentence: str) -> None:
 def _check_place(place: str) -> None:
     _check(
         isinstance(place, str) and re.fullmatch(r"s3://[^\s'\"\\]+", place),
-        f"A place in S3 is written as 's3://bucket/folder', not as {place!r}.",
+        f"A location in S3 must be written as 's3://bucket/folder', but got {place!r}.",
     )
 
 
 def _check_hyperparameter(name: str, value: Any) -> None:
     _check(
         isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name),
-        "A hyperparameter has a name that can follow '--', such as 'batch_size', not "
-        f"{name!r}.",
+        "A hyperparameter must have a name that can follow '--', such as "
+        f"'batch_size', but got {name!r}.",
     )
     if not isinstance(value, str | int | float):
         raise TypeError(
-            f"The hyperparameter {name} is a number or a text, not {value!r} "
-            f"({type(value).__name__})."
+            f"The hyperparameter {name} must be a number or a string, but got "
+            f"{value!r} ({type(value).__name__})."
         )

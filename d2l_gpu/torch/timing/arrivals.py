@@ -38,8 +38,8 @@ class _UnfinishedCopies(TorchDispatchMode):
                 if _on_host(x) and x.untyped_storage().data_ptr() in self.pending:
                     raise RuntimeError(
                         f"The program reads a copy ({func._schema.name}) that may not "
-                        "have arrived yet: it has to wait for the device, for example "
-                        "with torch.cuda.synchronize, before it reads what "
+                        "have arrived yet: wait for the device, for example with "
+                        "torch.cuda.synchronize, before you read what "
                         "non_blocking=True copies."
                     )
         result = func(*args, **kwargs)

@@ -89,8 +89,8 @@ def bench(
         programs = {getattr(programs, "__name__", "program"): programs}
     if not isinstance(programs, Mapping) or not all(map(callable, programs.values())):
         raise TypeError(
-            "bench takes a function, or a dictionary of names and functions, not "
-            f"{programs!r}."
+            "bench expects a function, or a dictionary of names and functions, but "
+            f"got {programs!r}."
         )
     comparison = Comparison()
     for place in places:

@@ -77,14 +77,15 @@ def simulate_step(
 
     if any(map(nn.parameter.is_lazy, net.parameters())):
         raise ValueError(
-            "A network with lazy layers has no gradients to count yet: call it with a "
-            "batch before its step is simulated."
+            "A network with lazy layers has no gradients to count yet: call it with "
+            "a batch before you simulate its step."
         )
     check_integer("The number of GPUs", num_gpus, least=1, example=2)
     check_integer("The size of a bucket", bucket_bytes, least=1, example=BUCKET)
     if algorithm not in ALGORITHMS:
         raise ValueError(
-            f"The algorithm is one of {', '.join(ALGORITHMS)}, not {algorithm!r}."
+            f"The algorithm must be one of {', '.join(ALGORITHMS)}, but got "
+            f"{algorithm!r}."
         )
     sim = vgpu.simulator(num_gpus, model, link, backing="meta", replicas=True)
     device = sim.gpu(0)

@@ -68,7 +68,9 @@ class Timer:
             RuntimeError: the timer has already been stopped.
         """
         if self._started is None:
-            raise RuntimeError("This timer is stopped already: call start() first.")
+            raise RuntimeError(
+                "This timer has already been stopped: call start() first."
+            )
         self._synchronize()
         passed = self._now() - self._started
         self.times.append(passed if self._simulation is None else passed / PICO)
@@ -136,7 +138,7 @@ def _simulator_of(devices: Sequence[torch.device]):
     if not found or None in found or len({id(x.clock) for x in found}) > 1:
         names = ", ".join(map(str, devices)) or "no device"
         raise ValueError(
-            "Simulated time is that of virtual GPUs of one simulation, such as "
-            f"sim.gpu(0), not of {names}."
+            "Simulated time needs virtual GPUs of a single simulation, such as "
+            f"sim.gpu(0), but got {names}."
         )
     return found[0]

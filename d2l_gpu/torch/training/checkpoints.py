@@ -97,14 +97,15 @@ class Checkpoints:
         for name, part in self._parts.items():
             if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
                 raise TypeError(
-                    "A checkpoint holds what has state_dict and load_state_dict, and "
-                    f"{name} is a {type(part).__name__} without them."
+                    "A checkpoint holds objects with state_dict and load_state_dict, "
+                    f"but {name} is a {type(part).__name__} without them."
                 )
         self._rank, self._world = _rank_and_world()
         self._folder = Path(folder)
         if self._folder.exists() and not self._folder.is_dir():
             raise NotADirectoryError(
-                f"Checkpoints need a folder, and {folder} is a file: name another."
+                f"Checkpoints need a folder, but {folder} is a file: choose another "
+                "one."
             )
         self._folder.mkdir(parents=True, exist_ok=True)
         self._steps: list[int] | None = None  # of good files; None before resume()
@@ -159,8 +160,8 @@ class Checkpoints:
         check_integer("A step", step, least=0, example=20)
         if self._steps is None:
             raise RuntimeError(
-                "Call resume() before the first save(): it goes on from the checkpoint "
-                "in the folder, if there is one."
+                "Call resume() before the first save(): it continues from the "
+                "checkpoint in the folder, if there is one."
             )
         if self._steps and step < self._steps[-1]:
             raise ValueError(
@@ -205,8 +206,9 @@ class Checkpoints:
                 loaded(content.getbuffer())
             except pickle.UnpicklingError as error:
                 raise TypeError(
-                    "A state holds what could not be read back safely: let state_dict "
-                    "return tensors, numbers, strings, and lists and dicts of them."
+                    "A state contains something that cannot be read back safely: let "
+                    "state_dict return only tensors, numbers, strings, and lists and "
+                    "dicts of these."
                 ) from error
             self._checked = True
         content.seek(0, os.SEEK_END)
@@ -237,8 +239,8 @@ class Checkpoints:
         devices = self._devices()
         if [kind for kind, _ in states["devices"]] != [x.type for x in devices]:
             warnings.warn(
-                "The checkpoint was made on other devices: their random numbers are "
-                "not put back, so what is computed may differ.",
+                "The checkpoint was made on other devices: their random state is not "
+                "restored, so results may differ.",
                 stacklevel=3,
             )
             return
@@ -279,9 +281,9 @@ class Checkpoints:
         worlds = set().union(*(x.worlds for x in found)) - {self._world}
         if worlds:
             raise ValueError(
-                f"The checkpoints in {self._folder} are those of {_ranks(max(worlds))},"
-                f" and now there is {_ranks(self._world)}: start as many, or name "
-                "another folder."
+                f"The checkpoints in {self._folder} were made by "
+                f"{_ranks(max(worlds))}, but this run has {_ranks(self._world)}: "
+                "start as many, or choose another folder."
             )
         steps = sorted(
             step for step, _ in set.intersection(*(set(x.good) for x in found))
@@ -289,10 +291,10 @@ class Checkpoints:
         bad = [name for x in found for name in x.bad]
         # A run killed during its very first save leaves at most one good file per rank.
         if not steps and (bad or any(len(x.good) > 1 for x in found)):
-            what = "damaged: " + ", ".join(bad) if bad else "not there on all ranks"
+            what = "damaged: " + ", ".join(bad) if bad else "not on all ranks"
             raise ValueError(
                 f"No checkpoint in {self._folder} can be read by all ranks ({what}): "
-                "bring back a copy, or name another folder to begin anew."
+                "restore a copy, or choose another folder to start afresh."
             )
         if bad and self._rank == 0:
             warnings.warn(
@@ -308,8 +310,8 @@ class Checkpoints:
         if state["kinds"] != self._kinds():
             raise ValueError(
                 f"The checkpoints in {self._folder} were made with "
-                f"{_listed(state['kinds'])}, and are now to be read with "
-                f"{_listed(self._kinds())}: give the same, or name another folder."
+                f"{_listed(state['kinds'])}, but this run has "
+                f"{_listed(self._kinds())}: use the same, or choose another folder."
             )
         groups = [
             [len(group["params"]) for group in state_dict["param_groups"]]
@@ -321,10 +323,10 @@ class Checkpoints:
         same = fits(self._parts["net"], state["states"]["net"])
         if not same or groups[0] != groups[1]:
             raise ValueError(
-                f"The checkpoints in {self._folder} are those of another model: names, "
-                f"shapes or groups of parameters differ from those of this "
-                f"{type(self._parts['net']).__name__}; give the same, or name another "
-                "folder."
+                f"The checkpoints in {self._folder} belong to another model: names, "
+                "shapes or groups of parameters differ from those of this "
+                f"{type(self._parts['net']).__name__}; use the same model, or choose "
+                "another folder."
             )
         return state
 
@@ -339,14 +341,14 @@ class Checkpoints:
     def _raise_not_saved(
         self, step: int, rank: int, said: str, trouble: OSError | None
     ) -> None:
-        left = "there is none before it"
+        left = "there is no earlier one"
         if self._steps:
-            left = f"that of step {self._steps[-1]} is still there"
+            left = f"the one from step {self._steps[-1]} is still there"
         who = f"rank {rank}: " if self._world > 1 else ""
         raise (type(trouble) if trouble else OSError)(
             f"The checkpoint of step {step} could not be written to {self._folder} "
-            f"({who}{said}); {left}: see that files can be written there, or name "
-            "another folder."
+            f"({who}{said}); {left}: make sure that files can be written there, or "
+            "choose another folder."
         ) from trouble
 
     def _agree(self, mine: Any) -> list:
@@ -410,8 +412,8 @@ def _rank_and_world() -> tuple[int, int]:
         return dist.get_rank(), dist.get_world_size()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RuntimeError(
-            f"There are {os.environ['WORLD_SIZE']} ranks, which do not know of each "
-            "other yet: call torch.distributed.init_process_group() before Checkpoints."
+            f"There are {os.environ['WORLD_SIZE']} ranks, but they are not connected "
+            "yet: call torch.distributed.init_process_group() before Checkpoints."
         )
     return 0, 1
 

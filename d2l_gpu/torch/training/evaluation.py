@@ -31,7 +31,7 @@ class Accumulator:
 
     def __init__(self, n: int):
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise ValueError(f"An Accumulator keeps at least 1 sum, not {n!r}.")
+            raise ValueError(f"An Accumulator must keep at least 1 sum, but got {n!r}.")
         self._n = n
         self.reset()
 
@@ -46,13 +46,13 @@ class Accumulator:
         """
         if len(args) != self._n:
             raise ValueError(
-                f"This Accumulator keeps {self._n} sums and was given {len(args)} "
-                "values: give one for each."
+                f"This Accumulator keeps {self._n} sums, but got {len(args)} values: "
+                "pass one for each."
             )
         for value in args:
             if isinstance(value, torch.Tensor) and value.numel() != 1:
                 raise ValueError(
-                    "An Accumulator adds single values and was given a tensor of shape "
+                    "An Accumulator adds single values, but got a tensor of shape "
                     f"{tuple(value.shape)}: reduce it first, for example with sum()."
                 )
         for i, value in enumerate(args):
@@ -108,9 +108,9 @@ def accuracy(y_hat: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         y_hat = y_hat.argmax(dim=1)
     if y_hat.shape != y.shape:
         raise ValueError(
-            f"Predictions of shape {tuple(y_hat.shape)} do not fit labels of shape "
-            f"{tuple(y.shape)}: give scores of shape (n, classes) and labels of "
-            "shape (n,)."
+            f"Predictions of shape {tuple(y_hat.shape)} do not match labels of shape "
+            f"{tuple(y.shape)}: pass scores of shape (n, classes) and labels of shape "
+            "(n,)."
         )
     return (y_hat.to(y.dtype) == y).sum()
 
@@ -182,7 +182,7 @@ def evaluate_accuracy_gpus(
         if devices is not None and [torch.device(d) for d in devices] != there:
             raise ValueError(
                 f"The replicas are on {there}, not on {list(devices)}: leave devices "
-                "out, or give a module instead of replicas."
+                "out, or pass a module instead of replicas."
             )
         devices = there
 
@@ -205,8 +205,8 @@ def _fraction_right(scored: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> floa
             examples += y.numel()
     if examples == 0:
         raise ValueError(
-            "There is nothing to evaluate: data_iter gave no examples. (An iterator "
-            "can be used once; give the DataLoader itself.)"
+            "There is nothing to evaluate: data_iter yielded no examples. (An "
+            "iterator works only once; pass the DataLoader itself.)"
         )
     return correct[0] / examples
 

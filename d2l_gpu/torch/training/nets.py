@@ -37,7 +37,7 @@ class Residual(nn.Module):
         if not use_1x1conv and (strides != 1 or input_channels != num_channels):
             raise ValueError(
                 f"A residual block from {input_channels} to {num_channels} channels "
-                f"with stride {strides} adds tensors of different shapes: give "
+                f"with stride {strides} adds tensors of different shapes: pass "
                 "use_1x1conv=True."
             )
         self.conv1 = _conv(input_channels, num_channels, 3, strides, padding=1)

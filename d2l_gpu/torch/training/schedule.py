@@ -21,8 +21,8 @@ def linear_schedule_with_warmup(
     """
     if not 0 <= num_warmup_steps < num_training_steps:
         raise ValueError(
-            f"The warm-up takes {num_warmup_steps} of {num_training_steps} steps: give "
-            "at least 0, and fewer than there are."
+            "num_warmup_steps must be at least 0 and less than "
+            f"num_training_steps={num_training_steps}, but got {num_warmup_steps}."
         )
 
     def factor(step: int) -> float:

@@ -96,7 +96,7 @@ class Module(nn.Module, HyperParameters):
         trainer = self.trainer
         if trainer is None:
             raise RuntimeError(
-                "Plotting needs a trainer, which knows the epoch: call "
+                "Plotting needs a trainer, which keeps track of the epoch: call "
                 "Trainer.fit(model, data)."
             )
         if train:
@@ -227,12 +227,13 @@ class Trainer(HyperParameters):
             gradient_clip_val, (int, float)
         ):
             raise TypeError(
-                f"gradient_clip_val is a number such as 1.0, not {gradient_clip_val!r}."
+                "gradient_clip_val must be a number such as 1.0, but got "
+                f"{gradient_clip_val!r}."
             )
         if not gradient_clip_val >= 0:
             raise ValueError(
-                "gradient_clip_val is the largest norm of the gradient, or 0 for no "
-                f"limit, not {gradient_clip_val}."
+                "gradient_clip_val must be the largest norm of the gradient, or 0 "
+                f"for no limit, but got {gradient_clip_val}."
             )
         self.save_hyperparameters()
         self.gpus = [gpu(i) for i in range(num_gpus)]
@@ -252,7 +253,7 @@ class Trainer(HyperParameters):
         )
         if self.num_train_batches == 0:
             raise ValueError(
-                "There is nothing to train on: the training data gives no batches."
+                "There is nothing to train on: the training data yielded no batches."
             )
 
     def prepare_model(self, model: Module) -> None:
@@ -267,7 +268,7 @@ class Trainer(HyperParameters):
         """
         if not isinstance(model, Module):
             raise TypeError(
-                f"Trainer trains a d2l.Module, and was given a {type(model).__name__}: "
+                f"Trainer trains a d2l.Module, but got a {type(model).__name__}: "
                 "derive the model's class from d2l.Module."
             )
         model.trainer = self
@@ -379,16 +380,16 @@ def _check_gpus(asked: int) -> None:
     there = num_gpus()
     if asked > 1 and asked <= there:
         raise NotImplementedError(
-            f"This trainer uses one device, not {asked} GPUs: give num_gpus=1, and see "
-            "lessons 06 and 07 for training on several."
+            f"This trainer uses one device, not {asked} GPUs: pass num_gpus=1, and "
+            "see lessons 06 and 07 for training on several."
         )
     if asked > 1:
         raise ValueError(
             f"num_gpus={asked} asks for more GPUs than there are ({there}), and this "
-            "trainer uses one: give num_gpus=1, or 0 to train on the CPU."
+            "trainer uses only one: pass num_gpus=1, or 0 to train on the CPU."
         )
     if asked > there:
         raise ValueError(
-            "num_gpus=1 asks for a GPU, and there is none: call d2l.require_gpus(1) "
-            "first, or give num_gpus=0 to train on the CPU."
+            "num_gpus=1 asks for a GPU, but there is none: call d2l.require_gpus(1) "
+            "first, or pass num_gpus=0 to train on the CPU."
         )

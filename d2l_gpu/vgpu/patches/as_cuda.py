@@ -31,7 +31,7 @@ def check() -> None:
     """Raise RuntimeError if the name cuda belongs to real devices."""
     if not _kept and torch.cuda.is_available():
         raise RuntimeError(
-            "Virtual GPUs cannot answer to the name cuda here, since this machine has "
+            "Virtual GPUs cannot take the name cuda here, because this machine has "
             "CUDA devices: hide them (CUDA_VISIBLE_DEVICES='') or use the name vgpu."
         )
 
@@ -177,8 +177,8 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     peak = device_api.max_memory_allocated(device)
     free, capacity = device_api.mem_get_info(device)
     return (
-        f"Simulated memory of {as_device(device)}, in bytes: {used} allocated, at most "
-        f"{peak} so far, {free} of {capacity} free."
+        f"Simulated memory of {as_device(device)}, in bytes: {used} allocated, {peak} "
+        f"at the peak, {free} of {capacity} free."
     )
 
 

@@ -94,9 +94,9 @@ def refused_simulators() -> None:
         placed = [parameter.device for parameter in module.parameters()]
         if any(device.type in Devices.types for device in [*named, *placed]):
             raise RuntimeError(
-                "nn.DataParallel uses virtual GPUs that vgpu.enable has set up, and "
-                "there are none: a simulator's devices lie beside those. Set them up "
-                "with vgpu.enable(2, model='V100') and simulate on them."
+                "nn.DataParallel uses the virtual GPUs that vgpu.enable sets up, but "
+                "there are none (a simulator's devices are separate): call "
+                "vgpu.enable(2, model='V100') and simulate on those."
             )
 
     DataParallel.__init__ = __init__

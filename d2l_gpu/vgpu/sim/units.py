@@ -35,7 +35,7 @@ def parse_size(size: int | str) -> int:
     """
     if isinstance(size, bool) or not isinstance(size, int | str):
         raise TypeError(
-            "Memory is a number of bytes or a text such as '512MiB', not "
+            "Memory must be a number of bytes or a string such as '512MiB', but got "
             f"{size!r} ({type(size).__name__})."
         )
     nbytes = size
@@ -43,14 +43,15 @@ def parse_size(size: int | str) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B\s*", size)
         if not match:
             raise ValueError(
-                f"Memory {size!r} is not understood: write '512MiB', '2GiB' or bytes."
+                f"Cannot parse the memory size {size!r}: write '512MiB', '2GiB' or a "
+                "number of bytes."
             )
         number, unit = match.groups()
         base = 1024 if unit and unit.endswith("i") else 1000
         power = "KMGT".index(unit[0]) + 1 if unit else 0
         nbytes = int(float(number) * base**power)
     if nbytes <= 0:
-        raise ValueError(f"A GPU's memory is at least one byte, not {size!r}.")
+        raise ValueError(f"A GPU's memory must be at least one byte, but got {size!r}.")
     return nbytes
 
 

@@ -6,7 +6,7 @@ torch.cuda.is_available = lambda: True
 try:
     vgpu.enable(2, as_cuda=True)
 except RuntimeError as error:
-    assert "since this machine has CUDA devices: hide them" in str(error)
+    assert "because this machine has CUDA devices: hide them" in str(error)
 else:
     raise AssertionError
 assert not hasattr(torch, "vgpu")  # refused before anything was changed

@@ -9,7 +9,7 @@ assert x.device == d2l.gpu(1) == d2l.try_gpu(1) == torch.device("cuda:1")
 try:
     d2l.use_virtual_gpus(2, memory="64MiB")
 except RuntimeError as error:
-    assert "cannot be changed" in str(error)
+    assert "can no longer be changed" in str(error)
 else:
     raise AssertionError
 assert [row[:2] for row in d2l.devices().rows] == [

@@ -6,7 +6,9 @@ start()
 
 x = torch.ones(2, device="cuda")
 raises(
-    NotImplementedError, "Virtual GPUs hold strided tensors only", lambda: x.to_sparse()
+    NotImplementedError,
+    "Virtual GPUs support only strided tensors",
+    lambda: x.to_sparse(),
 )
 for name, call in {
     "CUDAGraph": torch.cuda.CUDAGraph,

@@ -161,7 +161,7 @@ def refused(collective, *sentences):
 
 def two_memories():
     cpu, neighbour = torch.zeros(1), torch.zeros(1, device=torch.device("vgpu", other))
-    sentence = "allgather needs all tensors of this process on the same device"
+    sentence = "allgather expects all tensors of this process to be on the same device"
     refused(lambda: dist.all_gather([cpu, cpu], values(1)), sentence, "cpu and vgpu:")
     refused(
         lambda: dist.all_gather([values(1), neighbour], values(1)),

@@ -143,7 +143,7 @@ def sent():
 def shared():
     X = torch.ones(2, device="vgpu:1")
     assert not X.is_shared()
-    refused("each process has virtual GPUs of its own", X.share_memory_)
+    refused("each process has its own virtual GPUs", X.share_memory_)
     refused("cannot share a tensor on vgpu:0", nn.Linear(1, 1).to(0).share_memory)
     assert torch.ones(2).share_memory_().to("vgpu:1").sum().item() == 2
 

@@ -7,7 +7,7 @@ from d2l_gpu import vgpu
 sim = vgpu.simulator(2)
 net = nn.Linear(4, 3).to(sim.gpu(0))
 for devices in sim.gpus(), None:
-    with pytest.raises(RuntimeError, match=r"that vgpu\.enable has set up"):
+    with pytest.raises(RuntimeError, match=r"that vgpu\.enable sets up"):
         nn.DataParallel(net, device_ids=devices)
 assert nn.DataParallel(nn.Linear(4, 3)).device_ids == []
 vgpu.enable(2)

@@ -123,7 +123,9 @@ def full_on_one_rank():
         try:
             kept.save(step)
         except OSError as error:
-            assert "(rank 1: File too large); that of step 2 is" in str(error), error
+            assert "(rank 1: File too large); the one from step 2 is" in str(error), (
+                error
+            )
         else:
             raise AssertionError("Half a checkpoint was taken for one.")
         assert names("full") == before

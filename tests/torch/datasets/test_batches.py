@@ -436,7 +436,7 @@ def test_a_network_learns_the_digits():
         (IMAGES.numpy(), LABELS, TypeError, "images are a ndarray: give a tensor"),
         (IMAGES.float(), LABELS, TypeError, r"images are of dtype torch\.float32: .*u"),
         (IMAGES, LABELS.int(), TypeError, r"labels are of dtype torch\.int32: .*int64"),
-        (IMAGES, LABELS.tolist(), TypeError, "labels are a list"),
+        (IMAGES, LABELS.tolist(), TypeError, "labels must be .* but got a list"),
         (IMAGES[:, 0], LABELS, ValueError, r"shape \(23, 6, 4\): .* \(n, c, h, w\)"),
         (IMAGES, LABELS.view(-1, 1), ValueError, r"shape \(23, 1\): .* \(n,\)"),
         (IMAGES, LABELS[:22], ValueError, "23 images and 22 labels"),
@@ -467,11 +467,11 @@ def test_senseless_settings_are_refused(name, values):
 @pytest.mark.parametrize(
     ("index", "count", "message"),
     [
-        (2, 2, "no shard 2 of 2: they are counted from 0 to 1"),
+        (2, 2, "no shard 2 of 2: shards are counted from 0 to 1"),
         (-1, 2, "no shard -1 of 2"),
         (0.0, 2, "no shard 0.0 of 2"),
-        (0, 0, "a positive number of shards, not 0"),
-        (0, True, "a positive number of shards, not True"),
+        (0, 0, "shards must be a positive integer, but got 0"),
+        (0, True, "shards must be a positive integer, but got True"),
     ],
 )
 def test_senseless_shards_are_refused(index, count, message):

@@ -146,7 +146,7 @@ def test_what_is_no_idx_file_is_refused(server, monkeypatch, content, problem):
 )
 def test_what_is_no_gzip_file_is_refused(server, monkeypatch, compress):
     serve(server, monkeypatch, {TRAIN_IMAGES: CONTENTS[0]}, compress)
-    with pytest.raises(ValueError, match=f"{TRAIN_IMAGES} is not a whole gzip file"):
+    with pytest.raises(ValueError, match=f"{TRAIN_IMAGES} is not a complete gzip file"):
         d2l.load_data_fashion_mnist(8)
 
 

@@ -41,7 +41,9 @@ def test_names_need_no_device():
 @pytest.mark.parametrize("function", [d2l.gpu, d2l.try_gpu])
 @pytest.mark.parametrize("index", [True, 1.5, "0", None])
 def test_an_index_is_an_integer(function, index):
-    with pytest.raises(TypeError, match="A GPU is named by an integer such as 0, not"):
+    with pytest.raises(
+        TypeError, match="A GPU's index must be an integer such as 0, but got"
+    ):
         function(index)
 
 
@@ -73,8 +75,13 @@ print(torch.ones(1, device=d2l.gpu(1)))
     assert lines[2] == (
         "2 [device(type='vgpu', index=0), device(type='vgpu', index=1)] cpu"
     )
-    assert lines[3].startswith("ValueError: gpu(2) does not exist: 2 GPUs in use")
-    assert lines[4].startswith("RuntimeError: 2 GPUs in use since the first call, so 3")
+    assert lines[3].startswith(
+        "ValueError: gpu(2) does not exist: this process uses 2 GPUs"
+    )
+    assert lines[4].startswith(
+        "RuntimeError: This process has used 2 GPUs since the first call, and cannot "
+        "switch to 3"
+    )
     assert lines[5] == "tensor([1.], device='vgpu:1')"
 
 
@@ -95,7 +102,8 @@ attempt(d2l.use_virtual_gpus, 2)
         "2 cpu [device(type='cuda', index=0), device(type='cuda', index=1)]",
     ]
     assert lines[3] == (
-        "ValueError: gpu(2) does not exist: 2 GPUs in use, cuda:0 and cuda:1."
+        "ValueError: gpu(2) does not exist: this process uses 2 GPUs, cuda:0 "
+        "and cuda:1."
     )
     assert lines[4].startswith("RuntimeError: Using 2 GPUs, cuda:0 and cuda:1: Tesla")
 
@@ -125,7 +133,7 @@ d2l.require_gpus(2)
 """
     lines = fresh(code, D2L_GPU_VIRTUAL="0")
     assert lines == [
-        "RuntimeError: This lesson needs 2 GPUs, the machine has 0, and "
+        "RuntimeError: This lesson needs 2 GPUs, but the machine has 0, and "
         "D2L_GPU_VIRTUAL=0 forbids virtual ones: unset it to use them.",
         "RuntimeError: D2L_GPU_VIRTUAL=0 forbids virtual GPUs: unset it to use them.",
         "Using 2 GPUs, cuda:0 and cuda:1: Tesla T4.",
@@ -140,8 +148,8 @@ def test_the_variable_has_to_be_a_number():
 @pytest.mark.parametrize(
     ("n", "sentence"),
     [
-        ("0", "ValueError: The number of GPUs is at least 1, not 0."),
-        ("-2", "ValueError: The number of GPUs is at least 1, not -2."),
+        ("0", "ValueError: The number of GPUs must be at least 1, but got 0."),
+        ("-2", "ValueError: The number of GPUs must be at least 1, but got -2."),
         (
             "True",
             "TypeError: The number of GPUs is an integer such as 2, not True (boo",
@@ -206,7 +214,7 @@ d2l.use_virtual_gpus(2, backing="meta", model=["V100", "T4"], link="PCIe3")
         "simulated, time simulated (V100, T4, PCIe3)."
     )
     assert label == "simulated (V100, T4) PCIe3"
-    assert "This cannot be changed any more" in other
+    assert "This can no longer be changed" in other
 
 
 def test_a_model_that_is_not_there():

@@ -173,14 +173,17 @@ def one_batch(X, y):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"num_gpus": 3, "batch_size": 2}, "A batch of 2 cannot be split over 3 GPUs"),
+        (
+            {"num_gpus": 3, "batch_size": 2},
+            "A batch of 2 cannot be split across 3 GPUs",
+        ),
         ({"num_gpus": 4}, r"asks for more GPUs than there are \(3\)"),
-        ({"num_gpus": -1}, "num_gpus is at least 0"),
-        ({"num_gpus": 1, "num_epochs": 0}, "num_epochs is at least 1"),
-        ({"num_gpus": 1, "batch_size": 0}, "batch_size is at least 1"),
+        ({"num_gpus": -1}, "num_gpus must be at least 0"),
+        ({"num_gpus": 1, "num_epochs": 0}, "num_epochs must be at least 1"),
+        ({"num_gpus": 1, "batch_size": 0}, "batch_size must be at least 1"),
         (
             {"num_gpus": 2, "warmup_epochs": 2},
-            "warmup_epochs=2 does not fit num_epochs=2",
+            "less than num_epochs=2, but got 2",
         ),
         ({"num_gpus": 2, "load_data": lambda n: ([], [])}, "nothing to train on"),
         (
@@ -188,7 +191,8 @@ def one_batch(X, y):
                 "num_gpus": 2,
                 "load_data": one_batch(torch.rand(4, 64).double(), torch.arange(8, 12)),
             },
-            "The labels go from 8 to 11, but the network has scores for 10 classes",
+            "The labels range from 8 to 11, but the network has scores for only 10 "
+            "classes",
         ),
         (
             {
@@ -197,7 +201,7 @@ def one_batch(X, y):
                     torch.rand(2, 64).double(), torch.tensor([0, -1])
                 ),
             },
-            "The labels go from -1 to 0",
+            "The labels range from -1 to 0",
         ),
         ({"num_gpus": 1, "net": nn.Sequential(nn.LazyLinear(10))}, "lazy layers"),
     ],
@@ -220,5 +224,5 @@ def test_labels_of_batches_on_a_device_are_checked_before_they_get_there():
         data = d2l.Batches(images, torch.arange(8) + 5, batch_size, device=d2l.gpu(0))
         return data, data
 
-    with pytest.raises(ValueError, match="The labels go from 5 to 12"):
+    with pytest.raises(ValueError, match="The labels range from 5 to 12"):
         run(2, net=network().float(), load_data=load, batch_size=4)

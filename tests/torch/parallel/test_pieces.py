@@ -65,7 +65,7 @@ def test_a_batch_is_not_copied_to_where_it_is():
     [
         (torch.ones(3, 2), torch.ones(2), [CPU], "3 inputs and 2 labels"),
         (torch.ones(0, 2), torch.ones(0), [CPU], "the batch is empty"),
-        (torch.ones(3, 2), torch.ones(3), [], "give at least one"),
+        (torch.ones(3, 2), torch.ones(3), [], "at least one device"),
     ],
 )
 def test_what_cannot_be_split_is_refused(X, y, devices, sentence):
@@ -108,7 +108,7 @@ def test_allreduce_of_nothing_is_nothing():
 
 @pytest.mark.parametrize("other", [torch.ones(2), torch.ones(3).double()])
 def test_allreduce_of_different_tensors_is_refused(other):
-    with pytest.raises(ValueError, match="one shape and dtype"):
+    with pytest.raises(ValueError, match="the same shape and dtype"):
         d2l.allreduce([torch.ones(3), other])
 
 

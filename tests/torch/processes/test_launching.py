@@ -169,13 +169,13 @@ def test_report_without_launch_prints_a_line_of_json(monkeypatch):
     ("values", "kind", "sentence"),
     [
         ({"x": torch.ones(2)}, TypeError, r"a Tensor of shape \(2,\), which JSON"),
-        ({"x": {1}}, TypeError, "a set, which JSON cannot hold: give numbers"),
+        ({"x": {1}}, TypeError, "a set, which JSON cannot represent: pass numbers"),
         ({"x": [1j]}, TypeError, "a complex, which JSON cannot hold"),
         ({"x": torch.tensor(1j)}, TypeError, r"a Tensor of shape \(\), which JSON"),
-        ({}, TypeError, "given nothing: name what it reports"),
-        ({"progress": 1.5}, ValueError, "from 0 to 1, not 1.5"),
-        ({"progress": float("nan")}, ValueError, "from 0 to 1, not nan"),
-        ({"progress": "half"}, TypeError, "from 0 to 1, not 'half'"),
+        ({}, TypeError, "got nothing to report"),
+        ({"progress": 1.5}, ValueError, "from 0 to 1, but got 1.5"),
+        ({"progress": float("nan")}, ValueError, "from 0 to 1, but got nan"),
+        ({"progress": "half"}, TypeError, "from 0 to 1, but got 'half'"),
     ],
 )
 def test_what_cannot_be_reported_is_an_error(values, kind, sentence, monkeypatch):
@@ -363,8 +363,8 @@ def test_no_python_is_an_error_with_the_line(script):
 @pytest.mark.parametrize(
     ("failing", "end", "how"),
     [
-        (0, "os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
-        (1, "os._exit(3)", "was ended with exit code 3"),
+        (0, "os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+        (1, "os._exit(3)", "exited with code 3"),
     ],
     ids=["signal-0", "exit-1"],
 )
@@ -379,13 +379,13 @@ def test_a_rank_that_dies_is_the_cause(script, failing, end, how):
         """,
         prefix=TWO_RANKS,
     )
-    words = "its last words:\n\nhelp"
+    words = "its last output:\n\nhelp"
     assert failure_of(path) == f"Rank {failing} of train.py {how}; {words}"
 
 
 def test_a_crash_in_c_says_where_python_was(script):
     text = failure_of(script("import ctypes\nctypes.string_at(0)"), 1)
-    assert text.startswith("Rank 0 of train.py was ended by SIGSEGV; its last words:")
+    assert text.startswith("Rank 0 of train.py was ended by SIGSEGV; its last output:")
     assert text.splitlines()[-1].endswith('train.py", line 3 in <module>')
 
 
@@ -403,7 +403,7 @@ def test_what_torchrun_says_is_shown_where_no_rank_said_anything(script, monkeyp
     with monkeypatch.context() as patched:
         patched.setenv("PYTHON_EXEC", "/nowhere/python")
         text = failure_of(script(""), 1)
-    assert text.startswith("torchrun could not run train.py; its last words:\n\n")
+    assert text.startswith("torchrun could not run train.py; its last output:\n\n")
     assert "/nowhere/python" in text
 
 
@@ -412,8 +412,8 @@ def test_what_torchrun_says_is_shown_where_no_rank_said_anything(script, monkeyp
 ATTEMPT = RANK + "attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
 
 
-SIGNAL = ("os.kill(os.getpid(), 9)", "was ended by SIGKILL")
-EXIT = ("os._exit(3)", "was ended with exit code 3")
+SIGNAL = ("os.kill(os.getpid(), 9)", "was killed by SIGKILL")
+EXIT = ("os._exit(3)", "exited with code 3")
 ERROR = ("raise ValueError('a bad batch')", "failed with ValueError: a bad batch")
 
 
@@ -441,7 +441,7 @@ def test_ranks_start_again_and_a_line_says_why(script, capfd, first, second):
         prefix=TWO_RANKS,
     )
     assert d2l.launch(path, 2, restarts=2, timeout=PATIENCE) == []
-    again = "all ranks begin again, from the last checkpoint if there is one"
+    again = "all ranks start again, from the last checkpoint if there is one"
     assert capfd.readouterr() == (
         "attempt 0\n"
         f"Rank {first[0]} of train.py {first[2]}; {again}: restart 1 of 2.\n"
@@ -707,7 +707,9 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
 ):
     text = timed_out(hanging, monkeypatch, restarts)
     see_all_ended(hanging)
-    assert text.startswith(f"{hanging.name} had not ended after {PATIENCE} s, so all")
+    assert text.startswith(
+        f"{hanging.name} had not finished after {PATIENCE} s, so all"
+    )
     for rank in (0, 1):
         _, _, stack = text.partition(f"\n\nRank {rank} was here:\n")
         assert re.match(
@@ -731,7 +733,7 @@ def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
         d2l.launch(hanging, 2, timeout=PATIENCE, restarts=restarts)
     see_all_ended(hanging)
     assert str(caught.value) == (
-        f"torchrun, which runs {hanging.name}, was ended by SIGKILL."
+        f"torchrun, which runs {hanging.name}, was killed by SIGKILL."
     )
 
 
@@ -756,7 +758,7 @@ def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
     [
         (("none.py", 2), FileNotFoundError, "no script 'none.py' in /"),
         ((".", 2), FileNotFoundError, "no script '.' in /"),
-        ((__file__, 0), ValueError, "at least 1, not 0"),
+        ((__file__, 0), ValueError, "at least 1, but got 0"),
         ((__file__, "2"), TypeError, r"such as 2, not '2' \(str\)"),
         ((__file__, True), TypeError, r"such as 2, not True \(bool\)"),
         ((__file__, 2, "--lr 1"), TypeError, "a list such as .*, not '--lr 1'"),
@@ -771,8 +773,8 @@ def test_arguments_that_make_no_sense(arguments, kind, sentence):
 @pytest.mark.parametrize(
     ("options", "kind", "sentence"),
     [
-        ({"timeout": 0}, ValueError, "positive number, not 0"),
-        ({"timeout": float("nan")}, ValueError, "positive number, not nan"),
+        ({"timeout": 0}, ValueError, "must be positive, but got 0"),
+        ({"timeout": float("nan")}, ValueError, "must be positive, but got nan"),
         ({"timeout": "1"}, TypeError, "not '1'"),
         ({"restarts": -1}, ValueError, "number of restarts is at least 0, not -1"),
         ({"restarts": "2"}, TypeError, r"such as 2, not '2' \(str\)"),

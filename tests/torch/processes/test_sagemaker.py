@@ -140,14 +140,18 @@ def test_the_container_is_as_the_toolkit_makes_it(script):
 @pytest.mark.parametrize(
     ("options", "kind", "sentence"),
     [
-        ({"instance_count": 0}, ValueError, "number of machines is at least 1, not 0"),
+        (
+            {"instance_count": 0},
+            ValueError,
+            "number of machines must be at least 1, but got 0",
+        ),
         (
             {"instance_type": "ml.m5.large"},
             ValueError,
             "GPUs, .*, not 'ml.m5.large'",
         ),
         ({"instance_type": "ml.g5.12xlarge\n"}, ValueError, "with GPUs"),
-        ({"role": "my role"}, ValueError, "a role in IAM, not 'my role'"),
+        ({"role": "my role"}, ValueError, "a role in IAM, but got 'my role'"),
         (
             {"checkpoints": "/data"},
             ValueError,
@@ -155,11 +159,23 @@ def test_the_container_is_as_the_toolkit_makes_it(script):
         ),
         ({"channels": {"a": "s3://b c"}}, ValueError, "not as 's3://b c'"),
         ({"channels": {"a b": "s3://b/c"}}, ValueError, "A channel is .*, not 'a b'"),
-        ({"framework_version": "2.8"}, ValueError, "in full, as '2.8.0', not '2.8'"),
-        ({"py_version": "3.12"}, ValueError, "as 'py312', not '3.12'"),
-        ({"job": "a_b"}, ValueError, "digits and '-' only, unlike 'a_b'"),
+        (
+            {"framework_version": "2.8"},
+            ValueError,
+            "in full, such as '2.8.0', but got '2.8'",
+        ),
+        (
+            {"py_version": "3.12"},
+            ValueError,
+            "as 'py312' for Python 3.12, but got '3.12'",
+        ),
+        ({"job": "a_b"}, ValueError, "digits and '-', but got 'a_b'"),
         ({"hyperparameters": {"a b": 1}}, ValueError, "can follow '--', .*, not 'a b'"),
-        ({"hyperparameters": {"a": [1]}}, TypeError, r"a number or a text, not \[1\]"),
+        (
+            {"hyperparameters": {"a": [1]}},
+            TypeError,
+            r"a number or a string, but got \[1\]",
+        ),
         ({"options": {"role": 1}}, ValueError, "not set otherwise, .*, not 'role'"),
         ({"script": "none.py"}, FileNotFoundError, "no script 'none.py' in /"),
     ],
@@ -174,5 +190,7 @@ def test_a_machine_that_the_job_does_not_have(script):
     job = d2l.sagemaker_job(script, **JOB)
     with pytest.raises(ValueError, match=r"has 2 machines, .* no machine 2"):
         job.container(2, num_gpus=1)
-    with pytest.raises(ValueError, match="number of GPUs is at least 1, not 0"):
+    with pytest.raises(
+        ValueError, match="number of GPUs must be at least 1, but got 0"
+    ):
         job.container(num_gpus=0)

@@ -90,9 +90,9 @@ def test_bad_numbers_of_runs(settings):
 
 def test_a_place_is_all_simulated_or_not_at_all():
     sims = [d2l.simulator(1), d2l.simulator(1)]
-    with pytest.raises(ValueError, match="virtual GPUs of one simulation"):
+    with pytest.raises(ValueError, match="virtual GPUs of a single simulation"):
         d2l.bench(lambda a, b: None, [d2l.simulator(1).gpu(0), "cpu"])
-    with pytest.raises(ValueError, match="virtual GPUs of one simulation"):
+    with pytest.raises(ValueError, match="virtual GPUs of a single simulation"):
         d2l.Timer([sim.gpu(0) for sim in sims], simulated=True)
     with pytest.raises(ValueError, match="not of no device"):
         d2l.Timer(simulated=True)

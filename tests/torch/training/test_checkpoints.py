@@ -279,7 +279,7 @@ def test_damaged_files_only(folder):
     for path in folder.iterdir():
         path.write_bytes(cut(path.read_bytes()))
     before = names(folder)
-    match = f"can be read by all ranks .damaged: {name(2)}, {name(4)}.: bring back"
+    match = f"can be read by all ranks .damaged: {name(2)}, {name(4)}.: restore"
     refused(Training(folder), ValueError, match)
     assert names(folder) == before
 
@@ -289,13 +289,13 @@ def test_damaged_files_only(folder):
 
 def test_a_checkpoint_of_another_model(folder):
     Training(folder).run(4)
-    refused(Training(folder, net=mlp(6)), ValueError, "are those of another model: .*")
+    refused(Training(folder, net=mlp(6)), ValueError, "belong to another model: .*")
     other = nn.Sequential(*mlp(), nn.Flatten())
     Training(folder, net=other).checkpoints.resume()  # the same names and shapes
     refused(
         Training(folder, net=nn.Sequential(*mlp(), nn.Linear(3, 3))),
         ValueError,
-        "are those of another model: .* this Sequential; give the same",
+        "belong to another model: .* this Sequential; use the same model",
     )
 
 
@@ -304,8 +304,8 @@ def test_a_checkpoint_of_another_optimizer(folder):
     refused(
         Training(folder, optimizer=torch.optim.SGD),
         ValueError,
-        "were made with net=Sequential, optimizer=Adam, schedule=LambdaLR, and are "
-        "now to be read with net=Sequential, optimizer=SGD",
+        "were made with net=Sequential, optimizer=Adam, schedule=LambdaLR, but "
+        "this run has net=Sequential, optimizer=SGD",
     )
     groups = Training(folder)
     extra = nn.Parameter(torch.ones(1))
@@ -321,7 +321,7 @@ def test_a_checkpoint_of_another_number_of_ranks(folder):
     refused(
         Training(folder),
         ValueError,
-        "are those of 2 ranks, and now there is 1 rank: start as many, or",
+        "were made by 2 ranks, but this run has 1 rank: start as many, or",
     )
     assert names(folder) == before
 
@@ -330,7 +330,7 @@ def test_a_checkpoint_of_another_device(folder):
     vgpu.enable(2)
     Training(folder, "vgpu:1").run(4)
     training = Training(folder)
-    with pytest.warns(UserWarning, match="made on other devices: their random numbers"):
+    with pytest.warns(UserWarning, match="made on other devices: their random state"):
         assert training.checkpoints.resume() == 4
     assert training.net[1].weight.device == torch.device("cpu")
 
@@ -357,8 +357,8 @@ def test_a_full_disk_leaves_the_last_good_one(folder):
     )
     assert out == (
         f"The checkpoint of step 6 could not be written to {folder} (File too large); "
-        "that of step 4 is still there: see that files can be written there, or name "
-        "another folder.\n"
+        "the one from step 4 is still there: make sure that files can be written "
+        "there, or choose another folder.\n"
     )
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     assert Training(folder).run().step == STEPS
@@ -377,7 +377,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, number, kind):
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", refuse)
-        match = rf"\({os.strerror(number)}\); there is none before it: see that"
+        match = rf"\({os.strerror(number)}\); there is no earlier one: make sure"
         with pytest.raises(kind, match=match) as caught:
             training.checkpoints.save(1)
     assert type(caught.value) is kind
@@ -388,7 +388,9 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, number, kind):
 
 def test_a_folder_that_is_a_file(folder):
     folder.write_text("precious")
-    with pytest.raises(NotADirectoryError, match=r"run is a file: name another\."):
+    with pytest.raises(
+        NotADirectoryError, match=r"run is a file: choose another one\."
+    ):
         Training(folder)
     assert folder.read_text() == "precious"
 
@@ -430,9 +432,7 @@ def test_what_could_not_be_read_back_is_not_saved(folder):
     optimizer = torch.optim.SGD(net.parameters())
     kept = d2l.Checkpoints(folder, net, optimizer, counter=Counter())
     kept.resume()
-    with pytest.raises(
-        TypeError, match="could not be read back safely: let state_dict"
-    ):
+    with pytest.raises(TypeError, match="cannot be read back safely: let state_dict"):
         kept.save(1)
     assert names(folder) == []
     with pytest.raises(TypeError, match="and counter is a int without them"):
@@ -501,9 +501,9 @@ def test_a_run_whose_ranks_are_killed_ends_with_the_same_bits(
     assert [line for line in lines if line.startswith("step")] == [
         f"step {step}" for step in steps
     ]
-    assert [line for line in lines if "begin again" in line] == [
-        f"Rank {kill[0]} of recovering.py was ended by SIGKILL; all ranks begin again, "
-        f"from the last checkpoint if there is one: restart {i} of {number}."
+    assert [line for line in lines if "start again" in line] == [
+        f"Rank {kill[0]} of recovering.py was killed by SIGKILL; all ranks start "
+        f"again, from the last checkpoint if there is one: restart {i} of {number}."
         for i, kill in enumerate(kills, 1)
     ]
     left = {path.name for path in folder.glob("step-*")}

@@ -74,7 +74,7 @@ def test_one_slot_sums_over_several_devices():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((1,), "keeps 2 sums and was given 1 value"),
+        ((1,), "keeps 2 sums, but got 1 value"),
         ((1, torch.ones(3)), r"shape \(3,\)"),
     ],
 )
@@ -113,7 +113,7 @@ def test_accuracy_takes_labels_and_dense_predictions():
 
 @pytest.mark.parametrize(("scores", "labels"), [((3, 1), (1, 3)), ((3, 2), (2,))])
 def test_accuracy_never_broadcasts(scores, labels):
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         d2l.accuracy(torch.zeros(scores), torch.zeros(labels))
 
 
@@ -161,7 +161,7 @@ def test_a_net_is_evaluated_without_gradients_and_its_modes_come_back():
 
 def test_modes_come_back_after_an_error_too():
     net = Probe()
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not match"):
         d2l.evaluate_accuracy_gpu(net, [(torch.zeros(4, 2), torch.zeros(3))])
     assert net.training
 

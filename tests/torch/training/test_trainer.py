@@ -184,15 +184,15 @@ def test_training_reads_no_number_from_a_tensor():
     [
         ({"num_gpus": 1}, ValueError, "there is none"),
         ({"num_gpus": 2}, ValueError, r"more GPUs than there are \(0\)"),
-        ({"num_gpus": -1}, ValueError, "num_gpus is at least 0, not -1"),
-        ({"num_gpus": True}, TypeError, "num_gpus is an integer"),
-        ({"num_gpus": 1.0}, TypeError, "num_gpus is an integer"),
-        ({"num_gpus": "1"}, TypeError, "num_gpus is an integer"),
-        ({"max_epochs": 0}, ValueError, "max_epochs is at least 1"),
-        ({"max_epochs": 1.5}, TypeError, "max_epochs is an integer"),
+        ({"num_gpus": -1}, ValueError, "num_gpus must be at least 0, but got -1"),
+        ({"num_gpus": True}, TypeError, "num_gpus must be an integer"),
+        ({"num_gpus": 1.0}, TypeError, "num_gpus must be an integer"),
+        ({"num_gpus": "1"}, TypeError, "num_gpus must be an integer"),
+        ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
+        ({"max_epochs": 1.5}, TypeError, "max_epochs must be an integer"),
         ({"gradient_clip_val": -1}, ValueError, "largest norm"),
         ({"gradient_clip_val": float("nan")}, ValueError, "largest norm"),
-        ({"gradient_clip_val": "1"}, TypeError, "is a number"),
+        ({"gradient_clip_val": "1"}, TypeError, "must be a number"),
     ],
 )
 def test_a_trainer_that_cannot_be_is_refused_at_once(no_gpu, arguments, error, message):

@@ -104,7 +104,7 @@ def test_use_virtual_gpus_as_cuda():
     line, again = printed.splitlines()
     assert line == again
     assert line == (
-        "Using 2 virtual GPUs, vgpu:0 and vgpu:1, which answer to the names cuda:0 and "
+        "Using 2 virtual GPUs, vgpu:0 and vgpu:1, available as cuda:0 and "
         "cuda:1: computed on the CPU, memory simulated."
     )
 
@@ -261,8 +261,8 @@ def test_a_tutorial_of_2020_runs_unmodified():
         "memory in use: True",
     ]
     assert done.stderr.splitlines()[0] == (
-        "python -m d2l_gpu.vgpu: 2 virtual GPUs, simulated on the CPU, answer to the "
-        "name cuda."
+        "python -m d2l_gpu.vgpu: 2 virtual GPUs, simulated on the CPU, are available "
+        "as cuda."
     )
 
 
@@ -389,7 +389,10 @@ def test_a_program_ends_as_it_would(script, ending):
         (["-m"], "name the script to run, or -m and a module."),
         (["missing.py"], "there is no file 'missing.py'."),
         (["-m", "missing.module"], "there is no module named 'missing.module'."),
-        (["--gpus", "0", TUTORIAL], "The number of virtual GPUs is at least 1, not 0."),
+        (
+            ["--gpus", "0", TUTORIAL],
+            "The number of virtual GPUs must be at least 1, but got 0.",
+        ),
         (["--gpus", "two", TUTORIAL], "argument --gpus: invalid int value: 'two'"),
         (["--memory", "lots", TUTORIAL], "Memory 'lots' is not understood"),
     ],

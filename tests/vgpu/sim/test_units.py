@@ -50,7 +50,7 @@ def test_sizes_without_sense_are_refused(size):
 
 @pytest.mark.parametrize("size", [True, 1.5, None])
 def test_sizes_of_another_type_are_refused(size):
-    with pytest.raises(TypeError, match="Memory is a number of bytes or a text"):
+    with pytest.raises(TypeError, match="Memory must be a number of bytes or a string"):
         parse_size(size)
 
 

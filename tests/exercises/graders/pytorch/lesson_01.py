@@ -57,7 +57,7 @@ def returns_nothing(i):
     d2l.try_gpu(i)
 
 
-@wrong("01.1", "gpu(3) does not exist: 3 GPUs in use")
+@wrong("01.1", "gpu(3) does not exist: this process uses 3 GPUs")
 def does_not_go_around(i):
     return d2l.gpu(i)
 

@@ -202,7 +202,7 @@ def test_package_that_does_not_import_is_named(plant):
     finding = look_once("course")
     assert finding.status == "problem"
     assert finding.what == (
-        "scikit-learn is installed, but does not import "
+        "scikit-learn is installed, but cannot be imported "
         "(ValueError: numpy.dtype size changed)."
     )
 
@@ -211,9 +211,7 @@ def test_package_that_ends_python_is_named(plant):
     plant.package("d2l-gpu", "0.1.0", ["tqdm>=1; extra == 'course'"])
     plant.module("tqdm", "import os; os._exit(7)")
     finding = look_once("course")
-    assert (
-        "tqdm is installed, but cannot be imported (Python was killed" in finding.what
-    )
+    assert "tqdm is installed, but cannot be imported (Python exited" in finding.what
 
 
 def test_jupyter_of_another_environment_is_named(plant):

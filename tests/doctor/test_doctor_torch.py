@@ -371,7 +371,7 @@ def test_devices_are_listed_with_their_memory():
             "problem",
             "cuda:0 is present, but cannot compute (no kernel image is available).",
         ),
-        ({"free": {"cuda:0": 2**20}}, "note", "cuda:0 has 1 MiB of memory left"),
+        ({"free": {"cuda:0": 2**20}}, "note", "cuda:0 has only 1 MiB of memory left"),
         ({"trouble": "no answer within 2 s"}, "problem", "no answer within 2 s"),
         ({"helper_trouble": "RuntimeError: no"}, "problem", "RuntimeError: no"),
     ],

@@ -165,7 +165,7 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
         ),
         pytest.param(code("2", "[setpu]"), "tag 'setpu' is not", id="misspelt tag"),
         pytest.param(code("2", "setup"), "'setup' is not of type", id="no list"),
-        pytest.param(code("2", "[approx-51]"), "looser than 50 %", id="too loose"),
+        pytest.param(code("2", "[approx-51]"), "the maximum, 50 %", id="too loose"),
         pytest.param(code("2", "[approx-x]"), "tag 'approx-x' is not", id="how loose"),
         pytest.param(
             code("assert n", "[approx, timing]"), "only one may say", id="two tags"

@@ -53,7 +53,7 @@ def test_the_newest_section_is_unreleased_or_the_version_of_the_package():
         ("## [0.1.0] - 2026-11-21", "## 0.1.0", "a heading is not like"),
         ("[0.1.0] - 2026-11-21", "[Unreleased]", "Unreleased is not the newest"),
         ("[0.1.0]: https", "0.1.0: https", "0.1.0: the link of the heading is missing"),
-        ("### Fixed", "### Mended", "0.2.0: Mended is none of Added, Changed"),
+        ("### Fixed", "### Mended", "0.2.0: Mended is not one of Added, Changed"),
         ("- A tree.", "", "0.1.0: it lists no change"),
         (CHANGELOG, "# Changelog", "there is no section"),
     ],
@@ -238,7 +238,7 @@ def commands(monkeypatch):
     ("wrong", "sentence"),
     [
         ({"said": "9.8"}, "the wheel is 9.9, but its command says it is 9.8"),
-        ({"left": ["02_tensors.ipynb"]}, "and left 02_tensors.ipynb in d2l-gpu-course"),
+        ({"left": ["02_tensors.ipynb"]}, "but left 02_tensors.ipynb in d2l-gpu-course"),
         ({"left": []}, "but left nothing in d2l-gpu-course/executed"),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_name_that_no_readme_knows_is_told(toy, capsys):
     text = FRONT_MATTER + README.replace("${share}", "${shore}")
     (toy / "lessons" / "readme.md").write_text(text)
     assert build(["--root", str(toy)]) == 1
-    assert "readme.md, in 'xx': 'shore' is none of language" in capsys.readouterr().err
+    assert "readme.md, in 'xx': ${…} may name language" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("program", [translate, check])

@@ -107,9 +107,9 @@ def test_good_translations_have_no_problems(language):
         ("fr", "figures/boxes.svg", "figures/box.svg", "links: '../figures/boxes.svg'"),
         ("fr", "${others}", "${other}", "code: '${others}' is missing"),
         ("fr", "## La copie", "## The copy", "an English heading: The copy"),
-        ("fr", "## La copie", "### La copie", "heading_open h3 in place of heading"),
-        ("pt", "* Dois.\n", "", "other blocks"),
-        ("pt", "| `gpu(0)` | 24 |\n", "", "other blocks"),
+        ("fr", "## La copie", "### La copie", "heading_open h3 instead of heading"),
+        ("pt", "* Dois.\n", "", "different blocks"),
+        ("pt", "| `gpu(0)` | 24 |\n", "", "different blocks"),
         (
             "pt",
             "Uma cópia de `X` para a segunda GPU ocupa",
@@ -215,13 +215,25 @@ def glossary(tmp_path):
     ("english", "other", "said"),
     [
         ("A card.", "Uma placa.", []),
-        ("Cards.", "Cartas.", ["'card' must be translated as placa", "not 'carta'"]),
+        (
+            "Cards.",
+            "Cartas.",
+            ["'card' must be translated as placa", "not be translated as 'carta'"],
+        ),
         ("Discards it.", "Descarta.", []),
-        ("Operations.", "一次手术运算。", ["'operation' is not '手术'"]),
+        (
+            "Operations.",
+            "一次手术运算。",
+            ["'operation' must not be translated as '手术'"],
+        ),
         ("Two virtual GPUs.", "Duas GPUs virtuais.", []),
         ("A virtual GPU.", "Uma GPU.", ["'virtual GPU' must be translated as GPU"]),
         ("Memories.", "Memórias.", []),
-        ("Accuracy.", "Precisão.", ["by acurácia", "'accuracy' is not 'precisão'"]),
+        (
+            "Accuracy.",
+            "Precisão.",
+            ["as acurácia", "'accuracy' must not be translated as 'precisão'"],
+        ),
         ("Accuracy, precision.", "Acurácia, precisão.", []),
     ],
 )

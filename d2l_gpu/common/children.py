@@ -46,7 +46,10 @@ def kill_child(process: subprocess.Popen) -> None:
             process.kill()
 
 
-def end_with_parent(first: Callable[[], None] | None = None) -> None:
+def end_with_parent(
+    first: Callable[[], None] | None = None,
+    hear: Callable[[bytes], None] | None = None,
+) -> None:
     """End this process, and those that it started, as soon as its parent is gone.
 
     A thread waits for the end of standard input. Everything else in this process, and
@@ -54,6 +57,7 @@ def end_with_parent(first: Callable[[], None] | None = None) -> None:
 
     Args:
         first: is called before the end; the end comes even if it raises.
+        hear: is called with each piece of what the parent writes.
     """
     pipe = os.dup(0)
     empty = os.open(os.devnull, os.O_RDONLY)
@@ -63,8 +67,9 @@ def end_with_parent(first: Callable[[], None] | None = None) -> None:
     def wait() -> None:
         try:
             with contextlib.suppress(OSError):
-                while os.read(pipe, 1):
-                    pass
+                while data := os.read(pipe, 2**16):
+                    if hear is not None:
+                        hear(data)
             if first is not None:
                 first()
         finally:

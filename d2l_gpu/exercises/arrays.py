@@ -1,6 +1,6 @@
 """The array operations that shared graders need from each framework."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,9 @@ class Arrays:
         gpus: returns this process's GPUs.
         name: returns one canonical name for a device, however the framework spells it.
         labels: the data type of labels in the framework's lessons, by its NumPy name.
+        peek: returns the bytes of what can change in a value, by part, such as
+            ``{".weight": b"…"}``, without leaving a trace in the record of copies; an
+            array's one part has no name. Default: nothing can change.
     """
 
     kind: type
@@ -31,6 +34,7 @@ class Arrays:
     gpus: Callable[[], Sequence[Any]]
     name: Callable[[Any], str] = str
     labels: str = "int64"
+    peek: Callable[[Any], Mapping[str, bytes]] = lambda x: {}
 
     def home(self, x: Any) -> Any:
         """Return an array's device; the host for anything that isn't an array."""

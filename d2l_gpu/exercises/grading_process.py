@@ -1,180 +1,333 @@
-"""The child process that grades an answer.
+"""The process that grades an answer, without running any of its code.
 
-Its last argument is a folder, where it reads the answer and writes the verdict. It
-ends with the process that started it, or when the answer runs out of time.
+It starts the process that runs the answer (``answer_process.py``), has experiments done
+there, and computes the verdict from the records that come back. The verdict goes to
+standard output, which the answer's process doesn't have.
 """
 
 import contextlib
-import functools
-import importlib
-import io
-import numbers
+import json
 import os
-import pickle
-import re
+import queue
+import secrets
+import signal
+import subprocess
 import sys
-import sysconfig
 import threading
-import traceback
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from d2l_gpu.common.children import end_with_parent
-from d2l_gpu.common.files import write_whole
-from d2l_gpu.common.frameworks import framework as framework_with
-from d2l_gpu.exercises.registry import Claim, Exercise, find
+from d2l_gpu.common.children import end_with_parent, kill_child, start_child
+from d2l_gpu.exercises import answer_process
+from d2l_gpu.exercises.answer_process import PRINTED, AnswerError, make_gpus
+from d2l_gpu.exercises.limits import (
+    PROCESSES,
+    adopt_orphans,
+    few_processes,
+    kill_descendants,
+)
+from d2l_gpu.exercises.records import RecordError, from_json, to_json
+from d2l_gpu.exercises.registry import Claim, Exercise, Run, find
 from d2l_gpu.exercises.verdict import Verdict
 
-ANSWER, VERDICT = "answer.pickle", "verdict.json"
+VALUE = "value.json"
 
-# File names of functions that libraries compile from strings: MXNet's operators, and
-# NumPy's dispatch wrappers before 1.25. Their source lines can't be looked up.
-_OF_TEXTS = ("<string>", "<__array_function__ internals>")
+# Seconds for Python to start and import the framework, before the answer's time begins.
+STARTUP = 120
 
-# Marks a place in the answer. The parent process, which knows the source, fills in the
-# line.
-_PLACE = "\0{line}\0{file}\0"
-PLACE = re.compile("\0(?P<line>\\d+)\0(?P<file>[^\0]*)\0")
+# Seconds in which an answer's process that is too late can say where it is.
+_GRACE = 3
 
-
-class AnswerError(Exception):
-    """The answer did something that ends its grading; the message says what."""
+# A reply of more bytes is no record that a grader asks for.
+_LONGEST = 2**28
+# Characters of what an answer has printed that are read, from the end.
+_PRINTED = 2**16
 
 
 def main() -> None:
-    tag, number, seconds, folder = sys.argv[1:]
-    end_with_parent()  # input() finds the end of a file: no reader can answer it
-    verdict = _graded_in_time(tag, number, float(seconds), Path(folder))
-    _leave(verdict, Path(folder))
+    tag, number, folder = sys.argv[1:]
+    adopt_orphans()
+    end_with_parent(first=kill_descendants)
+    verdicts = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    verdict = _verdict(tag, find(tag, number), Path(folder))
+    verdicts.write(verdict.to_json())
+    verdicts.flush()
+    os._exit(0)  # libraries may have left threads behind
 
 
-def _graded_in_time(tag: str, number: str, seconds: float, folder: Path) -> Verdict:
-    exercise = find(tag, number)
-    make_gpus(tag, exercise.gpus, exercise.as_cuda)
-    printed = io.StringIO()
+def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     claims: list[Claim] = []
-    late = threading.Timer(
-        seconds,
-        lambda: _leave(
-            Verdict(number, tuple(claims), _too_late(seconds), printed.getvalue()),
-            folder,
-        ),
-    )
-    late.daemon = True
-    with contextlib.redirect_stdout(printed):
-        try:
-            answer = pickle.loads((folder / ANSWER).read_bytes())
-        except Exception as error:
-            problem = f"your answer cannot be carried to another process: {error}"
-            return Verdict(number, problem=problem)
-        late.start()
-        verdict = grade(exercise, answer, claims)
-        late.cancel()
-    return Verdict(number, verdict.claims, verdict.problem, printed.getvalue())
+    value = folder / VALUE
+    if value.is_file():
+        make_gpus(tag, exercise.gpus, exercise.as_cuda)
+        return grade(exercise, from_json(value.read_text("utf-8")), claims)
+    with _started(tag, exercise, folder) as process:
+        make_gpus(tag, exercise.gpus, exercise.as_cuda)
+        verdict = grade(exercise, Remote(exercise, process), claims)
+    return replace(verdict, printed=_end_of(folder / PRINTED))
 
 
-def make_gpus(tag: str, n: int, as_cuda: bool = False) -> None:
-    """Make n virtual GPUs in this process, for one framework."""
-    names = {"as_cuda": True} if as_cuda else {}
-    helper = importlib.import_module(f"d2l_gpu.{framework_with(tag).module}")
-    with contextlib.redirect_stdout(io.StringIO()):
-        helper.use_virtual_gpus(n, **names)
-
-
-def grade(exercise: Exercise, answer: Any, claims: list[Claim]) -> Verdict:
-    """Run an answer in this process, on its GPUs, and return the verdict.
+def grade(exercise: Exercise, subject: Any, claims: list[Claim]) -> Verdict:
+    """Return the verdict on an answer.
 
     Args:
         exercise: the exercise.
-        answer: the answer to it.
+        subject: what its grader takes: the value that answers it, or a `Runner`.
         claims: receives each claim as soon as it is checked, so that those checked
             before a timeout are not lost.
     """
-    if exercise.parameters is not None:
-        answer = _called_with_care(exercise, answer)
-    problem = ""
     try:
-        for claim in exercise.grader(answer):
+        for claim in _claims(exercise, subject):
             claims.append(replace(claim, holds=bool(claim.holds)))
+        if isinstance(subject, Runner):
+            _look_at_arguments(subject, claims)
+            if exercise.repeat and all(claim.holds for claim in claims):
+                _once_more(exercise, subject, claims)
     except AnswerError as error:
-        problem = str(error)
-    except (Exception, SystemExit) as error:
-        problem = _what_was_raised(error)
-    return Verdict(exercise.number, tuple(claims), problem)
+        return Verdict(exercise.number, tuple(claims), str(error))
+    return Verdict(exercise.number, tuple(claims))
 
 
-def _called_with_care(exercise: Exercise, answer: Callable) -> Callable:
-    """Wrap an answer so that it raises an AnswerError if it returns a wrong type."""
-
-    @functools.wraps(answer, updated=())
-    def call(*args, **kwargs):
-        result = answer(*args, **kwargs)
-        if not fits(result, exercise.returns):
-            wanted = kinds(exercise.returns)
-            what = "nothing" if result is None else _one(type(result))
-            raise AnswerError(
-                f"{exercise.name} returned {what}; what it returns is to be {wanted}."
-            )
-        return result
-
-    return call
+def _claims(exercise: Exercise, subject: Any) -> Iterable[Claim]:
+    """Yield the claims of a grader."""
+    if exercise.outside or not isinstance(subject, Runner):
+        return exercise.grader(subject)
+    return subject.claims()
 
 
-def fits(value: Any, types: Sequence[type]) -> bool:
-    """Return whether a value has one of the types; an empty `types` allows any.
+def _look_at_arguments(runner: "Runner", claims: list[Claim]) -> None:
+    """Add a claim that does not hold if the answer changed what isn't its own."""
+    changed = list(dict.fromkeys(runner.changed))
+    if changed:
+        names = ", ".join(f"`{name}`" for name in changed[:3])
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        claim = Claim(
+            "the arguments keep their values",
+            False,
+            f"After the call, {names}{more} had changed. Arguments belong to the "
+            "caller, who may need them again.",
+        )
+        # Before what may be its consequences, so that its hint is the one shown.
+        first = next(
+            (i for i, each in enumerate(claims) if not each.holds), len(claims)
+        )
+        claims.insert(first, claim)
 
-    NumPy's numbers count as Python's.
+
+def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> None:
+    """Grade again, on used state and with the GPUs in reverse order.
+
+    A claim that fails now, fails in all.
     """
-    numeric = {int: numbers.Integral, float: numbers.Real}
-    return not types or isinstance(value, tuple(numeric.get(t, t) for t in types))
+    runner.once_more()
+    places = {claim.text: i for i, claim in enumerate(claims)}
+    again: list[Claim] = []
+    try:
+        for claim in _claims(exercise, runner):
+            again.append(replace(claim, holds=bool(claim.holds)))
+    except AnswerError as error:
+        raise AnswerError(
+            f"everything was repeated with the GPUs in reverse order. Now {error}"
+        ) from None
+    _look_at_arguments(runner, again)
+    for claim in again:
+        if not claim.holds:
+            hint = (
+                "This held at first, but not when everything was repeated with the "
+                f"GPUs in reverse order. {claim.hint}"
+            )
+            failed = replace(claim, hint=hint)
+            if claim.text in places:
+                claims[places[claim.text]] = failed
+            else:
+                claims.append(failed)
 
 
-def kinds(types: Sequence[type]) -> str:
-    """Return the names of types with their articles, such as ``a Tensor``."""
-    return " or ".join(_one(each) for each in types)
+class Runner(Run):
+    """A `Run`, and what it has noticed.
+
+    Attributes:
+        reverse: whether experiments get the GPUs in reverse order.
+        changed: the arguments that calls of the answer have changed.
+    """
+
+    reverse = False
+    changed: list[str]
+
+    def once_more(self) -> None:
+        """From now on, repeat what was done with the GPUs in reverse order."""
+        self.reverse = True
+
+    def claims(self) -> list[Claim]:
+        """Return the claims of a grader that runs beside the answer."""
+        raise NotImplementedError
 
 
-def _one(kind: type) -> str:
-    name = kind.__name__.rpartition(".")[2]  # the name of JAX's array is a dotted path
-    vowel = name[0].lower() in "aeiou" or name == "ndarray"  # pronounced "n-d array"
-    return f"an {name}" if vowel else f"a {name}"
+class Remote(Runner):
+    """Runs experiments in the answer's process.
+
+    Args:
+        exercise: the exercise.
+        process: the answer's process.
+    """
+
+    def __init__(self, exercise: Exercise, process: "_Process"):
+        self._process, self._left = process, exercise.seconds
+        self._exercise, self.changed = exercise, []
+
+    def __call__(self, experiment: Callable, *arguments: Any) -> Any:
+        reply = self._reply([experiment.__module__, experiment.__name__], arguments)
+        try:
+            found = from_json(reply["found"])
+            self.changed += [str(each) for each in reply["changed"]]
+        except (RecordError, KeyError, TypeError):
+            raise AnswerError(_NONSENSE) from None
+        return found
+
+    def once_more(self) -> None:
+        super().once_more()
+        self._left = self._exercise.seconds
+
+    def claims(self) -> list[Claim]:
+        reply = self._reply(None, ())
+        try:
+            return [
+                Claim(str(text), holds is True, str(hint))
+                for text, holds, hint in from_json(reply["found"])
+            ]
+        except (RecordError, KeyError, TypeError, ValueError):
+            raise AnswerError(_NONSENSE) from None
+
+    def _reply(self, experiment: list[str] | None, arguments: tuple) -> dict:
+        began = time.monotonic()
+        reply = self._process.ask(
+            {
+                "experiment": experiment,
+                "arguments": to_json(arguments),
+                "reverse": self.reverse,
+                "seconds": max(0.0, self._left),
+            },
+            self._left + _GRACE,
+            self._exercise.seconds,
+        )
+        self._left -= time.monotonic() - began
+        if "problem" in reply:
+            raise AnswerError(str(reply["problem"]))
+        return reply
 
 
-def _what_was_raised(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    place = _place_in_answer(traceback.extract_tb(error.__traceback__))
-    if place:
-        return f"your answer raised {what}{place}"
-    return f"what your answer gave back could not be used: {what}"
+_NONSENSE = "your answer interfered with its check: what came back can't be read."
 
 
-def _too_late(seconds: float) -> str:
-    frame = sys._current_frames()[threading.main_thread().ident]
-    place = _place_in_answer(traceback.extract_stack(frame))
-    return f"your answer did not end within {seconds:g} seconds{place}."
+class _Process:
+    """The answer's process, once it's ready."""
+
+    def __init__(self, process: subprocess.Popen):
+        self._process, self._crowd = process, False
+        self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._ready = False
+
+    def _read(self) -> None:
+        """Pass on each line that the process writes, and an empty one at the end."""
+        with contextlib.suppress(OSError, ValueError):
+            while line := self._process.stdout.readline(_LONGEST):
+                self._replies.put(line)
+        self._replies.put(b"")
+
+    def crowded(self) -> None:
+        self._crowd = True
+
+    def ask(self, request: dict, seconds: float, limit: float) -> dict:
+        """Send a request and return the reply.
+
+        Args:
+            request: what to send.
+            seconds: how long to wait.
+            limit: the time limit to name.
+        Raises:
+            AnswerError: there's no reply, or it makes no sense.
+        """
+        late = f"your answer didn't finish within {limit:g} seconds."
+        if not self._ready:
+            self._next(STARTUP, "Python took too long to start; try again.")
+            self._ready = True
+        ticket = secrets.token_hex(8)  # a reply to another request is none to this one
+        line = json.dumps({**request, "ticket": ticket})
+        with contextlib.suppress(OSError):  # it has ended; there will be no reply
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        reply = self._next(seconds, late)
+        if reply.get("ticket") != ticket:
+            raise AnswerError(_NONSENSE)
+        return reply
+
+    def _next(self, seconds: float, late: str) -> dict:
+        try:
+            line = self._replies.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            raise AnswerError(late) from None
+        if not line:
+            raise AnswerError(self._how_it_ended())
+        try:
+            reply = json.loads(line)
+        except (ValueError, RecursionError):
+            reply = None
+        if not isinstance(reply, dict):
+            raise AnswerError(_NONSENSE)
+        return reply
+
+    def _how_it_ended(self) -> str:
+        if self._crowd:
+            return f"your answer started more than {PROCESSES} processes."
+        try:
+            code = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return _NONSENSE
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return (
+                    f"your answer's process was killed by {signal.Signals(-code).name}."
+                )
+        return f"your answer's process exited with code {code} before it was done."
 
 
-def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return the innermost line outside this package and installed libraries."""
-    others = [str(Path(__file__).resolve().parents[1])]
-    others += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-    places = [
-        frame
-        for frame in reversed(frames)
-        if not frame.filename.startswith(("<frozen", *others))
-    ]
-    # If no other frame is left, the answer itself was compiled from a string.
-    places.sort(key=lambda frame: frame.filename in _OF_TEXTS)
-    if not places:
+@contextlib.contextmanager
+def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
+    """Start the answer's process; on leaving the block, kill it and what it started."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    with (folder / "stderr").open("wb") as stderr:
+        process = start_child(
+            [
+                *(sys.executable, "-c"),
+                f"from {answer_process.__name__} import main; main()",
+                *(tag, exercise.number, str(folder)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "TMPDIR": str(temporary)},
+        )
+    answers = _Process(process)
+    try:
+        with few_processes(answers.crowded):
+            yield answers
+    finally:
+        kill_child(process)
+        kill_descendants()
+        process.wait()
+
+
+def _end_of(path: Path) -> str:
+    """Return the end of a text file; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _PRINTED))
+            return file.read().decode("utf-8", errors="replace")
+    except OSError:
         return ""
-    return _PLACE.format(line=places[0].lineno, file=places[0].filename)
-
-
-def _leave(verdict: Verdict, folder: Path) -> None:
-    write_whole(folder / VERDICT, verdict.to_json())
-    sys.stdout.flush()
-    # The answer may have left threads behind, or still be running.
-    os._exit(0)

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -17,11 +18,11 @@ from typing import Any
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.settings import OURS, VIRTUAL
 from d2l_gpu.exercises import grading_process
+from d2l_gpu.exercises.answer_process import ANSWER, PLACE, fits, kinds
+from d2l_gpu.exercises.grading_process import STARTUP
+from d2l_gpu.exercises.records import to_json
 from d2l_gpu.exercises.registry import Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
-
-# Seconds for Python to start and import the framework, before the answer's time begins.
-STARTUP = 120
 
 # Hide real GPUs, so that checks are the same on every machine.
 NO_GPUS = {
@@ -48,14 +49,20 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
     problem = why_no_answer(exercise, answer)
     if problem:
         return Verdict(exercise.number, problem=problem)
-    try:
-        pickled = _pickled(answer)
-    except ImportError:
-        raise
-    except Exception as error:
-        problem = f"your answer cannot be carried to another process: {error}"
-        return Verdict(exercise.number, problem=problem)
-    return _run(framework, exercise, pickled)
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with folder as name:
+        try:
+            if exercise.parameters is None:
+                plain = to_json(answer)
+                (Path(name) / grading_process.VALUE).write_text(plain, "utf-8")
+            else:
+                (Path(name) / ANSWER).write_bytes(_pickled(answer))
+        except ImportError:
+            raise
+        except Exception as error:
+            problem = f"your answer can't be sent to another process: {_text(error)}"
+            return Verdict(exercise.number, problem=problem)
+        return _run(framework, exercise, Path(name))
 
 
 def why_no_answer(exercise: Exercise, answer: Any) -> str:
@@ -64,22 +71,35 @@ def why_no_answer(exercise: Exercise, answer: Any) -> str:
         wanted = "a value" if exercise.parameters is None else _wanted(exercise)
         return f"not answered yet. It asks for {wanted}."
     if exercise.parameters is None:
-        if not grading_process.fits(answer, exercise.returns):
-            kinds = grading_process.kinds(exercise.returns)
-            return f"the answer is {kinds}, not {answer!r}."
+        if not fits(answer, exercise.returns):
+            wanted = kinds(exercise.returns)
+            return f"the answer must be {wanted}, not {_text(answer, repr)}."
         return ""
     if not callable(answer):
         return f"it asks for {_wanted(exercise)}, not for {type(answer).__name__}."
     try:
         signature = inspect.signature(answer)
-        signature.bind(*exercise.parameters)
+    except ValueError:
+        signature = None  # a C function without a signature
+    except Exception as error:
+        return f"your answer's signature can't be read: {_text(error)}."
+    try:
+        if signature is not None:
+            signature.bind(*exercise.parameters)
     except TypeError:
         return f"it asks for {_wanted(exercise)}; yours takes {signature}."
-    except ValueError:
-        pass  # a C function without a signature
     if isinstance(answer, FunctionType) and is_stub(answer):
         return f"not answered yet. It asks for {_wanted(exercise)}."
     return ""
+
+
+def _text(value: Any, convert: Callable[[Any], str] = str, most: int = 200) -> str:
+    """Return the beginning of a value's text, whatever its own methods do."""
+    try:
+        text = " ".join(convert(value).split())
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _wanted(exercise: Exercise) -> str:
@@ -114,64 +134,60 @@ def _pickled(answer: Any) -> bytes:
     return cloudpickle.dumps(answer)
 
 
-def _run(framework: str, exercise: Exercise, pickled: bytes) -> Verdict:
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / grading_process.ANSWER).write_bytes(pickled)
-        with (
-            (folder / "output").open("wb") as output,
-            _process(framework, exercise, folder, output) as process,
-        ):
-            ended = _wait(process, exercise.seconds + STARTUP)
-        printed = (folder / "output").read_text("utf-8", errors="replace")
-        result = folder / grading_process.VERDICT
-        if result.is_file():
-            return _with_lines(Verdict.from_json(result.read_text("utf-8")))
-        problem = (
-            f"Python ended in the middle of it, with status {process.returncode}."
-            if ended
-            else f"your answer did not end within {exercise.seconds:g} seconds."
+def _run(framework: str, exercise: Exercise, folder: Path) -> Verdict:
+    said: list[bytes] = []
+    with _process(framework, exercise, folder) as process:
+        # Its standard input stays open: the process ends when that closes.
+        reader = threading.Thread(
+            target=lambda: said.append(process.stdout.read()), daemon=True
         )
-        return Verdict(exercise.number, problem=problem, printed=printed)
+        reader.start()
+        reader.join(2 * STARTUP + 2 * exercise.seconds)
+    out = b"".join(said)
+    if not out:
+        lines = (folder / "output").read_text("utf-8", errors="replace").splitlines()
+        reason = f": {lines[-1][:200]}" if lines else ""
+        problem = f"the check itself failed, and says nothing about it{reason}."
+        return Verdict(exercise.number, problem=problem)
+    return _with_lines(Verdict.from_json(out.decode("utf-8")))
 
 
 @contextlib.contextmanager
 def _process(
-    framework: str, exercise: Exercise, folder: Path, output
+    framework: str, exercise: Exercise, folder: Path
 ) -> Iterator[subprocess.Popen]:
     """Start the grading process; on leaving the block, kill it and what it started."""
+    path = [each for each in sys.path if each]
+    if "" in sys.path:
+        path.append(str(Path.cwd()))  # the answer runs in another folder
     environment = {
         **os.environ,
         **NO_GPUS,
         VIRTUAL: str(exercise.gpus),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": os.pathsep.join(path),
         "PYTHONIOENCODING": "utf-8",
     }
     code = f"from {grading_process.__name__} import main; main()"
-    process = start_child(
-        [
-            *(sys.executable, "-c", code),
-            *(framework, exercise.number, str(exercise.seconds), str(folder)),
-        ],
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        env=environment,
-    )
+    with (folder / "output").open("wb") as output:
+        process = start_child(
+            [
+                *(sys.executable, "-c", code),
+                *(framework, exercise.number, str(folder)),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=output,
+            env=environment,
+        )
     try:
         yield process
     finally:
-        kill_child(process)
-        process.wait()
+        # Not killed at once: it ends what it has started first.
         process.stdin.close()
-
-
-def _wait(process: subprocess.Popen, seconds: float) -> bool:
-    """Wait for a process; return whether it ended in time."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            kill_child(process)
+            process.wait()
 
 
 def _with_lines(verdict: Verdict) -> Verdict:
@@ -179,7 +195,7 @@ def _with_lines(verdict: Verdict) -> Verdict:
 
     Only this process can: it ran the notebook's cells, so it has their source.
     """
-    place = grading_process.PLACE.search(verdict.problem)
+    place = PLACE.search(verdict.problem)
     if place is None:
         return verdict
     line = linecache.getline(place["file"], int(place["line"])).strip()

@@ -1,28 +1,42 @@
 """The building blocks of graders, and looking up the grader of an exercise.
 
-Each lesson has a module with its graders, in order of their numbers::
+Each lesson has a module with its graders, in order of their numbers. A grader comes
+with an *experiment*, which runs the answer and returns what it found as plain data::
 
     EXERCISES = Registry()
 
-    @EXERCISES.add("03.1", "a, b, device", returns=torch.Tensor)
-    def total(answer):
-        a, b = torch.ones(2, device=gpu(0)), torch.ones(2, device=gpu(1))
-        result = answer(a, b, gpu(1))
-        yield Claim("the sum is right", result.tolist() == [2, 2], "Add `b` as well.")
+    def _added(answer, gpus):
+        a, b = torch.ones(2, device=gpus[0]), torch.ones(2, device=gpus[1])
+        result = answer(a, b, gpus[1])
+        return result.tolist(), gpus.where(result)
 
-A grader calls the answer and yields claims, most basic first. It returns early if the
-remaining claims would make no sense. It checks *properties* of the result, such as
-values, devices, bytes copied or simulated time, so that any correct answer passes.
+    @EXERCISES.add("03.1", "a, b, device", returns=torch.Tensor)
+    def total(run):
+        values, where = run(_added)
+        yield Claim("the sum is right", values == [2, 2], "Add `b` as well.")
+        yield Claim("it's on `device`", where == "GPU 1", f"It's on {where}.")
+
+The experiment runs in the answer's process, which the answer can tamper with. The
+grader runs in another one, works out there what's right, and yields claims, most basic
+first. It returns early if the remaining claims would make no sense. It checks
+*properties* of the result, such as values, devices, bytes copied or simulated time, so
+that any correct answer passes. The grader of an exercise that asks for a value takes
+the value itself.
+
+An answer that passes runs once more, in the same process and with the GPUs in reverse
+order, and what's promised of arguments is looked at on every call: they keep their
+values, unless ``changes`` names them. Graders needn't care about either.
 """
 
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from d2l_gpu.common.frameworks import framework as framework_with
 
@@ -45,6 +59,20 @@ class Claim:
     hint: str = ""
 
 
+class Run(Protocol):
+    """Runs experiments in the answer's process."""
+
+    def __call__(self, experiment: Callable, *arguments: Any) -> Any:
+        """Return what an experiment found.
+
+        Args:
+            experiment: a function of a grader's module that takes the answer, the
+                process's `Gpus` and the arguments; before them what a shared grader is
+                given.
+            arguments: plain data, as `records` has it.
+        """
+
+
 @dataclass(frozen=True)
 class Exercise:
     """An exercise and its grader.
@@ -60,6 +88,9 @@ class Exercise:
         gpus: the number of virtual GPUs.
         seconds: the time limit.
         as_cuda: whether the virtual GPUs also answer to the name ``cuda``.
+        changes: the parameters whose arguments the answer may change.
+        outside: whether the grader takes a `Run` instead of the answer.
+        repeat: whether a right answer is run again, on GPUs in reverse order.
     """
 
     number: str
@@ -70,6 +101,14 @@ class Exercise:
     gpus: int = 2
     seconds: float = SECONDS
     as_cuda: bool = False
+    changes: tuple[str, ...] = ()
+    outside: bool = False
+    repeat: bool = True
+
+    @property
+    def given(self) -> tuple:
+        """What a shared grader, and its experiments, take first; see `given`."""
+        return getattr(self.grader, "args", ())
 
 
 @dataclass
@@ -91,6 +130,8 @@ class Registry:
         returns: type | tuple[type, ...] = (),
         gpus: int = 2,
         seconds: float = SECONDS,
+        changes: str = "",
+        repeat: bool = True,
     ) -> Callable[[Callable], Callable]:
         """Register the decorated function as the grader of an exercise.
 
@@ -103,6 +144,9 @@ class Registry:
             returns: the type, or types, of the value or of what the function returns.
             gpus: the number of virtual GPUs that the answer runs on.
             seconds: the time limit.
+            changes: the parameters whose arguments the answer may change, such as
+                ``"gradients"``; a look at all others tells whether they were changed.
+            repeat: whether a right answer is run again, on GPUs in reverse order.
         Raises:
             ValueError: the exercise has a grader already.
         """
@@ -121,20 +165,24 @@ class Registry:
                 gpus,
                 seconds,
                 self.as_cuda,
+                tuple(re.findall(r"\w+", changes)),
+                names is None or "run" in inspect.signature(grader).parameters,
+                repeat,
             )
             return grader
 
         return register
 
 
-def given(grader: Callable, what: Any) -> Callable[[Any], Iterable[Claim]]:
+def given(grader: Callable, *what: Any) -> Callable[[Any], Iterable[Claim]]:
     """Return a shared grader, bound to one framework.
 
     Args:
         grader: takes the framework's interface, then the answer.
         what: that interface, such as a `Port` or `Arrays`.
     """
-    return functools.update_wrapper(functools.partial(grader, what), grader)
+    partial = functools.partial(grader, *what)
+    return functools.update_wrapper(partial, grader, updated=())
 
 
 def find(framework: str, number: str) -> Exercise:

@@ -41,14 +41,14 @@ class Verdict:
         elif self.claims:
             head = f"{self.number}: {held} of {len(self.claims)} checks pass."
         else:
-            head = f"{self.number}: {self.problem}"
+            head = f"{self.number}: {_shortened(self.problem)}"
         lines = [
             f"  [{'x' if claim.holds else ' '}] {claim.text}" for claim in self.claims
         ]
         if self.claims and self.problem:
-            lines.append(f"  Then: {self.problem}")
+            lines.append(f"  Then: {_shortened(self.problem)}")
         if self.hint:
-            lines.append(f"  Hint: {self.hint}")
+            lines.append(f"  Hint: {_shortened(self.hint)}")
         return "\n".join([*_quoted(self.printed), head, *lines])
 
     def to_json(self) -> str:
@@ -61,13 +61,17 @@ class Verdict:
         return cls(claims=claims, **fields)
 
 
-_MOST_PRINTED = 20
+_LINES, _WIDTH, _LONGEST = 20, 200, 1000
 
 
 def _quoted(printed: str) -> list[str]:
     """Return the last lines that the answer printed, which may help with debugging."""
     lines = printed.rstrip().splitlines()
-    left_out = len(lines) - _MOST_PRINTED
+    left_out = len(lines) - _LINES
     if left_out > 0:
-        lines = [f"({left_out} earlier lines not shown)", *lines[left_out:]]
-    return [f"  | {line}" for line in lines]
+        lines = ["(earlier lines not shown)", *lines[left_out:]]
+    return [f"  | {_shortened(line, _WIDTH)}" for line in lines]
+
+
+def _shortened(text: str, most: int = _LONGEST) -> str:
+    return text if len(text) <= most else f"{text[:most]} …"

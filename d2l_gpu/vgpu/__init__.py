@@ -72,6 +72,7 @@ __all__ = [
     "host_memory_left",
     "machine_in_use",
     "mark_pinned",
+    "peek",
     "record_copies",
     "simulator",
     "simulator_of",
@@ -219,6 +220,18 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
     tensor = tensor.clone()
     tensor._vgpu_pinned = True
     return tensor
+
+
+def peek(tensor: "torch.Tensor") -> "torch.Tensor":
+    """Return a tensor's values on its backing device, unseen by ledger and clock.
+
+    For tests and other observers: a program on a GPU couldn't do this. The result
+    shares its memory with the tensor, so leave it as it is.
+    """
+    from .tensor import is_virtual
+
+    tensor = tensor.detach()
+    return tensor._backing if is_virtual(tensor) else tensor
 
 
 def machine_in_use() -> Machine:

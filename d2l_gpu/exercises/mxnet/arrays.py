@@ -8,6 +8,9 @@ from d2l_gpu.exercises.arrays import Arrays
 # All lessons begin with this, so answers expect arrays with NumPy semantics.
 npx.set_np()
 
+# Taken before any grader records copies, which it does by patching this method.
+_to_numpy = np.ndarray.asnumpy
+
 ARRAYS = Arrays(
     kind=np.ndarray,
     put=lambda values, device: np.array(values, dtype=values.dtype, ctx=device),
@@ -16,4 +19,5 @@ ARRAYS = Arrays(
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,
     labels="int32",
+    peek=lambda x: {"": _to_numpy(x).tobytes()} if isinstance(x, np.ndarray) else {},
 )

@@ -7,12 +7,14 @@ copies and timed with the simulated clock.
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import HOST, Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
@@ -34,9 +36,11 @@ def _batch(n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, 5, dtype=torch.float64), torch.arange(n) % 3
 
 
-def _replicas(params: Sequence[torch.Tensor], k: int) -> list[list[torch.Tensor]]:
+def _replicas(
+    params: Sequence[torch.Tensor], devices: Sequence[torch.device]
+) -> list[list[torch.Tensor]]:
     return [
-        [p.to(d2l.gpu(i), copy=True).requires_grad_() for p in params] for i in range(k)
+        [p.to(device, copy=True).requires_grad_() for p in params] for device in devices
     ]
 
 
@@ -48,6 +52,11 @@ def _gradient(params: Sequence[torch.Tensor], X, y) -> torch.Tensor:
 
 def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([x.detach().cpu().reshape(-1) for x in tensors])
+
+
+def _vector(tensors: Sequence[torch.Tensor]) -> np.ndarray:
+    """Return tensors as one vector, for a record."""
+    return _flat(tensors).numpy()
 
 
 def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -63,15 +72,33 @@ def _times(a: torch.Tensor, b: torch.Tensor) -> float | None:
 # ------------------------------------------------------------------ 06.1
 
 
-@EXERCISES.add("06.1", "loss, batches, replicas, lr", gpus=4)
-def train_step(answer):
-    k, lr = 4, 0.5
-    batches = list(zip(*(part.split(6) for part in _batch(6 * k)), strict=True))
-    params = _params()
-    replicas = _replicas(params, k)
+_K, _RATE_OF_STEP = 4, 0.5
+
+
+def _batches(k: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(*(part.split(6) for part in _batch(6 * k)), strict=True))
+
+
+def _stepped(answer: Callable, gpus: Gpus) -> dict:
+    """Take two steps; return the replicas after each, and the copies of the first."""
+    batches, replicas = _batches(_K), _replicas(_params(), gpus[:_K])
     with d2l.transfers() as log:
-        answer(_loss, batches, [list(own) for own in replicas], lr)
-    moved = [_flat(params) - _flat(replica) for replica in replicas]
+        answer(_loss, batches, [list(own) for own in replicas], _RATE_OF_STEP)
+    first = [_vector(replica) for replica in replicas]
+    answer(_loss, batches, [list(own) for own in replicas], _RATE_OF_STEP)
+    return {
+        "first": first,
+        "second": _vector(replicas[0]),
+        "copies": gpus.copies(log),
+    }
+
+
+@EXERCISES.add("06.1", "loss, batches, replicas, lr", gpus=_K, changes="replicas")
+def train_step(run: Run):
+    k, lr, batches, params = _K, _RATE_OF_STEP, _batches(_K), _params()
+    found = run(_stepped)
+    ends = [torch.tensor(vector) for vector in found["first"]]
+    moved = [_flat(params) - end for end in ends]
     wanted = lr * _gradient(params, *_batch(6 * k))
     yield Claim(
         "the parameters in `replicas` have changed",
@@ -91,7 +118,11 @@ def train_step(answer):
         _what_step(moved[0], wanted, alone, k),
     )
     sent = [
-        sum(t.nbytes for t in log if t.source.type == "cpu" and t.target == d2l.gpu(i))
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
+        )
         for i in range(k)
     ]
     nbytes = sum(x.nbytes for x in batches[0])
@@ -103,9 +134,13 @@ def train_step(answer):
     )
     if not _close(moved[0], wanted):
         return
-    before = [p.detach().cpu() for p in replicas[0]]
-    answer(_loss, batches, [list(own) for own in replicas], lr)
-    second = _flat(before) - _flat(replicas[0])
+    before = [
+        part.view_as(p)
+        for part, p in zip(
+            ends[0].split([p.numel() for p in params]), params, strict=True
+        )
+    ]
+    second = ends[0] - torch.tensor(found["second"])
     wanted_now = lr * _gradient(before, *_batch(6 * k))
     hint = (
         "The second step doesn't follow the gradient at the point where the first one "
@@ -163,10 +198,14 @@ def _what_step(moved: torch.Tensor, wanted: torch.Tensor, alone, k: int) -> str:
 _BATCH, _RATE, _EPOCHS, _TOLERANCE = 64, 0.02, 5, 0.1
 
 
-@EXERCISES.add("06.2", "k", returns=(float, int), gpus=4)
-def learning_rate(answer):
+def _rates(answer: Callable, gpus: Gpus, counts: Sequence[int]) -> list[float]:
+    return [float(answer(k)) for k in counts]
+
+
+@EXERCISES.add("06.2", "k", returns=(float, int), gpus=4, repeat=False)
+def learning_rate(run: Run):
     counts = 1, 2, 4
-    rates = {k: float(answer(k)) for k in counts}
+    rates = dict(zip(counts, run(_rates, counts), strict=True))
     positive = all(0 < rate < float("inf") for rate in rates.values())
     yield Claim(
         "the rates are positive numbers",
@@ -261,24 +300,35 @@ def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) 
 # ------------------------------------------------------------------ 06.3
 
 
-@EXERCISES.add("06.3", "gradients", gpus=4)
-def sum_gradients(answer):
-    k, shapes = 4, [(3, 2), (4,), (1, 2, 3), (1,), (5, 5)] * 4
+_SHAPES = [(3, 2), (4,), (1, 2, 3), (1,), (5, 5)] * 4
 
-    def fresh() -> list[list[torch.Tensor]]:
-        return [
-            [
-                torch.full(shape, 10.0**i * (1 + n), device=d2l.gpu(i))
-                for n, shape in enumerate(shapes)
-            ]
-            for i in range(k)
+
+def _gradients(devices: Sequence[torch.device]) -> list[list[torch.Tensor]]:
+    """Return gradients on each device; number n on device i is 10ⁱ (n + 1)."""
+    return [
+        [
+            torch.full(shape, 10.0**i * (1 + n), device=device)
+            for n, shape in enumerate(_SHAPES)
         ]
+        for i, device in enumerate(devices)
+    ]
 
-    gradients, before = fresh(), fresh()
+
+def _summed(answer: Callable, gpus: Gpus) -> tuple:
+    """Return the gradients after the call, and the copies."""
+    gradients = _gradients(gpus[:4])
     given = [list(own) for own in gradients]
     with d2l.transfers() as log:
         answer(gradients)
-    sums = [1111.0 * (1 + n) for n in range(len(shapes))]
+    return [[x.cpu().numpy() for x in own] for own in given], gpus.copies(log)
+
+
+@EXERCISES.add("06.3", "gradients", gpus=4, changes="gradients")
+def sum_gradients(run: Run):
+    k, before = 4, _gradients([d2l.cpu()] * 4)
+    found, log = run(_summed)
+    given = [[torch.tensor(x) for x in own] for own in found]
+    sums = [1111.0 * (1 + n) for n in range(len(_SHAPES))]
     right = [
         [bool((x == value).all()) for x, value in zip(own, sums, strict=True)]
         for own in given
@@ -290,7 +340,8 @@ def sum_gradients(answer):
     )
     vector = sum(x.nbytes for x in before[0])
     messages = 2 * (k - 1)
-    via_host = any("cpu" in (t.source.type, t.target.type) for t in log)
+    via_host = any(HOST in (source, target) for _, source, target in log)
+    crossed = sum(nbytes for nbytes, *_ in log)
     if via_host:
         hint = (
             "You copied something by way of the host. GPUs can copy directly to each "
@@ -298,17 +349,17 @@ def sum_gradients(answer):
         )
     elif len(log) > messages:
         hint = (
-            f"You made {len(log)} copies; each GPU has {len(shapes)} tensors. As long "
+            f"You made {len(log)} copies; each GPU has {len(_SHAPES)} tensors. As long "
             "as the gradients aren't in one tensor, they cross one by one."
         )
     else:
         hint = (
-            f"{log.nbytes:,} bytes crossed in {len(log)} copies. The gradients of one "
+            f"{crossed:,} bytes crossed in {len(log)} copies. The gradients of one "
             f"GPU have {vector:,} bytes, and no copy needs more than that."
         )
     yield Claim(
         f"at most {messages} copies cross, with no unnecessary bytes",
-        len(log) <= messages and log.nbytes <= messages * vector and not via_host,
+        len(log) <= messages and crossed <= messages * vector and not via_host,
         hint,
     )
 
@@ -347,31 +398,49 @@ def _why_not_summed(given, before, sums, right) -> str:
 # ------------------------------------------------------------------ 06.4
 
 
-def _lesson_allreduce(data: Sequence[torch.Tensor]) -> None:
-    for other in data[1:]:
-        data[0] += other.to(data[0].device)
-    for other in data[1:]:
-        other.copy_(data[0])
+_NUMBERS = 10**6
 
 
-@EXERCISES.add("06.4", "data", gpus=8)
-def better_allreduce(answer):
-    devices = [d2l.gpu(i) for i in range(8)]
-    k, numbers = len(devices), 10**6
-    problem = _miscounted(answer, (1, 2, 4, 8), devices)
-    yield Claim("each vector becomes the sum of all of them", not problem, problem)
-    problem = _miscounted(answer, (3, 5, 6, 7), devices)
-    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not problem, problem)
-    vectors = [torch.ones(numbers, device=device) for device in devices]
+def _sums(answer: Callable, gpus: Gpus, k: int) -> list[list[float]]:
+    """Return what k vectors contain after the call; vector i began with 8^i."""
+    vectors = [
+        torch.full((10,), 8.0**i, dtype=torch.float64, device=gpus[i]) for i in range(k)
+    ]
+    answer(list(vectors))
+    return [vector.tolist() for vector in vectors]
+
+
+def _traffic(answer: Callable, gpus: Gpus, k: int) -> list[tuple[int, str, str]]:
+    """Return the copies of large vectors."""
+    vectors = [torch.ones(_NUMBERS, device=device) for device in gpus[:k]]
     with d2l.transfers() as log:
         answer(vectors)
-    ends = [[t.source for t in log], [t.target for t in log]]
+    return gpus.copies(log)
+
+
+def _timed(answer: Callable, gpus: Gpus, k: int) -> float:
+    """Return the simulated seconds for large vectors on k V100s."""
+    sim = d2l.simulator(k, "V100", "PCIe3")
+    vectors = [torch.ones(_NUMBERS, device=device) for device in sim.gpus()]
+    sim.reset()
+    answer(vectors)
+    return sim.elapsed()
+
+
+@EXERCISES.add("06.4", "data", gpus=8, changes="data")
+def better_allreduce(run: Run):
+    k = 8
+    problem = _miscounted(run, (1, 2, 4, 8))
+    yield Claim("each vector becomes the sum of all of them", not problem, problem)
+    problem = _miscounted(run, (3, 5, 6, 7))
+    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not problem, problem)
+    log = run(_traffic, k)
     busiest = max(
-        sum(t.nbytes for t, end in zip(log, side, strict=True) if end == device)
-        for device in devices
-        for side in ends
+        sum(nbytes for nbytes, *ends in log if ends[side] == f"GPU {i}")
+        for i in range(k)
+        for side in (0, 1)
     )
-    busiest /= vectors[0].nbytes
+    busiest /= 4 * _NUMBERS
     yield Claim(
         f"with {k} GPUs, none sends or receives more than half of what GPU 0 does in "
         "`allreduce`",
@@ -380,11 +449,8 @@ def better_allreduce(answer):
         f"{k - 1}. Could sums of several vectors travel instead of the vectors "
         "themselves?",
     )
-    its, wanted = _seconds(answer, k, numbers), _seconds(_allreduce, k, numbers)
-    shared = sum(
-        not {a.source, a.target}.isdisjoint((b.source, b.target))
-        for a, b in itertools.pairwise(log)
-    )
+    its, wanted = run(_timed, k), _timed(_allreduce, (), k)
+    shared = sum(not {*a[1:]}.isdisjoint(b[1:]) for a, b in itertools.pairwise(log))
     yield Claim(
         "it takes at most three quarters of the simulated time of `allreduce`",
         its <= 0.75 * wanted,
@@ -402,29 +468,14 @@ def _allreduce(data: Sequence[torch.Tensor]) -> None:
         other.copy_(data[0])
 
 
-def _seconds(all_reduce: Callable, k: int, numbers: int) -> float:
-    sim = d2l.simulator(k, "V100", "PCIe3")
-    vectors = [torch.ones(numbers, device=device) for device in sim.gpus()]
-    sim.reset()
-    all_reduce(vectors)
-    return sim.elapsed()
-
-
-def _miscounted(
-    all_reduce: Callable, counts: Sequence[int], devices: Sequence[torch.device]
-) -> str:
+def _miscounted(run: Run, counts: Sequence[int]) -> str:
     """Return a hint on the first wrong sum; empty if all are right.
 
-    Vector i contains 8^i, so digit i of a sum, in base 8, is how often it was counted.
+    Digit i of a sum, in base 8, is how often vector i was counted.
     """
     for k in counts:
-        vectors = [
-            torch.full((10,), 8.0**i, dtype=torch.float64, device=devices[i])
-            for i in range(k)
-        ]
-        all_reduce(list(vectors))
-        for i, vector in enumerate(vectors):
-            wrong = set(vector.tolist()) - {sum(8.0**j for j in range(k))}
+        for i, vector in enumerate(run(_sums, k)):
+            wrong = set(vector) - {sum(8.0**j for j in range(k))}
             if wrong:
                 return _what_was_counted(k, i, wrong.pop())
     return ""
@@ -456,34 +507,56 @@ def _what_was_counted(k: int, i: int, value: float) -> str:
 # ------------------------------------------------------------------ 06.5
 
 
+def _divided(
+    answer: Callable, gpus: Gpus, n: int, shares: tuple[int, ...]
+) -> list[dict]:
+    """Return what each of two calls with the same replicas found."""
+    (X, y), replicas = _batch(n), _replicas(_params(), gpus[: len(shares)])
+    calls = []
+    for _ in range(2):
+        with d2l.transfers() as log:
+            result = answer(_loss, X, y, replicas, shares)
+        tensors = all(isinstance(x, torch.Tensor) for x in result)
+        calls.append(
+            {
+                "shapes": [tuple(getattr(x, "shape", ())) for x in result],
+                "where": [gpus.where(x) for x in result],
+                "gradient": _vector(result) if tensors and result else None,
+                "copies": gpus.copies(log),
+            }
+        )
+    return calls
+
+
 @EXERCISES.add("06.5", "loss, X, y, replicas, shares", returns=(list, tuple), gpus=4)
-def shared_gradient(answer):
-    cases = (64, (2, 1)), (50, (3, 2, 2))
-    yield from in_all(_shared(answer, n, shares) for n, shares in cases)
+def shared_gradient(run: Run):
+    cases = (64, (2, 1)), (50, (3, 2, 2)), (63, (1, 1, 1, 1))
+    yield from in_all(_shared(run, n, shares) for n, shares in cases)
 
 
-def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:
-    params, (X, y), first = _params(), _batch(n), d2l.gpu(0)
-    replicas = _replicas(params, len(shares))
-    with d2l.transfers() as log:
-        result = answer(_loss, X, y, replicas, shares)
-    shapes = [tuple(p.shape) for p in params]
-    its = [tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in result]
+def _shared(run: Run, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:
+    params, (X, y) = _params(), _batch(n)
+    found, again = run(_divided, n, shares)
+    shapes, its = [tuple(p.shape) for p in params], found["shapes"]
     yield Claim(
         "it returns a gradient for each parameter",
         its == shapes,
         f"You return the shapes {its}; the parameters have {shapes}.",
     )
-    if its != shapes:
+    if its != shapes or found["gradient"] is None:
         return
     yield Claim(
         "the gradients are on the GPU of the first replica",
-        all(x.device == first for x in result),
-        _on_another(result, first),
+        set(found["where"]) == {"GPU 0"},
+        _on_another(found["where"]),
     )
     example = (X.nbytes + y.nbytes) / n
     sent = [
-        sum(t.nbytes for t in log if (t.source.type, t.target) == ("cpu", d2l.gpu(i)))
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
+        )
         / example
         for i in range(len(shares))
     ]
@@ -499,22 +572,30 @@ def _shared(answer: Callable, n: int, shares: tuple[int, ...]) -> Iterator[Claim
         f"The host sent the GPUs {_listed(sent)} examples; their shares are "
         f"{_listed(ideal)}.",
     )
-    wanted, gradient = _gradient(params, X, y), _flat(result)
+    wanted, gradient = _gradient(params, X, y), torch.tensor(found["gradient"])
     yield Claim(
         "it's the gradient of the batch's mean loss",
         _close(gradient, wanted),
         _which_gradient(gradient, wanted, params, X, y, sent, shares),
     )
+    if _close(gradient, wanted):
+        yield Claim(
+            "a second call with the same replicas returns the same",
+            again["gradient"] is not None
+            and np.array_equal(again["gradient"], found["gradient"]),
+            "The second call returned another gradient. Does the first one leave "
+            "something behind in the replicas, such as `grad`?",
+        )
 
 
-def _on_another(gradients: Sequence[torch.Tensor], wanted: torch.device) -> str:
-    others = [(i, x.device) for i, x in enumerate(gradients) if x.device != wanted]
+def _on_another(places: Sequence[str]) -> str:
+    others = [(i, place) for i, place in enumerate(places) if place != "GPU 0"]
     if not others:
         return ""
-    i, device = others[0]
+    i, place = others[0]
     return (
-        f"The gradient of parameter {i} is on {device}, but the first replica is on "
-        f"{wanted}."
+        f"The gradient of parameter {i} is on {place}, but the first replica is on "
+        "GPU 0."
     )
 
 

@@ -1,32 +1,53 @@
 """Graders for the exercises on copying (lesson 03) that all frameworks share."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from d2l_gpu.exercises.crossing import HOST, Crossing, Port
-from d2l_gpu.exercises.registry import Claim, Registry, given
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 
 
-def total(port: Port, answer):
-    first, second = port.gpu(0), port.gpu(1)
-    right = there = unchanged = True
-    worst: list[Crossing] = []  # the case with the most superfluous copies
-    for *homes, device in itertools.product((first, second), repeat=4):
+def _crossings(record: Iterable[tuple]) -> list[Crossing]:
+    return [Crossing(*each) for each in record]
+
+
+# Where each of three tensors is, and where their sum is wanted.
+_HOMES = list(itertools.product((0, 1), repeat=4))
+
+
+def _sums(port: Port, answer: Callable, gpus: Gpus) -> list[dict]:
+    """Add three tensors, wherever they are and wherever their sum is wanted."""
+    cases = []
+    for *homes, there in _HOMES:
         operands = [
-            port.array(np.full((2, 3), value, np.float32), home)
+            port.array(np.full((2, 3), value, np.float32), gpus[home])
             for value, home in zip((1, 10, 100), homes, strict=True)
         ]
         with port.watch() as copies:
-            result = answer(*operands, device)
-        there &= port.home(result) == port.name(device)
-        right &= port.values(result).tolist() == [[111.0] * 3] * 2
-        kept = [float(port.values(x)[0, 0]) for x in operands] == [1, 10, 100]
-        unchanged &= kept
-        needed = int(any(home != device for home in homes))
-        if len(copies) > needed:
-            worst = max(worst, copies, key=len)
+            result = answer(*operands, gpus[there])
+        cases.append(
+            {
+                "copies": gpus.crossings(copies),
+                "home": gpus.called(port.home(result)),
+                "values": port.values(result),
+            }
+        )
+    return cases
+
+
+def total(port: Port, run: Run):
+    cases = list(zip(_HOMES, run(_sums), strict=True))
+    right = all(case["values"].tolist() == [[111.0] * 3] * 2 for _, case in cases)
+    there = all(case["home"] == f"GPU {homes[3]}" for homes, case in cases)
+    superfluous = [
+        case["copies"]
+        for homes, case in cases
+        if len(case["copies"]) > any(home != homes[3] for home in homes)
+    ]
+    worst = _crossings(max(superfluous, key=len, default=[]))
     yield Claim(
         "the sum of all three is right",
         right,
@@ -38,13 +59,6 @@ def total(port: Port, answer):
         "An operation leaves its result on the device of its operands, which isn't "
         "always the device you need.",
     )
-    if port.mutable:
-        yield Claim(
-            "the operands keep their values",
-            unchanged,
-            "An in-place operation, such as `+=`, writes into a tensor that belongs "
-            "to the caller.",
-        )
     yield Claim(
         "nothing is copied unnecessarily",
         not worst,
@@ -76,17 +90,28 @@ def _too_many_copies(copies: Sequence[Crossing]) -> str:
     )
 
 
-def send(port: Port, answer):
-    images = np.arange(256 * 28 * 28).astype(np.uint8).reshape(256, 1, 28, 28)
-    device = port.gpu(1)
+_IMAGES = np.arange(256 * 28 * 28).astype(np.uint8).reshape(256, 1, 28, 28)
+
+
+def _sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
     with port.watch() as copies:
-        result = answer(port.array(images), device)
+        result = answer(port.array(_IMAGES), gpus[1])
+    values = port.values(result)
+    return {
+        "copies": gpus.crossings(copies),
+        "home": gpus.called(port.home(result)),
+        "values": values,
+    }
+
+
+def send(port: Port, run: Run):
+    found, images = run(_sent), _IMAGES
+    copies, values = _crossings(found["copies"]), found["values"]
     yield Claim(
         "the batch is on `device`",
-        port.home(result) == port.name(device),
-        f"The batch is still on {port.home(result)}.",
+        found["home"] == "GPU 1",
+        f"The batch is still on {found['home']}.",
     )
-    values = port.values(result)
     yield Claim(
         "its type is `float32`",
         values.dtype == np.float32,
@@ -129,26 +154,38 @@ def _wrong_values(values: np.ndarray, wanted: np.ndarray) -> str:
     return f"The largest value is {values.max():g}."
 
 
-def mean_loss(port: Port, answer):
-    values = np.linspace(0.5, 2.5, 100, dtype=np.float32)
-    losses = [port.watched(value) for value in values]
+_LOSSES = np.linspace(0.5, 2.5, 100, dtype=np.float32)
+
+
+def _mean(port: Port, answer: Callable, gpus: Gpus) -> dict:
+    losses = [port.watched(value) for value in _LOSSES]
     with port.watch() as copies:
         result = answer(losses)
+    return {
+        "copies": gpus.crossings(copies),
+        "is a number": isinstance(result, float),
+        "value": float(result),
+    }
+
+
+def mean_loss(port: Port, run: Run):
+    found = run(_mean)
+    copies, value = _crossings(found["copies"]), found["value"]
     yield Claim(
         "it returns a Python number",
-        isinstance(result, float),
+        found["is a number"],
         "You return a tensor: you never fetched its value.",
     )
-    mean, value = float(values.mean()), float(result)
+    mean = float(_LOSSES.mean())
     wrong = f"You return {value:.6g}, but the mean is {mean:.6g}."
-    if abs(value - float(values.sum())) < 1e-3:
+    if abs(value - float(_LOSSES.sum())) < 1e-3:
         wrong = "That's the sum of the losses. Divide by their number."
     yield Claim("it's the mean of the losses", abs(value - mean) < 1e-5, wrong)
     nbytes = sum(copy.nbytes for copy in copies)
     yield Claim(
         "only one number is fetched, once",
         len(copies) == 1 and nbytes == 4,
-        _fetched_otherwise(copies, nbytes, len(losses)),
+        _fetched_otherwise(copies, nbytes, len(_LOSSES)),
     )
 
 
@@ -172,29 +209,49 @@ def _fetched_otherwise(copies: Sequence[Crossing], nbytes: int, losses: int) -> 
     )
 
 
-def send_all(port: Port, answer):
-    shapes = [(3,), (2, 5), (1,), (4, 1, 2), ()] * 8
-    arrays = [np.full(shape, i, np.float32) for i, shape in enumerate(shapes)]
-    sent, there = [port.array(each, port.gpu(0)) for each in arrays], port.gpu(1)
+_SHAPES = [(3,), (2, 5), (1,), (4, 1, 2), ()] * 8
+
+
+def _arrays() -> list[np.ndarray]:
+    return [np.full(shape, i, np.float32) for i, shape in enumerate(_SHAPES)]
+
+
+def _all_sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
+    arrays = [port.array(each, gpus[0]) for each in _arrays()]
     with port.watch() as copies:
-        result = answer(sent, there)
+        result = answer(arrays, gpus[1])
     tensors = all(isinstance(x, port.tensor) for x in result)
+    return {
+        "copies": gpus.crossings(copies),
+        "number": len(result),
+        "tensors": tensors,
+        "homes": [gpus.called(port.home(x)) for x in result] if tensors else [],
+        "values": [port.values(x) for x in result] if tensors else [],
+    }
+
+
+def send_all(port: Port, run: Run):
+    found, shapes, arrays = run(_all_sent), _SHAPES, _arrays()
+    copies, number, tensors = (
+        _crossings(found["copies"]),
+        found["number"],
+        found["tensors"],
+    )
+    homes, values = found["homes"], found["values"]
     yield Claim(
         "as many tensors come out as went in",
-        tensors and len(result) == len(arrays),
-        f"{len(arrays)} went in, but {len(result)} came out."
+        tensors and number == len(arrays),
+        f"{len(arrays)} went in, but {number} came out."
         if tensors
         else "Some of what you return isn't a tensor.",
     )
-    if not tensors or len(result) != len(arrays):
+    if not tensors or number != len(arrays):
         return
-    homes = [port.home(x) for x in result]
     yield Claim(
         "each tensor is on `device`",
-        set(homes) == {port.name(there)},
+        set(homes) == {"GPU 1"},
         f"The first one is on {homes[0]}.",
     )
-    values = [port.values(x) for x in result]
     yield Claim(
         "each tensor keeps its shape",
         [each.shape for each in values] == shapes,

@@ -32,7 +32,7 @@ def adds_on_the_cpu(a, b, c, device):
     return total.as_in_ctx(device)
 
 
-@wrong("03.1", "belongs to the caller")
+@wrong("03.1", "After the call, `a` had changed")
 def adds_in_place(a, b, c, device):
     for x in (b, c):
         if x.ctx == a.ctx:

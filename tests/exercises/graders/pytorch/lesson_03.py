@@ -36,7 +36,7 @@ def looks_at_a_value(a, b, c, device):
     return in_two_groups(a, b, c, device)
 
 
-@wrong("03.1", "belongs to the caller")
+@wrong("03.1", "After the call, `a` had changed")
 def adds_in_place(a, b, c, device):
     for x in (b, c):
         if x.device == a.device:

@@ -471,7 +471,7 @@ def returns_the_first(loss, X, y, replicas, shares):
     return gradients[0]
 
 
-@wrong("06.5", "The gradient of parameter 0 is on vgpu:1")
+@wrong("06.5", "The gradient of parameter 0 is on GPU 1")
 def returns_it_elsewhere(loss, X, y, replicas, shares):
     gradient = with_slices(loss, X, y, replicas, shares)
     return [g.to(replicas[-1][0].device) for g in gradient]
@@ -489,4 +489,24 @@ def rounds_each_size(loss, X, y, replicas, shares):
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
     weights = [size / sum(sizes) for size in sizes]
+    return weighted(loss, X, y, replicas, slices, weights)
+
+
+@wrong("06.5", "another gradient")
+def leaves_the_gradients_behind(loss, X, y, replicas, shares):
+    for replica, part in zip(replicas, parts(len(X), shares), strict=True):
+        device = replica[0].device
+        value = loss(replica, X[part].to(device), y[part].to(device))
+        (value * (part.stop - part.start) / len(X)).backward()
+    first = replicas[0][0].device
+    return [sum(p.grad.to(first) for p in own) for own in zip(*replicas, strict=True)]
+
+
+@wrong("06.5", "15 and 15 and 15 and 18 examples")
+def gives_the_remainder_to_the_last(loss, X, y, replicas, shares):
+    sizes = [len(X) * share // sum(shares) for share in shares]
+    sizes[-1] += len(X) - sum(sizes)
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
+    weights = [size / len(X) for size in sizes]
     return weighted(loss, X, y, replicas, slices, weights)

@@ -1,0 +1,209 @@
+"""Limits for a process that runs an answer, and the end of all that it started.
+
+Everywhere, the process gets a session of its own, and is killed with its process group
+when it's done or its time is up. Linux and macOS also limit memory, open files and the
+size of files. On Linux, moreover,
+
+* the processes that it leaves behind become children of the process that grades, which
+  kills them too, even if they left the group;
+* it may write only in its own folder, and may send signals to no other process
+  (Landlock, from Linux 5.13, or 6.12 for signals).
+
+None of this needs root, and none of it makes a sandbox: an answer can read what its
+reader can read, and use the network.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+# What an answer may use on top of what Python and the framework have taken already.
+MEMORY = 4 * 2**30
+FILE_SIZE = 256 * 2**20
+OPEN_FILES = 512
+PROCESSES = 64
+
+
+# ---- In the process that runs the answer
+
+
+def limit_this_process(folder: Path) -> None:
+    """Limit this process, and those that it starts; call it before the answer's code.
+
+    Args:
+        folder: where it may write.
+    """
+    if os.name == "posix":
+        _set_limits()
+    if sys.platform == "linux":
+        _restrict_writing([folder, Path("/dev/shm"), Path("/dev/null")])
+
+
+def _set_limits() -> None:
+    import resource
+
+    _lower(resource.RLIMIT_FSIZE, FILE_SIZE)
+    _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _lower(resource.RLIMIT_CORE, 0)
+    taken = _memory_taken()
+    if taken is not None:
+        _lower(resource.RLIMIT_DATA, taken + MEMORY)
+
+
+def _lower(limit: int, most: int) -> None:
+    """Lower a limit for good, unless it is lower already."""
+    import resource
+
+    _, hard = resource.getrlimit(limit)
+    if hard == resource.RLIM_INFINITY or hard > most:
+        # A system may refuse a limit that it does not know.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(limit, (most, most))
+
+
+def _memory_taken() -> int | None:
+    """Return the bytes of private memory that this process has; None if unknown."""
+    try:
+        status = Path("/proc/self/status").read_text("ascii", errors="replace")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmData":
+            return int(value.split()[0]) * 1024
+    return None
+
+
+# From linux/landlock.h.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION, _PATH_BENEATH, _SCOPE_SIGNAL = 1, 1, 1 << 1
+_NO_NEW_PRIVILEGES = 38  # prctl
+# Writing files; removing and making files, folders, links and devices.
+_WRITE = 1 << 1 | sum(1 << i for i in range(4, 13))
+_REFER, _TRUNCATE = 1 << 13, 1 << 14
+_OF_FILES = 1 << 1 | _TRUNCATE
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"  # Python 3.14 asks which packing is meant
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def _restrict_writing(places: Sequence[Path]) -> bool:
+    """Let this thread, and all that it starts, write only to these files and folders.
+
+    Returns:
+        Whether the system can do this.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)
+    if version < 1:
+        return False
+    access = _WRITE | _REFER * (version >= 2) | _TRUNCATE * (version >= 3)
+    rules = _Ruleset(access, 0, _SCOPE_SIGNAL * (version >= 6))
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = libc.syscall(
+        _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0
+    )
+    if ruleset < 0:
+        return False
+    try:
+        for place in places:
+            if not place.exists():
+                continue
+            path = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            rule = _PathBeneath(access if place.is_dir() else access & _OF_FILES, path)
+            failed = libc.syscall(
+                _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0
+            )
+            os.close(path)
+            if failed:
+                return False
+        if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+            return False
+        return libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
+    finally:
+        os.close(ruleset)
+
+
+# ---- In the process that grades
+
+_SUBREAPER = 36  # prctl
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever this process's descendants leave behind (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_descendants() -> None:
+    """Kill all processes that this one and its descendants have started (Linux)."""
+    for _ in range(100):  # more may start while we look
+        found = list(_descendants())
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _descendants() -> Iterator[int]:
+    """Yield the numbers of the processes below this one that have not ended."""
+    if sys.platform != "linux":
+        return
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                # The name, in parentheses, may contain anything.
+                text = (path / "stat").read_text("utf-8", errors="replace")
+                state, parent, *_ = text.rpartition(")")[2].split()
+                if state != "Z":
+                    children.setdefault(int(parent), []).append(int(path.name))
+    waiting = [os.getpid()]
+    while waiting:
+        own = children.get(waiting.pop(), [])
+        yield from own
+        waiting += own
+
+
+@contextlib.contextmanager
+def few_processes(tell: Callable[[], None]) -> Iterator[None]:
+    """Allow at most `PROCESSES` below this one while the block runs.
+
+    Args:
+        tell: is called before they're killed, once.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            if sum(1 for _ in _descendants()) > PROCESSES:
+                tell()
+                kill_descendants()
+                return
+
+    thread = threading.Thread(target=watch, name="few processes", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -8,10 +8,13 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 * ``registry``: the building blocks of a grader, and looking one up.
 * ``specification``: the text of an exercise, read from the reader's notebook.
 * ``judge``: rejects answers that can't be run, and has the others graded.
-* ``grading_process``: the child process that runs and grades an answer.
+* ``grading_process``: the process that computes the verdict from records.
+* ``answer_process``: the process that runs the answer and sends the records, within
+  ``limits``; ``arguments`` notices changed arguments, ``records`` is the plain data.
 * ``verdict``: the result, as the reader sees it.
-* ``arrays``, ``crossing``: each framework's arrays and the copies between its devices,
-  behind a common interface (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``arrays``, ``crossing``, ``gpus``: each framework's arrays, the copies between its
+  devices, and the devices of an experiment, behind common interfaces
+  (``<framework>/arrays.py``, ``<framework>/port.py``).
 * ``cases``, ``small_network``: claims over several cases, a network to train.
 """
 
@@ -53,7 +56,7 @@ class Exercises:
 
         The answer runs in a separate Python process, on fresh virtual GPUs, whatever
         this process uses. It times out after 30 seconds unless its exercise sets
-        another limit.
+        another limit. What else is limited, and what isn't, is in ``docs/teaching.md``.
 
         Args:
             number: lesson and exercise, such as ``'03.1'``.

@@ -22,6 +22,7 @@ import sysconfig
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -51,12 +52,12 @@ class AnswerError(Exception):
 
 
 def main() -> None:
-    tag, number, folder = sys.argv[1:]
+    tag, number, seconds, folder = sys.argv[1:]
     requests = _Requests()
     end_with_parent(hear=requests.hear)  # input() finds the end of a file
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    exercise = find(tag, number)
+    exercise = replace(find(tag, number), seconds=float(seconds))
     make_gpus(tag, exercise.gpus, exercise.as_cuda)
     process = AnswerProcess(tag, exercise, Path(folder))
     replies.write("{}\n")  # ready

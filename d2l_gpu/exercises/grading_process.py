@@ -48,12 +48,13 @@ _PRINTED = 2**16
 
 
 def main() -> None:
-    tag, number, folder = sys.argv[1:]
+    tag, number, seconds, folder = sys.argv[1:]
     adopt_orphans()
     end_with_parent(first=kill_descendants)
     verdicts = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    verdict = _verdict(tag, find(tag, number), Path(folder))
+    exercise = replace(find(tag, number), seconds=float(seconds))
+    verdict = _verdict(tag, exercise, Path(folder))
     verdicts.write(verdict.to_json())
     verdicts.flush()
     os._exit(0)  # libraries may have left threads behind
@@ -306,7 +307,7 @@ def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
             [
                 *(sys.executable, "-c"),
                 f"from {answer_process.__name__} import main; main()",
-                *(tag, exercise.number, str(folder)),
+                *(tag, exercise.number, str(exercise.seconds), str(folder)),
             ],
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -172,7 +172,7 @@ def _process(
         process = start_child(
             [
                 *(sys.executable, "-c", code),
-                *(framework, exercise.number, str(folder)),
+                *(framework, exercise.number, str(exercise.seconds), str(folder)),
             ],
             stdout=subprocess.PIPE,
             stderr=output,

@@ -4,12 +4,8 @@ Whether graders are right is another matter; see `test_graders.py`.
 """
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -17,9 +13,8 @@ from d2l_gpu.exercises import specification
 from d2l_gpu.exercises.judge import judge, why_no_answer
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
-from tests.helpers.fresh_process import PATH, run_fresh, run_program
+from tests.helpers.fresh_process import run_fresh, run_program
 from tests.helpers.paths import REPOSITORY
-from tests.helpers.waiting import wait_until
 
 
 def total(a, b, c, device):
@@ -130,13 +125,16 @@ def test_an_answer_is_carried_with_what_it_refers_to():
             "def f(a, b, c, device): return a[0]",
             "[ ] the sum of all three is right",
         ),
-        ("def f(a, b, c, device):\n    import os\n    os._exit(3)", "with status 3."),
+        (
+            "def f(a, b, c, device):\n    import os\n    os._exit(3)",
+            "exited with code 3 before it was done.",
+        ),
         ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
         ("def f(a, b, c, device): return input()", "raised EOFError"),
         (
             "import threading\nlock = threading.Lock()\n"
             "def f(a, b, c, device): return lock",
-            "your answer cannot be carried to another process: cannot pickle",
+            "your answer can't be sent to another process: cannot pickle",
         ),
         ("class f:\n    def __init__(self, a): ...", "yours takes (a)."),
     ],
@@ -161,41 +159,7 @@ def test_an_answer_that_does_not_end_is_ended():
     out = run_program("exercises/an_answer_that_does_not_end_is_ended.py")
     *printed, last = out.splitlines()
     assert printed == ["  | begins"]
-    assert last.startswith("03.1: your answer did not end within 5 seconds")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="asks for the processes there are")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_answer_ends_with_the_process_that_asked(tmp_path, how):
-    code = """
-    import os, time
-    from pathlib import Path
-    from d2l_gpu.exercises.judge import judge
-
-    def f(a, b, c, device):
-        Path("pid").write_text(str(os.getpid()))
-        time.sleep(600)
-
-    judge("pytorch", "03.1", f)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        cwd=tmp_path,
-        env=os.environ | PATH,
-    )
-    number = tmp_path / "pid"
-    wait_until(lambda: number.is_file() and number.read_text())
-    process.send_signal(how)
-    process.wait()
-    wait_until(lambda: not is_running(int(number.read_text())))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert last.startswith("03.1: your answer didn't finish within 5 seconds")
 
 
 def test_without_cloudpickle_it_is_said_what_to_install(monkeypatch):
@@ -262,7 +226,7 @@ def test_a_verdict_survives_the_way_between_processes():
 
 def test_long_outputs_show_their_end():
     text = str(Verdict("01.1", problem="no.", printed="line\n" * 50))
-    assert text.splitlines()[0] == "  | (30 earlier lines not shown)"
+    assert text.splitlines()[0] == "  | (earlier lines not shown)"
     assert text.count("| line") == 20
 
 

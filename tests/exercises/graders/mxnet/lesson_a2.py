@@ -28,7 +28,7 @@ def sums_in_place(parts):
     return [total.as_in_ctx(part.ctx) for part in parts]
 
 
-@ANSWERS.wrong("A2.3", "You added an array on cpu(1) and an")
+@ANSWERS.wrong("A2.3", "You added an array on cpu(1)")
 def adds_apart(parts):
     total = parts[0] + parts[1] + parts[2]
     return [total.as_in_ctx(part.ctx) for part in parts]

@@ -47,7 +47,7 @@ def backward(replicas, X, y, sizes, loss):
         loss(net(X_shard), y_shard).backward()
 
 
-@wrong("07.1", "were added as they are")
+@wrong("07.1", "You added the shards' gradients as they are")
 def adds_means(replicas, X, y, sizes):
     backward(replicas, X, y, sizes, F.cross_entropy)
     add_up(replicas)
@@ -59,23 +59,23 @@ def averages_means(replicas, X, y, sizes):
     add_up(replicas)
 
 
-@wrong("07.1", "30 times as large")
+@wrong("07.1", "It's 30 times too large")
 def adds_sums(replicas, X, y, sizes):
     backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a, reduction="sum"))
     add_up(replicas)
 
 
-@wrong("07.1", "gradient of one shard")
+@wrong("07.1", "gradient of only one shard")
 def forgets_to_add(replicas, X, y, sizes):
     backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / 30)
 
 
-@wrong("07.1", "were to have 20 and 10")
+@wrong("07.1", "They should have computed 20 and 10")
 def splits_evenly(replicas, X, y, sizes):
     d2l.shard_gradients(replicas, X, y)
 
 
-@wrong("07.1", "would be different networks")
+@wrong("07.1", "be different networks")
 def adds_on_one(replicas, X, y, sizes):
     n = len(y)
     backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
@@ -83,7 +83,7 @@ def adds_on_one(replicas, X, y, sizes):
         p.grad += q.grad.to(p.device)
 
 
-@wrong("07.1", "those of the batch before")
+@wrong("07.1", "those of the previous batch are still")
 def forgets_to_begin_anew(replicas, X, y, sizes):
     for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
         loss = F.cross_entropy(net(X_shard), y_shard) * len(y_shard) / len(y)
@@ -91,7 +91,7 @@ def forgets_to_begin_anew(replicas, X, y, sizes):
     add_up(replicas)
 
 
-@wrong("07.1", "examples that are not its own")
+@wrong("07.1", "examples that aren't its own")
 def sends_all_to_both(replicas, X, y, sizes):
     start = 0
     for net, size in zip(replicas, sizes, strict=True):
@@ -171,14 +171,14 @@ def averages_shards(replicas, batches):
     )
 
 
-@wrong("07.2", "It waits for each of them")
+@wrong("07.2", "Python waits for each copy")
 @tested
 def fetches_each(replicas, batches):
     right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
     return right / sum(len(y) for _, y in batches)
 
 
-@wrong("07.2", "The scores themselves")
+@wrong("07.2", "The scores don't have to leave the GPU")
 @tested
 def fetches_scores(replicas, batches):
     right = 0
@@ -192,7 +192,7 @@ def fetches_scores(replicas, batches):
     return right / sum(len(y) for _, y in batches)
 
 
-@wrong("07.2", "three of them")
+@wrong("07.2", "although there are three replicas")
 @tested
 def uses_one(replicas, batches):
     right = sum(h for X, y in batches for h, _ in hits_of(replicas[:1], X, y)).item()
@@ -229,14 +229,14 @@ def forgets_to_evaluate(replicas, batches):
     return right / sum(len(y) for _, y in batches)
 
 
-@wrong("07.2", "came in training mode")
+@wrong("07.2", "Two replicas were in training mode")
 def stays_in_evaluation(replicas, batches):
     for net in replicas:
         net.eval()
     return of_the_helper(replicas, batches)
 
 
-@wrong("07.2", "not their share")
+@wrong("07.2", "predictions, not the fraction")
 @tested
 def counts(replicas, batches):
     return float(sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y)))
@@ -283,7 +283,7 @@ def takes_the_luckiest(*args):
     return max(results, key=lambda setting: max(results[setting])), results
 
 
-@wrong("07.3", "goes on from where")
+@wrong("07.3", "training continues from where")
 def goes_on(new_net, load_data, settings, seeds):
     results = {setting: [] for setting in settings}
     for seed in seeds:
@@ -293,7 +293,7 @@ def goes_on(new_net, load_data, settings, seeds):
     return in_the_mean(results), results
 
 
-@wrong("07.3", "These are the best epochs")
+@wrong("07.3", "Those are the accuracies of the best epochs")
 def takes_the_best_epoch(*args):
     results = all_results(*args, choose=max)
     return in_the_mean(results), results
@@ -305,7 +305,7 @@ def takes_the_first_epoch(*args):
     return in_the_mean(results), results
 
 
-@wrong("07.3", "of the sizes [64]")
+@wrong("07.3", "You loaded data with the batch sizes [64]")
 def one_batch_size(new_net, load_data, settings, seeds):
     results = {
         (e, b, lr): [trained(new_net(s), load_data, (e, 64, lr)) for s in seeds]
@@ -320,14 +320,14 @@ def averages(*args):
     return max(results, key=results.get), results
 
 
-@wrong("07.3", "has 3 parts")
+@wrong("07.3", "You return 3 values. Return two")
 def returns_three(*args):
     results = all_results(*args)
     best = in_the_mean(results)
     return best, mean(results[best]), results
 
 
-@wrong("07.3", "none of the settings")
+@wrong("07.3", "of the settings")
 def returns_the_accuracy(*args):
     results = all_results(*args)
     return max(map(mean, results.values())), results
@@ -355,19 +355,19 @@ def on_all(net, shards, devices):
     ]
 
 
-@wrong("07.4", "not a multiple of 16")
+@wrong("07.4", "The result has the shape (96, 5)")
 def drops(net, X, devices):
     size = len(X) // 16
     return torch.cat(on_all(net, X[: 16 * size].split(size), devices))
 
 
-@wrong("07.4", "100 examples went in")
+@wrong("07.4", "(112, 5), but you were given 100 examples")
 def pads(net, X, devices):
     X = torch.cat([X, X[:12]])
     return torch.cat(on_all(net, X.chunk(16), devices))
 
 
-@wrong("07.4", "in another order")
+@wrong("07.4", "but in a different order")
 def deals_out(net, X, devices):
     return torch.cat(on_all(net, [X[i::16] for i in range(16)], devices))
 
@@ -377,7 +377,7 @@ def in_pieces_of_seven(net, X, devices):
     return torch.cat(on_all(net, X.split(7), devices))
 
 
-@wrong("07.4", "left the CPU 16 times")
+@wrong("07.4", "the CPU 16 times")
 def sends_all(net, X, devices):
     rows = []
     for i, replica in enumerate(d2l.replicate(net, devices)):
@@ -386,7 +386,7 @@ def sends_all(net, X, devices):
     return torch.cat(rows)
 
 
-@wrong("07.4", "A replica crosses once")
+@wrong("07.4", "Copy the network once to each other device")
 def replicates_by_way_of_the_cpu(net, X, devices):
     shards = X.tensor_split(16)
     rows = []
@@ -396,14 +396,14 @@ def replicates_by_way_of_the_cpu(net, X, devices):
     return torch.cat(rows)
 
 
-@wrong("07.4", "lives on")
+@wrong("07.4", "on vgpu:0; both belong on vgpu:0")
 def takes_the_network_along(net, X, devices):
     shards = zip(devices, X.tensor_split(16), strict=True)
     rows = [net.to(device)(shard.to(device)) for device, shard in shards]
     return torch.cat([row.to(devices[0]) for row in rows])
 
 
-@wrong("07.4", "Of 5 examples")
+@wrong("07.4", "For 5 examples, you return scores of")
 def keeps_empty_shards(net, X, devices):
     parts = min(16, max(1, len(X) // 6))
     rows = on_all(net, X.tensor_split(parts), devices)
@@ -418,12 +418,12 @@ def of_each_example(scores, y, k, n):
     return F.cross_entropy(scores, y, reduction="none").sum().mul(k).div(n)
 
 
-@wrong("07.5", "4 weighs less")
+@wrong("07.5", "but you want a mean over examples")
 def mean_of_the_shard(scores, y, k, n):
     return F.cross_entropy(scores, y)
 
 
-@wrong("07.5", "mean of the shard, times k")
+@wrong("07.5", "the mean over the shard, times k")
 def mean_times_k(scores, y, k, n):
     return F.cross_entropy(scores, y) * k
 
@@ -433,7 +433,7 @@ def share(scores, y, k, n):
     return F.cross_entropy(scores, y, reduction="sum") / n
 
 
-@wrong("07.5", "nothing divides the sum")
+@wrong("07.5", "shard and never divide the sum")
 def total(scores, y, k, n):
     return F.cross_entropy(scores, y, reduction="sum")
 
@@ -443,7 +443,7 @@ def mean_with_a_weight(scores, y, k, n):
     return F.cross_entropy(scores, y) * (len(y) * k / n)
 
 
-@wrong("07.5", "also of those without examples")
+@wrong("07.5", "including those without examples")
 def times_the_ranks_with_examples(scores, y, k, n):
     return F.cross_entropy(scores, y, reduction="sum") * min(k, n) / n
 
@@ -490,7 +490,7 @@ def looks_at_its_own(shards):
     return shards[0].mean(0), shards[0].var(0, correction=0)
 
 
-@wrong("07.6", "one less than there are")
+@wrong("07.6", "You divide by one less than")
 def sample_variance(shards):
     mean, variance = by_squares(shards)
     n = sum(map(len, shards))
@@ -503,7 +503,7 @@ def deviation(shards):
     return mean, variance.sqrt()
 
 
-@wrong("07.6", "columns of numbers have to be known")
+@wrong("07.6", "A whole shard crossed")
 def sends_the_shards(shards):
     whole = torch.cat([x.to(shards[0].device) for x in shards])
     return whole.mean(0), whole.var(0, correction=0)
@@ -515,7 +515,7 @@ def on_the_cpu(shards):
     return mean.to(shards[0].device), variance.to(shards[0].device)
 
 
-@wrong("07.6", "They live on")
+@wrong("07.6", "the first shard is on vgpu:0")
 def leaves_them(shards):
     mean, variance = by_squares(shards)
     return mean, variance.to(shards[1].device)

@@ -41,7 +41,7 @@ def images_of_one_device(base, step):
 
 right("08.2")(512)
 wrong("08.2", "That's enough images if the exchange is hidden")(256)
-wrong("08.2", "the simulated efficiency is 0.840")(128)
+wrong("08.2", "the exchange takes equally long")(128)
 wrong("08.2", "already reach 0.953 (simulated)")(1024)
 wrong("08.2", "Your answer is 300")(300)
 
@@ -116,7 +116,7 @@ def exchanges_the_sums_each_time(replicas, loss, batches):
         add_up(replicas, 1)
 
 
-@wrong("08.4", "one GPU and back. How often did it")
+@wrong("08.4", "How often did it cross")
 def exchanges_each_time(replicas, loss, batches):
     for part in zip(*batches, strict=True):
         own = [

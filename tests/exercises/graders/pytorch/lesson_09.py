@@ -93,25 +93,25 @@ def named(name, answer):
 right("09.1")(named("in_a_file", own_file(keep_all, put_all)))
 
 MISTAKES = {
-    "knew of no past gradients": own_file(keep_all, put_without_momentum),
-    "begin again with those of the seed": own_file(keep_all, put_without_random),
+    "had no momentum": own_file(keep_all, put_without_momentum),
+    "start again from the seed": own_file(keep_all, put_without_random),
     "those of a new network": own_file(keep_all, put_without_weights),
-    "The epoch begins anew": own_file(
+    "The epoch starts again": own_file(
         keep_all, put_all, place=lambda step: (step // 23, 0)
     ),
-    "data begin at their beginning": own_file(
+    "data start from the beginning": own_file(
         keep_all, put_all, place=lambda step: (0, 0)
     ),
-    "an old one": own_file(keep_all, put_all, every=20),
+    "resumed from an older": own_file(keep_all, put_all, every=20),
     "too few": own_file(keep_all, put_all, count=1),
     "The largest difference": own_file(keep_rounded, put_all),
-    "the folder was empty": own_file(keep_all, put_all, every=50),
+    "the folder is empty": own_file(keep_all, put_all, every=50),
 }
 for said, mistake in MISTAKES.items():
     wrong("09.1", said)(named(said.replace(" ", "_"), mistake))
 
 
-@wrong("09.1", "It began at the beginning")
+@wrong("09.1", "It started from the beginning")
 def saves_and_never_looks(new, folder, last):
     net, optimizer, batches = new()
     step = 0
@@ -125,7 +125,7 @@ def saves_and_never_looks(new, folder, last):
     return net
 
 
-@wrong("09.1", "They are others than")
+@wrong("09.1", "The weights aren't the ones this")
 def adds_up_all_gradients(new, folder, last):
     net, optimizer, batches = new()
     step = 0
@@ -168,7 +168,7 @@ def whole_epochs(new, folder, last):
     return net
 
 
-@wrong("09.1", "Which step was counted")
+@wrong("09.1", "Which step did you count when you saved")
 def counts_before_the_step(new, folder, last):
     net, optimizer, batches = new()
     step, found = 0, load(folder)
@@ -205,12 +205,12 @@ def from_memory(state, path):
         part.unlink(missing_ok=True)
 
 
-@wrong("09.2", "in its place")
+@wrong("09.2", "You wrote the new state over the old file")
 def in_place(state, path):
     torch.save(state, path)
 
 
-@wrong("09.2", "was removed first")
+@wrong("09.2", "You removed the old file before the")
 def removes_first(state, path):
     part = path.with_suffix(".part")
     torch.save(state, part)
@@ -225,14 +225,14 @@ def written(state, part):
         os.fsync(file.fileno())
 
 
-@wrong("09.2", "Nothing was forced")
+@wrong("09.2", "You never flushed the file to disk (`os.fsync`)")
 def forgets_to_force(state, path):
     part = path.with_suffix(".part")
     torch.save(state, part)
     part.replace(path)
 
 
-@wrong("09.2", "when it had its name already")
+@wrong("09.2", "the name can exist without its content")
 def forces_too_late(state, path):
     part = path.with_suffix(".part")
     torch.save(state, part)
@@ -251,14 +251,14 @@ def in_the_folder_above(state, path):
         part.unlink(missing_ok=True)
 
 
-@wrong("09.2", "was left in the folder")
+@wrong("09.2", "the folder also contains state.part")
 def leaves_the_part(state, path):
     part = path.with_suffix(".part")
     written(state, part)
     part.replace(path)
 
 
-@wrong("09.2", "nobody was told of 2")
+@wrong("09.2", "so the caller can't know that nothing was saved")
 def says_nothing(state, path):
     part = path.with_suffix(".part")
     try:
@@ -268,13 +268,13 @@ def says_nothing(state, path):
         part.unlink(missing_ok=True)
 
 
-@wrong("09.2", "The old one is still there")
+@wrong("09.2", "The file still has step 10")
 def never_twice(state, path):
     if not path.exists():
         from_memory(state, path)
 
 
-@wrong("09.2", "the old file is gone")
+@wrong("09.2", "the earlier file is gone")
 def cleans_up_too_much(state, path):
     part = path.with_suffix(".part")
     try:
@@ -286,7 +286,7 @@ def cleans_up_too_much(state, path):
         raise
 
 
-@wrong("09.2", "no file of this name")
+@wrong("09.2", "There's no file state.pt after the call")
 def under_another_name(state, path):
     written(state, path.with_suffix(".part"))
 
@@ -326,7 +326,7 @@ def mixes_units(step_seconds, save_seconds, hours_of_one, gpus):
     return young(step_seconds, save_seconds, hours_of_one / gpus)
 
 
-@wrong("09.3", "These are seconds")
+@wrong("09.3", "You return seconds, not steps")
 def in_seconds(step_seconds, save_seconds, hours_of_one, gpus):
     return young(1, save_seconds, hours_of_one * 3600 / gpus)
 
@@ -341,12 +341,12 @@ def between_failures(step_seconds, save_seconds, hours_of_one, gpus):
     return round(hours_of_one * 3600 / gpus / step_seconds)
 
 
-@wrong("09.3", "as much is lost")
+@wrong("09.3", "times as much time as necessary")
 def every_hundred(step_seconds, save_seconds, hours_of_one, gpus):
     return 100
 
 
-@wrong("09.3", "In one case it is 0")
+@wrong("09.3", "In one case you return 0")
 def never(step_seconds, save_seconds, hours_of_one, gpus):
     return 0
 
@@ -372,31 +372,31 @@ def by_sorting(seconds):
     return name if plain / value >= 1.05 else "plain"
 
 
-@wrong("09.4", "Is it worth it")
+@wrong("09.4", "Is that worth it")
 def without_a_margin(seconds):
     return fastest(seconds, worth=1)
 
 
-@wrong("09.4", "and it has decided")
+@wrong("09.4", "You let the first one decide")
 def counts_the_first(seconds):
     return fastest(seconds, first=0)
 
 
-@wrong("09.4", "a mean hears it")
+@wrong("09.4", "and that's enough to change a mean")
 def by_mean(seconds):
     return fastest(seconds, statistics.mean)
 
 
-@wrong("09.4", "One turn was lucky")
+@wrong("09.4", "In one trial, a single round was unusually fast")
 def by_minimum(seconds):
     return fastest(seconds, min)
 
 
-@wrong("09.4", "The slowest form")
+@wrong("09.4", "the slowest form")
 def slowest(seconds):
     return max(seconds, key=lambda name: statistics.median(seconds[name][1:]))
 
 
-@wrong("09.4", "What came back are")
+@wrong("09.4", "You return 'fast', 'fast', 'fast'")
 def a_name_of_its_own(seconds):
     return "fast"

@@ -31,7 +31,7 @@ def cut(X, devices):
 AS_IN_THE_NOTEBOOK = [torch.device("cuda", i) for i in range(2)]
 
 
-@wrong("A1.1", "A default is made once")
+@wrong("A1.1", "Python evaluates a default argument once")
 def with_a_default(X, devices=AS_IN_THE_NOTEBOOK):
     return cut(X, devices)
 
@@ -39,7 +39,7 @@ def with_a_default(X, devices=AS_IN_THE_NOTEBOOK):
 BEFORE_THERE_WERE_ANY = all_gpus() or [torch.device("cpu")]
 
 
-@wrong("A1.1", "there were none")
+@wrong("A1.1", "GPUs before there were any")
 def looked_too_early(X, devices=BEFORE_THERE_WERE_ANY):
     return cut(X, devices)
 
@@ -50,17 +50,17 @@ def with_their_devices(X, devices=None):
     return list(zip(cut(X, devices), devices, strict=True))
 
 
-@wrong("A1.1", "one shard only")
+@wrong("A1.1", "only one shard")
 def on_the_first(X, devices=None):
     return cut(X, devices or [torch.device("cuda:0")])
 
 
-@wrong("A1.1", "The third and the first")
+@wrong("A1.1", "You were given GPU 2 and GPU 0")
 def ignores_devices(X, devices=None):
     return cut(X, all_gpus())
 
 
-@wrong("A1.1", "6 rows came out of 7")
+@wrong("A1.1", "Your shards have 6 rows in total")
 def drops_the_rest(X, devices=None):
     devices = devices or all_gpus()
     return cut(X[: len(X) // len(devices) * len(devices)], devices)
@@ -73,7 +73,7 @@ def in_chunks(X, devices=None):
     return [part.to(device) for part, device in zip(parts, devices, strict=True)]
 
 
-@wrong("A1.1", "in another order")
+@wrong("A1.1", "but their order or values aren't")
 def deals_out(X, devices=None):
     devices = devices or all_gpus()
     return [X[i :: len(devices)].to(device) for i, device in enumerate(devices)]
@@ -90,7 +90,7 @@ def one_by_one(n):
     return [torch.device(f"cuda:{i}") for i in range(n)]
 
 
-@wrong("A1.2", "nothing was said")
+@wrong("A1.2", "For 7, you return a list of length")
 def as_the_book(n):
     return [torch.device("cuda", i) for i in range(min(n, torch.cuda.device_count()))]
 
@@ -102,7 +102,7 @@ def slices(n):
     return all_gpus()[:n]
 
 
-@wrong("A1.2", "another exception")
+@wrong("A1.2", "There's a different exception")
 def raises_another(n):
     assert 0 <= n <= len(all_gpus()), f"{n} of {len(all_gpus())}"
     return all_gpus()[:n]
@@ -115,7 +115,7 @@ def says_little(n):
     return all_gpus()[:n]
 
 
-@wrong("A1.2", "For 2 there are 'cuda:0'")
+@wrong("A1.2", "For 2, you return 'cuda:0'")
 def names_them(n):
     return [f"cuda:{i}" for i in range(n)]
 
@@ -125,7 +125,7 @@ def counts_from_one(n):
     return [torch.device("cuda", i) for i in range(1, n + 1)]
 
 
-@wrong("A1.2", "For 0 there are 3")
+@wrong("A1.2", "For 0 you return 3, and for 3 you")
 def takes_none_for_all(n):
     return all_gpus()[: n or None]
 
@@ -162,7 +162,7 @@ def without_backward(net, X, y):
     return judged(gradients(net, X, y), of_halves(net, X, y))
 
 
-@wrong("A1.3", "as if it had been divided")
+@wrong("A1.3", "as small as if you had divided")
 def of_means(net, X, y):
     options = {"reduction": "mean"}
     return judged(gradients(net, X, y, **options), of_halves(net, X, y, **options))
@@ -172,7 +172,7 @@ def backward(net, X, y):
     nn.CrossEntropyLoss(reduction="sum")(net(X), y).backward()
 
 
-@wrong("A1.3", "kept as a copy")
+@wrong("A1.3", "You return 'bits' for every network")
 def keeps_no_copy(net, X, y):
     net.zero_grad()
     backward(net, X, y)
@@ -182,7 +182,7 @@ def keeps_no_copy(net, X, y):
     return judged(whole, [p.grad for p in net.parameters()])
 
 
-@wrong("A1.3", "Everything is different to it")
+@wrong("A1.3", "`backward` adds to what is already in `p.grad`")
 def forgets_to_begin_anew(net, X, y):
     backward(net, X, y)
     whole = [p.grad.clone() for p in net.parameters()]
@@ -197,19 +197,19 @@ def knows_no_rounding(net, X, y):
     return "different" if said == "rounding" else said
 
 
-@wrong("A1.3", "each bit is the same")
+@wrong("A1.3", "gradients whose bits are all the same")
 def knows_no_bits(net, X, y):
     said = without_backward(net, X, y)
     return "rounding" if said == "bits" else said
 
 
-@wrong("A1.3", "has other statistics")
+@wrong("A1.3", "the batch statistics differ")
 def without_training(net, X, y):
     net.eval()
     return without_backward(net, X, y)
 
 
-@wrong("A1.3", "It says 'different', 'equal'")
+@wrong("A1.3", "You return 'different', 'equal'")
 def in_words_of_its_own(net, X, y):
     return "equal" if without_backward(net, X, y) == "bits" else "different"
 
@@ -225,5 +225,5 @@ right("A1.4")((1024, 32_768))
 wrong("A1.4", "waits for the host")((16, 32))
 wrong("A1.4", "the parameters cross")((8192, 32))
 wrong("A1.4", "has 16 GB")((8192, 10**6))
-wrong("A1.4", "cannot be divided")((1024, 1))
-wrong("A1.4", "The first is the width")((1024, 0))
+wrong("A1.4", "be divided between two GPUs")((1024, 1))
+wrong("A1.4", "The first number is the width")((1024, 0))

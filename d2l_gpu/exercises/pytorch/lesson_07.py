@@ -102,8 +102,8 @@ def unequal_gradients(answer):
     yield Claim(
         "a second call isn't affected by the first",
         all(_close(_gradient(net), wanted) for net in replicas),
-        "`backward` adds to existing gradients, so those of the previous batch are still "
-        "included.",
+        "`backward` adds to existing gradients, so those of the previous batch are "
+        "still included.",
     )
     yield Claim(
         "each example is sent to only one device",

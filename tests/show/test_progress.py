@@ -45,7 +45,7 @@ def test_fractions():
     ("total", "kind"), [(0, ValueError), (-1, ValueError), ("3", TypeError)]
 )
 def test_a_total_is_a_positive_number(total, kind):
-    with pytest.raises(kind, match=f"not {total!r}"):
+    with pytest.raises(kind, match=f"but got {total!r}"):
         d2l.Progress(total)
 
 

@@ -41,8 +41,8 @@ def ids(notebook):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (outputs, "01_toy.ipynb: cell 1: other outputs: [] → [('stream'"),
-        (text, "01_toy.ipynb: cell 1: other text: '2' → '3'"),
+        (outputs, "01_toy.ipynb: cell 1: different outputs: [] → [('stream'"),
+        (text, "01_toy.ipynb: cell 1: different text: '2' → '3'"),
         (fewer, "01_toy.ipynb: 2 cells before, 1 now"),
         (ids, None),
     ],

@@ -314,8 +314,8 @@ def _check_nnodes(nnodes: int | tuple[int, int]) -> tuple[int, int]:
             f"such as (1, 2), but got {nnodes!r}."
         )
     fewest, most = nnodes
-    check_integer("The fewest machines", fewest, least=1)
-    check_integer("The most machines", most, least=fewest, example=2)
+    check_integer("The smallest number of machines", fewest, least=1)
+    check_integer("The largest number of machines", most, least=fewest, example=2)
     return fewest, most
 
 

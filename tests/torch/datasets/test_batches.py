@@ -433,12 +433,22 @@ def test_a_network_learns_the_digits():
 @pytest.mark.parametrize(
     ("images", "labels", "kind", "message"),
     [
-        (IMAGES.numpy(), LABELS, TypeError, "images are a ndarray: give a tensor"),
-        (IMAGES.float(), LABELS, TypeError, r"images are of dtype torch\.float32: .*u"),
-        (IMAGES, LABELS.int(), TypeError, r"labels are of dtype torch\.int32: .*int64"),
+        (
+            IMAGES.numpy(),
+            LABELS,
+            TypeError,
+            "images must be a tensor .* but got a ndarray",
+        ),
+        (IMAGES.float(), LABELS, TypeError, r"uint8 .*, but got dtype torch\.float32"),
+        (IMAGES, LABELS.int(), TypeError, r"int64 .*, but got dtype torch\.int32"),
         (IMAGES, LABELS.tolist(), TypeError, "labels must be .* but got a list"),
-        (IMAGES[:, 0], LABELS, ValueError, r"shape \(23, 6, 4\): .* \(n, c, h, w\)"),
-        (IMAGES, LABELS.view(-1, 1), ValueError, r"shape \(23, 1\): .* \(n,\)"),
+        (
+            IMAGES[:, 0],
+            LABELS,
+            ValueError,
+            r"\(n, c, h, w\), but got shape \(23, 6, 4\)",
+        ),
+        (IMAGES, LABELS.view(-1, 1), ValueError, r"\(n,\), but got shape \(23, 1\)"),
         (IMAGES, LABELS[:22], ValueError, "23 images and 22 labels"),
         (IMAGES[:0], LABELS[:0], ValueError, "There is nothing .* shape \\(0, 2, 6, "),
         (IMAGES[:, :, :0], LABELS, ValueError, "There is nothing"),
@@ -488,7 +498,7 @@ def test_senseless_epochs_are_refused(epoch):
 @pytest.mark.parametrize("batch", [-1, 6, 1.0, True, None])
 def test_batches_that_make_no_sense(batch):
     data = batches()
-    with pytest.raises(ValueError, match=rf"of 5 batches .* not with {batch!r}\."):
+    with pytest.raises(ValueError, match=rf"of 5 batches .* but got batch {batch!r}\."):
         data.set_epoch(1, batch)
     assert (data.epoch, data.batch) == (0, 0)
 

@@ -128,7 +128,7 @@ def test_replicas_are_equal_and_share_nothing():
 
 @pytest.mark.parametrize("devices", [[], ["vgpu:0", "vgpu:0"]])
 def test_replicas_need_different_devices(devices):
-    with pytest.raises(ValueError, match="Replicas need devices"):
+    with pytest.raises(ValueError, match="Replicas need distinct devices"):
         d2l.replicate(network(), devices)
 
 

@@ -385,7 +385,7 @@ def test_a_rank_that_dies_is_the_cause(script, failing, end, how):
 
 def test_a_crash_in_c_says_where_python_was(script):
     text = failure_of(script("import ctypes\nctypes.string_at(0)"), 1)
-    assert text.startswith("Rank 0 of train.py was ended by SIGSEGV; its last output:")
+    assert text.startswith("Rank 0 of train.py was killed by SIGSEGV; its last output:")
     assert text.splitlines()[-1].endswith('train.py", line 3 in <module>')
 
 
@@ -759,10 +759,10 @@ def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
         (("none.py", 2), FileNotFoundError, "no script 'none.py' in /"),
         ((".", 2), FileNotFoundError, "no script '.' in /"),
         ((__file__, 0), ValueError, "at least 1, but got 0"),
-        ((__file__, "2"), TypeError, r"such as 2, not '2' \(str\)"),
-        ((__file__, True), TypeError, r"such as 2, not True \(bool\)"),
-        ((__file__, 2, "--lr 1"), TypeError, "a list such as .*, not '--lr 1'"),
-        ((__file__, 2, 3), TypeError, "a list such as .*, not 3"),
+        ((__file__, "2"), TypeError, r"such as 2, but got '2' \(str\)"),
+        ((__file__, True), TypeError, r"such as 2, but got True \(bool\)"),
+        ((__file__, 2, "--lr 1"), TypeError, "a list such as .*, but got '--lr 1'"),
+        ((__file__, 2, 3), TypeError, "a list such as .*, but got 3"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, kind, sentence):
@@ -775,12 +775,16 @@ def test_arguments_that_make_no_sense(arguments, kind, sentence):
     [
         ({"timeout": 0}, ValueError, "must be positive, but got 0"),
         ({"timeout": float("nan")}, ValueError, "must be positive, but got nan"),
-        ({"timeout": "1"}, TypeError, "not '1'"),
-        ({"restarts": -1}, ValueError, "number of restarts is at least 0, not -1"),
-        ({"restarts": "2"}, TypeError, r"such as 2, not '2' \(str\)"),
-        ({"port": 0}, ValueError, "between 1 and 65535, not 0: leave port out"),
-        ({"port": 65536}, ValueError, "between 1 and 65535, not 65536"),
-        ({"port": "80"}, TypeError, r"such as 29500, not '80' \(str\)"),
+        ({"timeout": "1"}, TypeError, "but got '1'"),
+        (
+            {"restarts": -1},
+            ValueError,
+            "number of restarts must be at least 0, but got -1",
+        ),
+        ({"restarts": "2"}, TypeError, r"such as 2, but got '2' \(str\)"),
+        ({"port": 0}, ValueError, "between 1 and 65535, but got 0: leave port out"),
+        ({"port": 65536}, ValueError, "between 1 and 65535, but got 65536"),
+        ({"port": "80"}, TypeError, r"such as 29500, but got '80' \(str\)"),
     ],
 )
 def test_options_that_make_no_sense(options, kind, sentence):

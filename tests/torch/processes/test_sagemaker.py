@@ -148,17 +148,21 @@ def test_the_container_is_as_the_toolkit_makes_it(script):
         (
             {"instance_type": "ml.m5.large"},
             ValueError,
-            "GPUs, .*, not 'ml.m5.large'",
+            "GPUs, .*, but got 'ml.m5.large'",
         ),
         ({"instance_type": "ml.g5.12xlarge\n"}, ValueError, "with GPUs"),
         ({"role": "my role"}, ValueError, "a role in IAM, but got 'my role'"),
         (
             {"checkpoints": "/data"},
             ValueError,
-            "s3://bucket/folder', not as '/data'",
+            "s3://bucket/folder', but got '/data'",
         ),
-        ({"channels": {"a": "s3://b c"}}, ValueError, "not as 's3://b c'"),
-        ({"channels": {"a b": "s3://b/c"}}, ValueError, "A channel is .*, not 'a b'"),
+        ({"channels": {"a": "s3://b c"}}, ValueError, "but got 's3://b c'"),
+        (
+            {"channels": {"a b": "s3://b/c"}},
+            ValueError,
+            "A channel must .*, but got 'a b'",
+        ),
         (
             {"framework_version": "2.8"},
             ValueError,
@@ -170,13 +174,17 @@ def test_the_container_is_as_the_toolkit_makes_it(script):
             "as 'py312' for Python 3.12, but got '3.12'",
         ),
         ({"job": "a_b"}, ValueError, "digits and '-', but got 'a_b'"),
-        ({"hyperparameters": {"a b": 1}}, ValueError, "can follow '--', .*, not 'a b'"),
+        (
+            {"hyperparameters": {"a b": 1}},
+            ValueError,
+            "can follow '--', .*, but got 'a b'",
+        ),
         (
             {"hyperparameters": {"a": [1]}},
             TypeError,
             r"a number or a string, but got \[1\]",
         ),
-        ({"options": {"role": 1}}, ValueError, "not set otherwise, .*, not 'role'"),
+        ({"options": {"role": 1}}, ValueError, "not set otherwise, .*, but got 'role'"),
         ({"script": "none.py"}, FileNotFoundError, "no script 'none.py' in /"),
     ],
 )

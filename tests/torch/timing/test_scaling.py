@@ -80,7 +80,7 @@ def test_as_many_steps_as_one_likes_can_be_simulated_and_kept():
     steps = [d2l.simulate_step(net, X, y, 2) for _ in range(100)]
     assert len({step.seconds for step in steps}) == 1
     assert steps[0].simulation.report().seconds == steps[0].seconds
-    with pytest.raises(RuntimeError, match="given back"):
+    with pytest.raises(RuntimeError, match="been released"):
         steps[0].simulation.gpu(0)
 
 

@@ -408,9 +408,9 @@ def test_saving_before_resuming(folder):
     ("step", "kind", "sentence"),
     [
         (3, ValueError, "Step 3 cannot be saved after step 4: count"),
-        (-1, ValueError, "A step is at least 0, not -1"),
-        (1.5, TypeError, "A step is an integer such as 20, not 1.5"),
-        (True, TypeError, "not True"),
+        (-1, ValueError, "A step must be at least 0, but got -1"),
+        (1.5, TypeError, "A step must be an integer such as 20, but got 1.5"),
+        (True, TypeError, "but got True"),
     ],
 )
 def test_steps_that_make_no_sense(folder, step, kind, sentence):
@@ -435,7 +435,7 @@ def test_what_could_not_be_read_back_is_not_saved(folder):
     with pytest.raises(TypeError, match="cannot be read back safely: let state_dict"):
         kept.save(1)
     assert names(folder) == []
-    with pytest.raises(TypeError, match="and counter is a int without them"):
+    with pytest.raises(TypeError, match="but counter is a int without them"):
         d2l.Checkpoints(folder, net, optimizer, counter=1)
 
 

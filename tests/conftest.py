@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from d2l_gpu import course
 from d2l_gpu.common.settings import LANGUAGE
+from tests.helpers import properties  # noqa: F401  the profile of hypothesis
 from tests.helpers.broken_machines import Plant
 from tests.helpers.cells import executed_cell
 from tests.helpers.toy_lessons import GOOD_LESSON, PUBLISHED, draw_figure, write_lesson

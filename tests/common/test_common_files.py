@@ -2,8 +2,12 @@
 
 import os
 import stat
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from d2l_gpu.common.files import replacing, write_atomically, write_whole
 
@@ -45,15 +49,32 @@ def test_until_it_is_complete_a_file_has_another_name(tmp_path, hidden):
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
 
 
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path, error):
-    path = tmp_path / "a.txt"
-    write_whole(path, b"old")
-    with pytest.raises(error), replacing(path) as file:
-        file.write(b"ne")
-        raise error
-    assert path.read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+@given(
+    old=st.none() | st.binary(max_size=9),
+    pieces=st.lists(st.binary(max_size=9), max_size=3),
+    error=st.sampled_from([None, OSError, KeyboardInterrupt, SystemExit]),
+    hidden=st.booleans(),
+)
+def test_a_file_is_the_new_one_or_the_old_one_and_nothing_else_is_left(
+    old, pieces, error, hidden
+):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.txt")
+        if old is not None:
+            path.write_bytes(old)
+        for _ in range(2):
+            try:
+                with replacing(path, hidden=hidden) as file:
+                    for piece in pieces:
+                        file.write(piece)
+                        file.flush()
+                    if error is not None:
+                        raise error
+            except (OSError, KeyboardInterrupt, SystemExit) as raised:
+                assert type(raised) is error
+            expected = b"".join(pieces) if error is None else old
+            found = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+            assert found == ({} if expected is None else {"a.txt": expected})
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows does not open folders")

@@ -188,6 +188,8 @@ def evaluate_accuracy_gpus(
 
     def scored() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for X, y in data_iter:
+            if len(X) == len(y) == 0:  # as a rank's share of a small batch may be
+                continue
             shards = split_batch(X, y, devices)
             for replica, X_shard, y_shard in zip(replicas, *shards, strict=False):
                 yield replica(X_shard), y_shard

@@ -8,11 +8,14 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.datasets.batches import choose_epoch
 from tests.helpers.fresh_process import run_program
+from tests.helpers.properties import sizes
 
 IMAGES = torch.from_numpy(
     np.random.default_rng(0).integers(0, 256, (23, 2, 6, 4), np.uint8)
@@ -48,12 +51,6 @@ def test_batches_are_the_examples_in_their_order():
     assert torch.equal(y, LABELS)
 
 
-def test_a_batch_as_large_as_the_data_is_one():
-    for size in (23, 1000):
-        assert len(batches(size)) == len(list(batches(size))) == 1
-        assert batches(size).batch_sizes == [23]
-
-
 def test_every_byte_becomes_the_number_that_division_gives():
     images = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
     ((X, _),) = d2l.Batches(images, LABELS[:1], 1)
@@ -78,13 +75,10 @@ def test_a_batch_may_be_changed_by_who_has_it(shuffle):
 # ---------------------------------------------------------------- order
 
 
-def test_an_epoch_has_each_example_once_and_an_order_of_its_own():
+def test_each_epoch_has_an_order_of_its_own():
     data = batches(shuffle=True)
     orders = [order(data) for _ in range(3)]
-    assert all(sorted(epoch) == list(range(23)) for epoch in orders)
     assert len({tuple(epoch) for epoch in [*orders, range(23)]}) == 4
-    for X, y in data:
-        assert torch.equal(X, IMAGES[y].float() / 255)
 
 
 def test_the_order_is_that_of_seed_and_epoch_and_disturbs_nothing():
@@ -97,16 +91,6 @@ def test_the_order_is_that_of_seed_and_epoch_and_disturbs_nothing():
         assert torch.equal(torch.get_rng_state(), states[0])
         assert np.random.get_state()[1].tolist() == states[1]
     assert order(batches(shuffle=True, seed=5)) != order(batches(shuffle=True, seed=4))
-
-
-def test_set_epoch_brings_an_order_back():
-    data = batches(shuffle=True)
-    first, second = order(data), order(data)
-    assert data.epoch == 2
-    data.set_epoch(0)
-    assert [order(data), order(data)] == [first, second]
-    data.set_epoch(1)
-    assert order(data) == second
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -218,19 +202,48 @@ def test_resized_images_stay_between_black_and_white():
 # ---------------------------------------------------------------- shards
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_the_parts_of_a_batch_are_the_batch(shuffle, count):
-    whole = batches(shuffle=shuffle, resize=3)
-    shards = [whole.shard(index, count) for index in range(count)]
-    assert {len(shard) for shard in shards} == {5}
-    for (X, y), size, *parts in zip(whole, whole.batch_sizes, *shards, strict=True):
-        for part, expected in zip(parts, y.tensor_split(count), strict=True):
-            assert torch.equal(part[1], expected)
-            assert part[0].shape[1:] == X.shape[1:]
-        assert torch.equal(torch.cat([part[0] for part in parts]), X)
-        assert size == sum(len(part[1]) for part in parts) == len(y)
-    assert count < 5 or any(part[0].shape == (0, 2, 3, 3) for part in parts)
+@given(
+    n=sizes(1),
+    batch_size=sizes(1, 29),
+    counts=st.lists(sizes(1, 5), min_size=1, max_size=2),
+    shuffle=st.booleans(),
+    epoch=sizes(most=3),
+    resize=st.sampled_from([None, 3]),
+)
+def test_all_ranks_together_see_each_example_once_in_every_epoch(
+    n, batch_size, counts, shuffle, epoch, resize
+):
+    images, labels = IMAGES[:n].clone(), LABELS[:n].clone()
+    whole = d2l.Batches(images, labels, batch_size, shuffle=shuffle, resize=resize)
+    ranks = [whole]
+    for count in counts:
+        ranks = [rank.shard(i, count) for rank in ranks for i in range(count)]
+    seen = []
+    for number in (epoch, epoch + 1, epoch):  # the last one is chosen anew
+        if number <= epoch:
+            choose_epoch(whole, number)
+            for rank in ranks:
+                choose_epoch(rank, number)
+        batch_sizes = whole.batch_sizes
+        assert len(whole) == len(batch_sizes) == -(-n // batch_size)
+        assert all(rank.batch_sizes == batch_sizes for rank in ranks)
+        examples = []
+        for (X, y), size, *parts in zip(whole, batch_sizes, *ranks, strict=True):
+            assert X.dtype == torch.float32 and y.dtype == torch.int64
+            assert torch.equal(torch.cat([part[0] for part in parts]), X)
+            assert torch.equal(torch.cat([part[1] for part in parts]), y)
+            lengths = [len(part[1]) for part in parts]
+            assert size == sum(lengths) == len(y) > 0
+            if len(counts) == 1:
+                assert max(lengths) - min(lengths) <= 1
+            if resize is None:
+                assert torch.equal(X, images[y].float() / 255)
+            examples += y.tolist()
+        assert sorted(examples) == list(range(n))
+        assert shuffle or examples == sorted(examples)
+        seen.append(examples)
+    assert seen[0] == seen[2]
+    assert torch.equal(images, IMAGES[:n]) and torch.equal(labels, LABELS[:n])
 
 
 def test_attributes_of_a_shard_describe_whole_batches():

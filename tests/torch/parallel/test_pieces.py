@@ -4,13 +4,16 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.torch.parallel.pieces import average_buffers
+from tests.helpers.properties import DEVICES, orders, sizes
 
-pytestmark = pytest.mark.virtual_gpus(4, memory="256MiB")
+pytestmark = pytest.mark.virtual_gpus(DEVICES, memory="256MiB")
 
 CPU = torch.device("cpu")
 
@@ -19,9 +22,20 @@ def gpus(count):
     return [torch.device("vgpu", i) for i in range(count)]
 
 
+def on(*indices):
+    """The devices of these indices; -1 is the CPU."""
+    return [CPU if i < 0 else torch.device("vgpu", i) for i in indices]
+
+
 def network(norm=lambda: nn.GroupNorm(2, 4)):
     torch.manual_seed(0)
     layers = nn.Conv2d(1, 4, 3), norm(), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)
+    return nn.Sequential(*layers).double()
+
+
+def small_network():
+    torch.manual_seed(0)
+    layers = nn.Flatten(), nn.Linear(64, 3), nn.Tanh(), nn.Linear(3, 10)
     return nn.Sequential(*layers).double()
 
 
@@ -34,19 +48,28 @@ def batch(n, seed=1):
 # ---------------------------------------------------------------- split_batch
 
 
-@pytest.mark.parametrize(
-    ("n", "sizes"), [(8, [3, 3, 2]), (9, [3, 3, 3]), (3, [1, 1, 1]), (2, [1, 1])]
+@given(
+    n=sizes(1),
+    order=orders(),
+    home=st.integers(-1, DEVICES - 1),
+    shapes=st.tuples(*[st.sampled_from([(), (3,), (2, 0)])] * 2),
 )
-def test_shards_are_consecutive_nearly_equal_and_on_their_devices(n, sizes):
-    devices = [*gpus(2), CPU]
-    X, y = batch(n)
-    X_shards, y_shards = d2l.split_batch(X, y, devices)
-    assert [len(shard) for shard in X_shards] == sizes
-    assert [len(shard) for shard in y_shards] == sizes
-    assert [shard.device for shard in X_shards] == devices[: len(sizes)]
-    assert [shard.device for shard in y_shards] == devices[: len(sizes)]
-    assert torch.equal(torch.cat([shard.cpu() for shard in X_shards]), X)
-    assert torch.equal(torch.cat([shard.cpu() for shard in y_shards]), y)
+def test_shards_make_up_the_batch_and_are_nearly_equal(n, order, home, shapes):
+    devices = on(*order)
+    batch = [
+        torch.arange(n).reshape(n, *[1] * len(shape)).expand(n, *shape).to(on(home)[0])
+        for shape in shapes
+    ]
+    before = [x.clone() for x in batch]
+    for _ in range(2):
+        for whole, shards in zip(before, d2l.split_batch(*batch, devices), strict=True):
+            lengths = [len(shard) for shard in shards]
+            assert len(lengths) == min(n, len(devices))
+            assert max(lengths) - min(lengths) <= 1 <= min(lengths)
+            assert [shard.device for shard in shards] == devices[: len(lengths)]
+            assert torch.equal(torch.cat([x.cpu() for x in shards]), whole.cpu())
+    assert devices == on(*order)
+    assert all(map(torch.equal, batch, before))
 
 
 def test_a_batch_is_not_copied_to_where_it_is():
@@ -76,20 +99,32 @@ def test_what_cannot_be_split_is_refused(X, y, devices, sentence):
 # ---------------------------------------------------------------- allreduce
 
 
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_allreduce_gives_every_device_the_sum_in_place(k):
-    data = [
-        torch.full((3,), i + 1.0, device=device) for i, device in enumerate(gpus(k))
+@given(order=orders(), shape=st.lists(sizes(most=5), max_size=2), seed=sizes())
+def test_allreduce_gives_every_device_the_sum_and_touches_nothing_else(
+    order, shape, seed
+):
+    devices = on(*order)
+    generator = torch.Generator().manual_seed(seed)
+    # Each is the middle of a larger tensor, with others beside it on its device.
+    wholes = [
+        torch.randint(-99, 99, (3, *shape), generator=generator).to(device)
+        for device in devices
     ]
-    same = list(data)
-    with d2l.transfers() as log:
-        d2l.allreduce(data)
-    total = k * (k + 1) / 2
-    for i, tensor in enumerate(data):
-        assert tensor is same[i]
-        assert tensor.tolist() == [total] * 3
-    assert len(log) == 2 * (k - 1)
-    assert log.nbytes == 2 * (k - 1) * 12
+    others = [torch.full((7,), i, device=gpu) for i, gpu in enumerate(gpus(DEVICES))]
+    data = [whole[1] for whole in wholes]
+    same, expected = list(data), [whole.cpu() for whole in wholes]
+    for _ in range(2):
+        total = sum(whole[1] for whole in expected)
+        with d2l.transfers() as log:
+            assert d2l.allreduce(data) is None
+        for whole in expected:
+            whole[1] = total
+        for whole, values in zip(wholes, expected, strict=True):
+            assert torch.equal(whole.cpu(), values)
+        assert log.nbytes == 2 * (len(data) - 1) * data[0].nbytes
+    assert all(map(lambda x, y: x is y, data, same))
+    assert [x.device for x in data] == devices
+    assert [set(x.tolist()) for x in others] == [{i} for i in range(DEVICES)]
 
 
 def test_allreduce_of_aliases_is_refused_and_changes_nothing():
@@ -98,12 +133,6 @@ def test_allreduce_of_aliases_is_refused_and_changes_nothing():
         with pytest.raises(ValueError, match="share their memory"):
             d2l.allreduce([gradient, alias])
     assert gradient.tolist() == [1, 1, 1]
-
-
-def test_allreduce_of_nothing_is_nothing():
-    data = [torch.ones(0), torch.ones(0)]
-    d2l.allreduce(data)
-    assert [len(x) for x in data] == [0, 0]
 
 
 @pytest.mark.parametrize("other", [torch.ones(2), torch.ones(3).double()])
@@ -145,15 +174,28 @@ def test_lazy_layers_cannot_be_replicated():
 # ---------------------------------------------------------------- testing on all
 
 
-@pytest.mark.parametrize("batch_size", [2, 5, 50])
-def test_accuracy_on_all_devices_is_that_on_one(batch_size):
-    net = network(lambda: nn.BatchNorm2d(4))
-    X, y = batch(50)
-    data = list(zip(X.split(batch_size), y.split(batch_size), strict=True))
-    alone = d2l.evaluate_accuracy_gpu(net, data)
-    assert d2l.evaluate_accuracy_gpus(net, data, gpus(4)) == alone
-    assert d2l.evaluate_accuracy_gpus(d2l.replicate(net, gpus(3)), data) == alone
-    assert 0 < alone < 1
+@given(
+    lengths=st.lists(sizes(most=11), min_size=1, max_size=4).filter(any),
+    order=orders(),
+    seed=sizes(),
+)
+def test_accuracy_is_that_of_all_examples_whatever_the_batches_and_devices(
+    lengths, order, seed
+):
+    # The scores are the inputs, so what is right can be counted without a network.
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(sum(lengths), 3, generator=generator)
+    y = torch.randint(3, (len(X),), generator=generator)
+    expected = (X.argmax(1) == y).sum().item() / len(y)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3, 3, bias=False))
+    with torch.no_grad():
+        net[1].weight.copy_(torch.eye(3))
+    data = list(zip(X.split(lengths), y.split(lengths), strict=True))
+    assert d2l.evaluate_accuracy_gpu(net, data) == expected
+    replicas = d2l.replicate(copy.deepcopy(net), on(*order))
+    for _ in range(2):
+        assert d2l.evaluate_accuracy_gpus(net, data, on(*order)) == expected
+        assert d2l.evaluate_accuracy_gpus(replicas, data) == expected
 
 
 def test_a_network_that_is_tested_on_all_devices_stays_as_and_where_it_was():
@@ -185,21 +227,26 @@ def test_no_data_and_wrong_devices_are_refused():
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("n", [1, 3, 7, 8])
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_the_gradients_of_shards_add_up_to_that_of_the_batch(k, n):
+@given(n=sizes(1, 11), order=orders())
+def test_the_gradients_of_shards_add_up_to_that_of_the_batch(n, order):
     X, y = batch(n)
-    whole = network()
+    before = X.clone(), y.clone()
+    whole = small_network()
     loss = F.cross_entropy(whole(X), y)
     loss.backward()
-    replicas = d2l.replicate(network(), gpus(k))
+    replicas = d2l.replicate(small_network(), on(*order))
     for _ in range(2):  # gradients of the step before must not count
         assert abs(d2l.shard_gradients(replicas, X, y).item() - loss.item()) < 1e-12
     for replica in replicas:
-        for ours, theirs in zip(replica.parameters(), whole.parameters(), strict=True):
+        for ours, theirs, first in zip(
+            *(net.parameters() for net in (replica, whole, replicas[0])), strict=True
+        ):
             torch.testing.assert_close(
                 ours.grad.cpu(), theirs.grad, atol=1e-14, rtol=1e-12
             )
+            assert torch.equal(ours.grad.cpu(), first.grad.cpu())
+            assert torch.equal(ours.cpu(), theirs)
+    assert torch.equal(X, before[0]) and torch.equal(y, before[1])
 
 
 def test_parameters_that_no_replica_uses_have_no_gradient():

@@ -4,6 +4,7 @@ import errno
 import functools
 import os
 import random
+import shutil
 import sys
 import tempfile
 import warnings
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,6 +22,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from tests.helpers.fresh_process import NO_GPUS, PATH, run_fresh
 from tests.helpers.paths import PROGRAMS
+from tests.helpers.properties import sizes
 from tests.helpers.waiting import PATIENCE
 
 STEPS = 12
@@ -131,6 +135,23 @@ def test_saving_disturbs_no_random_numbers(folder):
     assert Training(folder / "2").run(every=1).state() == expected
 
 
+@settings(max_examples=5)
+@given(steps=st.lists(sizes(1, 5), min_size=1, max_size=4), seed=sizes())
+def test_what_is_resumed_is_what_was_saved_last_to_the_bit(steps, seed):
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, total = Path(temporary, "run"), 0
+        for part in steps:  # each begins where the one before has ended
+            total += part
+            training = Training(folder, seed=seed).run(total, every=7)
+            training.checkpoints.save(total)
+            saved = training.state()
+            for _ in range(2):
+                other = Training(folder, seed=seed + 1)
+                assert other.checkpoints.resume() == total
+                assert other.state() == saved
+            assert names(folder)[-1] == name(total)
+
+
 def test_going_back_within_a_run(folder):
     training = Training(folder).run(7)
     assert training.checkpoints.resume() == 6
@@ -228,37 +249,38 @@ def cut(content: bytes) -> bytes:
     return content[: len(content) // 2]
 
 
-def flipped(place: float):
-    def flip(content: bytes) -> bytes:
-        i = int(place * (len(content) - 1))
-        return content[:i] + bytes([content[i] ^ 1]) + content[i + 1 :]
-
-    return flip
+def flipped(content: bytes, i: int, bits: int) -> bytes:
+    return content[:i] + bytes([content[i] ^ bits]) + content[i + 1 :]
 
 
-DAMAGE = {
-    "cut": cut,
-    "one byte short": lambda content: content[:-1],
-    "empty": lambda content: b"",
-    "first bit": flipped(0),
-    "a bit": flipped(0.4),
-    "last bit": flipped(1),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_file_makes_the_run_go_back_to_the_one_before(folder, damage):
-    expected = Training(folder / "whole").run().state()
+@pytest.fixture(scope="module")
+def two_good_files(tmp_path_factory):
+    """A folder with checkpoints of steps 2 and 4, and how training from 2 goes on."""
+    folder = tmp_path_factory.mktemp("good") / "run"
     Training(folder).run(4)
-    path = folder / name(4)
-    path.write_bytes(damage(path.read_bytes()))
-    resumed = Training(folder, seed=1)
-    with pytest.warns(UserWarning, match=rf"{name(4)} is damaged: .* of step 2\."):
-        assert resumed.checkpoints.resume() == 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert resumed.run().state() == expected
-    assert names(folder) == [name(10), name(12), "whole"]
+    return folder, Training(folder.parent / "whole").run(5).state()
+
+
+@settings(max_examples=10)
+@given(place=st.floats(0, 1, exclude_max=True), bits=sizes(most=255))
+def test_a_damaged_file_makes_the_run_go_back_to_the_one_before(
+    two_good_files, place, bits
+):
+    good, expected = two_good_files
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "run")
+        shutil.copytree(good, folder)
+        path = folder / name(4)
+        content = path.read_bytes()
+        i = int(place * len(content))
+        path.write_bytes(flipped(content, i, bits) if bits else content[:i])
+        resumed = Training(folder, seed=1)
+        with pytest.warns(UserWarning, match=rf"{name(4)} is damaged: .* of step 2\."):
+            assert resumed.checkpoints.resume() == 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert resumed.run(5).state() == expected
+        assert names(folder) == [name(2), name(4)]
 
 
 def refused(training: Training, error: type, match: str) -> None:

@@ -1,12 +1,18 @@
 """Counting on the device: right counts, and no waiting for each batch."""
 
+import contextlib
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.torch.training.evaluation import evaluation_mode
 from tests.helpers.fresh_process import run_program
+from tests.helpers.properties import sizes
 
 
 class CountReads(TorchDispatchMode):
@@ -104,11 +110,18 @@ def test_accuracy_counts_the_largest_score_and_stays_a_tensor():
     assert float(right) == 2.0
 
 
-def test_accuracy_takes_labels_and_dense_predictions():
-    assert d2l.accuracy(torch.tensor([1.0, 2.0]), torch.tensor([1, 0])) == 1
-    y_hat = torch.zeros(2, 3, 4)
-    y_hat[:, 1] = 1
-    assert d2l.accuracy(y_hat, torch.ones(2, 4, dtype=torch.int64)) == 8
+@given(n=sizes(), classes=sizes(1, 7), dense=st.lists(sizes(most=3), max_size=2))
+def test_accuracy_takes_labels_and_scores_dense_ones_too(n, classes, dense):
+    generator = torch.Generator().manual_seed(n)
+    y_hat = torch.randn(n, classes, *dense, generator=generator)
+    y = torch.randint(classes, (n, *dense), generator=generator)
+    before = y_hat.clone(), y.clone()
+    predicted = y_hat.argmax(dim=1)
+    expected = sum(map(int.__eq__, predicted.flatten().tolist(), y.flatten().tolist()))
+    for given_labels in (predicted, predicted.double()):
+        assert d2l.accuracy(given_labels, y).item() == expected
+    assert d2l.accuracy(y_hat, y).item() == expected
+    assert torch.equal(y_hat, before[0]) and torch.equal(y, before[1])
 
 
 @pytest.mark.parametrize(("scores", "labels"), [((3, 1), (1, 3)), ((3, 2), (2,))])
@@ -148,22 +161,48 @@ def test_accuracy_of_a_net_is_over_examples_not_batches():
     assert d2l.evaluate_accuracy_gpu(Probe(), batches()) == 3 / 5
 
 
-def test_a_net_is_evaluated_without_gradients_and_its_modes_come_back():
+def test_a_net_is_evaluated_without_gradients():
     net = Probe()
     d2l.evaluate_accuracy_gpu(net, batches())
     assert net.modes == [(False, False)] * 2
-    assert net.training
-    assert not net.frozen.training
-    net.eval()
-    d2l.evaluate_accuracy_gpu(net, batches())
-    assert not net.training
 
 
-def test_modes_come_back_after_an_error_too():
+# A network is a mode and its parts; a leaf has none.
+TREES = st.recursive(
+    st.tuples(st.booleans(), st.just([])),
+    lambda parts: st.tuples(st.booleans(), st.lists(parts, max_size=3)),
+    max_leaves=8,
+)
+
+
+def network_of(tree) -> nn.Module:
+    mode, parts = tree
+    net = nn.Sequential(*map(network_of, parts))
+    net.training = mode  # of this module alone, whatever its parts have
+    return net
+
+
+@given(trees=st.lists(TREES, min_size=1, max_size=3), fails=st.booleans())
+def test_every_module_gets_its_mode_back_after_an_error_too(trees, fails):
+    nets = [network_of(tree) for tree in trees]
+    nets.append(nn.Sequential(nets[0], nn.Dropout()))  # a part of two networks
+    modules = [module for net in nets for module in net.modules()]
+    before = [module.training for module in modules]
+    for _ in range(2):
+        expected = pytest.raises(KeyError) if fails else contextlib.nullcontext()
+        with expected, evaluation_mode(*nets):
+            assert not any(module.training for module in modules)
+            if fails:
+                raise KeyError
+        assert [module.training for module in modules] == before
+
+
+def test_modes_come_back_from_data_that_do_not_fit():
     net = Probe()
+    before = [module.training for module in net.modules()]
     with pytest.raises(ValueError, match="do not match"):
         d2l.evaluate_accuracy_gpu(net, [(torch.zeros(4, 2), torch.zeros(3))])
-    assert net.training
+    assert [module.training for module in net.modules()] == before == [True, False]
 
 
 def test_lists_of_inputs_and_plain_functions_are_evaluated():

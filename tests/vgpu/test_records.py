@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,6 +23,7 @@ from d2l_gpu import vgpu
 from d2l_gpu.vgpu.operators import operator
 from d2l_gpu.vgpu.records import FAMILIES, RECORDS, Record, record_of
 from tests.helpers.paths import REPOSITORY
+from tests.helpers.properties import sizes
 
 # With and without overload; those of other libraries keep their namespace.
 OVERLOADS = {
@@ -183,8 +186,6 @@ def test_views_and_memory_without_values_issue_no_kernel(program, kernels):
     ("program", "waits"),
     [
         (lambda X: X.nonzero(), True),
-        (lambda X: X[X > 0], True),
-        (lambda X: X.index_put_((X > 0,), torch.zeros_like(X[0, 0])), True),
         (lambda X: X.sum().item(), True),
         (lambda X: X[torch.tensor([1, 2])], False),
         (lambda X: X.index_select(0, torch.tensor([1, 2], device=X.device)), False),
@@ -194,6 +195,52 @@ def test_views_and_memory_without_values_issue_no_kernel(program, kernels):
 def test_the_host_waits_where_values_decide_on_a_shape(program, waits):
     sim, _ = on_clock(lambda X: program(X @ X @ X @ X))
     assert (sim.now() == sim.elapsed()) == waits
+
+
+# What may stand at one or several dimensions of size 2 in an index; a mask has a single
+# True, so that all indices fit together.
+INDICES = {
+    "slice": lambda device: slice(None),
+    "step": lambda device: slice(None, None, 2),
+    "new": lambda device: None,
+    "number": lambda device: 1,
+    "numbers": lambda device: torch.tensor([1], device=device),
+    "mask": lambda device: torch.tensor([False, True], device=device),
+    "bytes": lambda device: torch.tensor([1, 0], dtype=torch.uint8, device=device),
+    "mask of two": lambda device: torch.tensor(
+        [[False, False], [True, False]], device=device
+    ),
+}
+DIMENSIONS = {"new": 0, "mask of two": 2}
+MASKS = {"mask", "bytes", "mask of two"}
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+@given(
+    kinds=st.lists(st.sampled_from(sorted(INDICES)), min_size=1, max_size=4),
+    more=sizes(most=2),
+    rest=st.booleans(),
+    way=st.sampled_from(["read", "write", "add"]),
+)
+def test_the_host_waits_for_a_mask_wherever_it_stands(kinds, more, rest, way):
+    dims = sum(DIMENSIONS.get(kind, 1) for kind in kinds) + more
+    sim = vgpu.simulator(1)
+    X = torch.zeros([2] * dims, device=sim.gpu(0))
+    index = tuple(INDICES[kind](sim.gpu(0)) for kind in kinds)
+    if rest:
+        index += (...,)
+    value = torch.ones((), device=sim.gpu(0))
+    work = torch.ones(256, 256, device=sim.gpu(0))
+    sim.reset()
+    work @ work
+    if way == "read":
+        X[index]
+    elif way == "write":
+        X[index] = value
+    else:
+        X[index] += value
+    assert (sim.now() == sim.elapsed()) == bool(MASKS & set(kinds))
 
 
 @pytest.mark.virtual_gpus(1)

@@ -1,15 +1,17 @@
 """What the clock is told of operators: operations by PyTorch's formulas, and bytes."""
 
-import functools
-
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim import catalogue
+from d2l_gpu.vgpu.work import parts_of
+from tests.helpers.properties import sizes
 
 pytestmark = pytest.mark.virtual_gpus(1)
 
@@ -55,7 +57,6 @@ def simulated(program, *shapes, dtype=torch.float32, gradient=False):
             lambda X, W: CELL.conv2d(X, W, stride=2, padding=1),
             [(2, 3, 8, 8), (4, 3, 3, 3)],
         ),
-        (functools.partial(CELL.conv2d, groups=2), [(2, 4, 8, 8), (6, 2, 3, 3)]),
         (CELL.conv3d, [(1, 2, 5, 5, 5), (3, 2, 2, 2, 2)]),
         (CELL.conv_transpose2d, [(2, 3, 4, 4), (3, 5, 2, 2)]),
     ],
@@ -66,11 +67,55 @@ def test_operations_are_those_of_pytorchs_counter(program, shapes, gradient):
     products = ("mm", "bmm", "addmm", "baddbmm", "convolution", "convolution_backward")
     uses = simulated(program, *shapes, gradient=gradient)
     found = sum(uses[name].operations for name in products if name in uses)
-    if shapes == [(2, 4, 8, 8), (6, 2, 3, 3)] and gradient:
-        # PyTorch counts the gradient of a grouped weight as if there were no groups.
-        forward = counted(program, *shapes)
-        expected -= forward
     assert found == expected > 0
+
+
+def products(groups: int, shapes, **settings) -> list[list]:
+    """The kernels of a convolution and of its gradients: operations and products."""
+    sim = d2l.simulator(1, backing="meta")
+    X, W = (torch.zeros(s, device=sim.gpu(0), requires_grad=True) for s in shapes)
+    dims, transposed = X.dim() - 2, settings.pop("transposed")
+    name = f"conv{'_transpose' * transposed}{dims}d"
+    getattr(CELL, name)(X, W, groups=groups, **settings).sum().backward()
+    sim.elapsed()
+    kernels = [parts_of(key) for keys in sim.clock.kernels.values() for key in keys]
+    return [
+        [(part.operations, part.product) for part in parts]
+        for name, parts in kernels
+        if "convolution" in name
+    ]
+
+
+@given(
+    groups=sizes(1, 5),
+    n=sizes(1, 3),
+    channels=st.tuples(sizes(1, 3), sizes(1, 3)),
+    space=st.lists(sizes(3, 7), min_size=1, max_size=3),
+    window=sizes(1, 3),
+    stride=sizes(1, 3),
+    transposed=st.booleans(),
+)
+def test_a_convolution_in_groups_is_as_many_convolutions(
+    groups, n, channels, space, window, stride, transposed
+):
+    inputs, outputs = channels
+    windows = [window] * len(space)
+
+    def shapes(groups):
+        first, second = (inputs, outputs) if transposed else (outputs, inputs)
+        return (n, groups * inputs, *space), (groups * first, second, *windows)
+
+    settings = {"stride": stride, "transposed": transposed}
+    one, all_of_them = (products(g, shapes(g), **settings) for g in (1, groups))
+    assert [len(parts) for parts in one] == [1, 2]  # the result; both gradients
+    assert all_of_them == [
+        [
+            (groups * operations, (groups, *product[1:]))
+            for operations, product in parts
+            if product[0] == 1
+        ]
+        for parts in one
+    ]
 
 
 @pytest.mark.parametrize("gradient", [False, True])

@@ -1,14 +1,20 @@
 """The tables: what a machine has, and what crossed between its memories."""
 
+import itertools
 import threading
 
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.torch.gpus.copy_log import Transfer
-from d2l_gpu.vgpu import Table
+from d2l_gpu.vgpu import LINKS, Table
+from d2l_gpu.vgpu.sim import catalogue
 from tests.helpers.fresh_process import run_program
+from tests.helpers.properties import DEVICES, sizes
 
 
 def test_a_table_is_text_and_html():
@@ -40,6 +46,64 @@ def test_copies_of_virtual_gpus_are_logged_from_all_threads():
     ]
     assert (len(log), log.nbytes) == (3, 60)
     del X
+
+
+def number_of_bytes(tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+@pytest.mark.virtual_gpus(DEVICES)
+@settings(max_examples=60)
+@given(
+    shape=st.lists(sizes(most=9), max_size=3),
+    dtype=st.sampled_from([torch.bool, torch.int16, torch.float32, torch.complex128]),
+    path=st.lists(sizes(-1, DEVICES - 1), min_size=2, max_size=5),
+    pinned=st.booleans(),
+    later=st.booleans(),
+    in_place=st.booleans(),
+    parts=st.booleans(),
+)
+def test_bytes_in_the_log_are_those_that_moved_and_take_their_time(
+    shape, dtype, path, pinned, later, in_place, parts
+):
+    where = [d2l.cpu() if i < 0 else torch.device("vgpu", i) for i in path]
+    generator = torch.Generator().manual_seed(len(path))
+    values = torch.randint(2, (2, *shape), generator=generator).to(dtype)
+    values = values.transpose(0, -1)[::2] if parts else values
+    here = values.pin_memory() if pinned else values.clone()
+    here = here.to(where[0])
+    sim = d2l.current_simulator()
+    with d2l.transfers() as whole:
+        for source, target in itertools.pairwise(where):
+            # Into a part of what is there, or as something new.
+            there = torch.empty(3, *here.shape, dtype=dtype, device=target)[1]
+            sim.reset()
+            with d2l.transfers() as log:
+                if in_place:
+                    there.copy_(here, non_blocking=later)
+                else:
+                    there = here.to(target, non_blocking=later)
+            nbytes = number_of_bytes(here)
+            moves = source != target and nbytes > 0
+            assert log == [Transfer(nbytes, source, target)] * moves
+            links = sim.report().links
+            assert {link.nbytes for link in links} == ({nbytes} if moves else set())
+            if moves:
+                # Page-locked memory of the host crosses at once, other in two steps;
+                # what stays among the devices never touches the host's.
+                host = [x for x in (here, there) if x.device == d2l.cpu()]
+                link = LINKS["PCIe3"] if host else sim.link
+                seconds = link.step + nbytes / link.bandwidth / catalogue.LINK.value
+                if host and not host[0].is_pinned():
+                    seconds += nbytes / catalogue.STAGING.value
+                taken = links[0].seconds
+                assert taken == pytest.approx(seconds, abs=1e-12)
+                assert nbytes / link.bandwidth <= taken <= sim.elapsed() < taken + 1e-4
+            here = there
+    assert whole.nbytes == sum(
+        number_of_bytes(values) for a, b in itertools.pairwise(where) if a != b
+    )
+    assert torch.equal(here.cpu(), values)
 
 
 def bytes_of_converting_copies(first, second):

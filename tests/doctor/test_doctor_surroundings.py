@@ -15,6 +15,7 @@ from d2l_gpu.doctor import downloads as data
 from d2l_gpu.doctor import network, room
 from tests.helpers.broken_machines import look, look_once, until_begun
 from tests.helpers.file_server import md5
+from tests.helpers.recorded_machines import pretend
 from tests.helpers.waiting import runs, wait_until
 
 TRAIN, TEST = "train.gz", "test.gz"
@@ -24,15 +25,17 @@ TRAIN, TEST = "train.gz", "test.gz"
 
 
 @pytest.mark.parametrize(
-    ("left", "status"), [(8 * 2**30, "ok"), (2 * 2**30, "note"), (2**29, "problem")]
+    ("left", "status"), [(8 * 2**20, "ok"), (2 * 2**20, "note"), (2**19, "problem")]
 )
-def test_memory_that_is_left(monkeypatch, left, status):
-    monkeypatch.setattr(room, "_memory_left", lambda: left)
+def test_memory_that_is_left(monkeypatch, tmp_path, left, status):
+    monkeypatch.setattr("sys.platform", "linux")
+    pretend(monkeypatch, tmp_path, {"/proc/meminfo": f"MemAvailable: {left} kB\n"})
     assert look_once("memory").status == status
 
 
-def test_memory_that_is_not_known_is_no_problem(monkeypatch):
-    monkeypatch.setattr(room, "_memory_left", lambda: None)
+def test_memory_that_is_not_known_is_no_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.platform", "linux")
+    pretend(monkeypatch, tmp_path, {})
     assert look_once("memory").status == "ok"
 
 

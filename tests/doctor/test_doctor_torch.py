@@ -10,6 +10,7 @@ from d2l_gpu import doctor
 from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.doctor import build, facts, nvidia, pytorch
 from tests.helpers.broken_machines import look, look_once, until_begun
+from tests.helpers.recorded_machines import files_of, pretend
 from tests.helpers.waiting import runs, wait_until
 
 ONE, TWO = ["NVIDIA Test 9000"], ["NVIDIA Test 9000"] * 2
@@ -24,8 +25,7 @@ def no_gpus(monkeypatch, tmp_path):
             monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("D2L_GPU_VIRTUAL", raising=False)
     monkeypatch.setattr(nvidia, "path", lambda: None)
-    monkeypatch.setattr(build, "cards", lambda: 0)
-    monkeypatch.setattr(build, "_amd_gpus", lambda: 0)
+    pretend(monkeypatch, tmp_path / "without", {})
     monkeypatch.setattr("sys.platform", "linux")
 
 
@@ -269,9 +269,9 @@ def test_cuda_build_without_any_gpu_is_fine(plant):
 
 
 @pytest.mark.parametrize(("cuda", "status"), [("13.0", "problem"), (None, "note")])
-def test_gpu_without_driver_is_named(plant, monkeypatch, cuda, status):
+def test_gpu_without_driver_is_named(plant, monkeypatch, tmp_path, cuda, status):
     plant.torch("2.13.0", cuda=cuda)
-    monkeypatch.setattr(build, "cards", lambda: 1)
+    pretend(monkeypatch, tmp_path / "laptop", files_of("laptop"))
     finding = look_once("build")
     assert finding.status == status
     assert "nvidia-smi is missing" in finding.what
@@ -314,26 +314,46 @@ def findings_of(check, **said):
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus", "status", "words"),
+    ("said", "machine", "status", "words"),
     [
-        ({"hip": "6.4", "count": 1}, 1, "ok", "Built for ROCm 6.4, and sees 1 GPU."),
-        ({"hip": "6.4"}, 0, "ok", "no AMD GPU"),
-        ({"hip": "6.4", "gpu_trouble": "no"}, 1, "problem", "AMD GPU, but "),
-        ({"xpu": "20250302"}, 0, "note", "Intel GPUs, but sees none"),
-        ({"xpu": "20250302", "count": 1}, 0, "ok", "Built for XPU, and sees 1 GPU."),
-        ({"mps": True, "count": 1}, 0, "ok", "Built for MPS, and sees 1 GPU."),
-        ({"mps": True}, 0, "note", "Apple's GPUs, but cannot use one"),
+        (
+            {"hip": "6.4", "count": 1},
+            "mi100-server",
+            "ok",
+            "Built for ROCm 6.4, and sees 1 GPU.",
+        ),
+        ({"hip": "6.4"}, "laptop", "ok", "no AMD GPU"),
+        (
+            {"hip": "6.4", "gpu_trouble": "no"},
+            "mi100-server",
+            "problem",
+            "AMD GPU, but ",
+        ),
+        ({"xpu": "20250302"}, "laptop", "note", "Intel GPUs, but sees none"),
+        (
+            {"xpu": "20250302", "count": 1},
+            "laptop",
+            "ok",
+            "Built for XPU, and sees 1 GPU.",
+        ),
+        (
+            {"mps": True, "count": 1},
+            "raspberry-pi",
+            "ok",
+            "Built for MPS, and sees 1 GPU.",
+        ),
+        ({"mps": True}, "raspberry-pi", "note", "Apple's GPUs, but cannot use one"),
     ],
 )
-def test_builds_for_other_gpus(monkeypatch, said, gpus, status, words):
-    monkeypatch.setattr(build, "_amd_gpus", lambda: gpus)
+def test_builds_for_other_gpus(monkeypatch, tmp_path, said, machine, status, words):
+    pretend(monkeypatch, tmp_path / machine, files_of(machine))
     (finding,) = findings_of(build.check_build, **said)
     assert finding.status == status
     assert words in finding.what
 
 
-def test_hidden_amd_gpus_are_named(monkeypatch):
-    monkeypatch.setattr(build, "_amd_gpus", lambda: 2)
+def test_hidden_amd_gpus_are_named(monkeypatch, tmp_path):
+    pretend(monkeypatch, tmp_path / "mi100-server", files_of("mi100-server"))
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0")
     (finding,) = findings_of(build.check_build, hip="6.4", count=1)
     assert finding.status == "note"

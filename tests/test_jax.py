@@ -82,6 +82,22 @@ gpus, settings = machine(0, in_use=True)
 answers["in use"] = attempt(gpus.use_virtual_gpus, 2)
 gpus, settings = machine(2, in_use=True)
 answers["in use, real"] = attempt(gpus.require_gpus, 2)
+
+# NPROC before, while threads are made, and after.
+answers["NPROC"] = []
+inherited = os.environ.pop("NPROC", None)
+for value in (None, "", "1", "7", "64"):
+    if value is not None:
+        os.environ["NPROC"] = value
+    gpus, settings = machine(0)
+    ask, during = module.jax.local_devices, []
+    module.jax.local_devices = lambda backend=None: (
+        during.append(os.environ.get("NPROC")), ask(backend))[1]
+    for _ in range(2):
+        attempt(gpus.require_gpus, 2)
+    answers["NPROC"].append([value, during[0], os.environ.pop("NPROC", None)])
+if inherited is not None:
+    os.environ["NPROC"] = inherited
 module.jax = jax
 """
 
@@ -282,6 +298,14 @@ def test_all_devices_can_wait_for_each_other(answers):
     # With one thread per core, two devices on two cores wait for ever.
     assert threads == 2 * 3 + cores
     assert left_behind is None
+
+
+@needs_jax
+def test_a_number_of_threads_that_the_user_has_set_stays(answers):
+    for before, during, after in answers["NPROC"]:
+        assert after == before
+        assert before is None or during == before
+        assert during is not None
 
 
 @needs_jax

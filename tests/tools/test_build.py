@@ -25,7 +25,7 @@ from tools.check import edition_problems
 from tools.edition import Project, editions
 from tools.lesson import LessonError, asserts, parse_lesson, read_lesson
 from tools.notebook import canonical, cells_by_id
-from tools.outputs import keep_equal_pictures, normalised
+from tools.outputs import keep_equal_pictures
 
 BUILT = Path("notebooks/en/pytorch/01_toy.ipynb")
 
@@ -549,17 +549,6 @@ def test_building_resolves_a_notebook_with_conflicts(project, capsys):
     assert "the file is not a notebook" in capsys.readouterr().out
     assert build(project) == 0
     assert (project / BUILT).read_text() == text
-
-
-def test_stream_in_pieces_is_joined_but_keeps_its_place():
-    outputs = [
-        new_output("stream", name="stdout", text="a"),
-        new_output("stream", name="stdout", text="b\n"),
-        new_output("display_data", data={"text/plain": "x"}),
-        new_output("stream", name="stdout", text="c\n"),
-    ]
-    texts = [output.get("text") for output in normalised(outputs, 1)]
-    assert texts == ["ab\n", None, "c\n"]
 
 
 def picture(colour: str, level: int):

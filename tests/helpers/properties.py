@@ -3,8 +3,6 @@
 A property holds for every case, not only for friendly ones: no example at all, uneven
 and prime numbers of them, more devices than examples, devices in any order. The cases
 are the same in each run, so a test that fails once fails again.
-
-``tests/vgpu/sim`` also runs in a browser, where nothing but this file sets the profile.
 """
 
 from hypothesis import HealthCheck, settings

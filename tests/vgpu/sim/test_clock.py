@@ -1,160 +1,19 @@
 """The clock by itself, with times that can be worked out on paper."""
 
-import itertools
 import sys
 from dataclasses import replace
 from threading import Thread
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from d2l_gpu.vgpu.sim import catalogue, commands
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import (
-    HOST,
-    PICO,
-    Clock,
-    Lane,
-    Moment,
-    Part,
-    pico,
-    seconds_of,
-)
-from tests.helpers.properties import sizes
-
-V100, LINK = MODELS["V100"], LINKS["NVLink2"]
-ISSUE, START, WAIT, LAUNCH = (
-    pico(constant.value)
-    for constant in (catalogue.ISSUE, catalogue.START, catalogue.WAIT, catalogue.LAUNCH)
-)
-
-
-def parts_of(key):
-    """Kernels of these tests: ("name", bytes); a name is all that they have."""
-    return key[0], [Part(0, "fp32", key[1])]
-
-
-def a_clock(*indices, model=V100, stands_for=1) -> Clock:
-    return Clock(dict.fromkeys(indices or (0,), model), LINK, parts_of, stands_for)
-
-
-def kernel(microseconds: float, name: str = "k") -> tuple:
-    """The key of a kernel that takes so long on a V100, its launch included."""
-    seconds = microseconds * 1e-6 - catalogue.LAUNCH.value
-    return name, round(seconds * V100.bandwidth * catalogue.MEMORY.value)
+from d2l_gpu.vgpu.sim.clock import HOST, PICO, Clock, Lane, Moment, Part, seconds_of
+from tests.helpers.clocks import ISSUE, LINK, START, V100, WAIT, a_clock, kernel
 
 
 def spans(clock: Clock, lane: str = "compute", index: int = 0) -> list[tuple[int, int]]:
     return [(s[2], s[3]) for s in clock.spans if s[0] == index and s[1] == lane]
-
-
-# ------------------------------------------------------------------ any program
-
-N = 3  # devices
-STREAM, DEVICE, BYTES = sizes(most=2), sizes(most=N - 1), sizes(1, 10**8)
-COMMAND = st.one_of(
-    st.tuples(st.just("kernel"), DEVICE, STREAM, sizes(2, 500)),
-    st.tuples(
-        st.just("copy"),
-        st.permutations([HOST, *range(N)]),
-        st.tuples(STREAM, STREAM),
-        BYTES,
-        st.booleans(),
-        st.booleans(),
-    ),
-    st.tuples(st.just("wait"), DEVICE),
-    st.tuples(st.just("all-reduce"), BYTES, st.booleans()),
-)
-
-
-def copy_duration(source: int, target: int, nbytes: int, pinned: bool) -> int:
-    """What a copy takes: only one from or to the host can be of pageable memory."""
-    if HOST not in (source, target):
-        return pico(commands.copy_seconds(nbytes, LINK))
-    return pico(commands.copy_seconds(nbytes, LINKS[V100.link], pinned))
-
-
-@settings(max_examples=60)
-@given(program=st.lists(COMMAND, max_size=15), used=st.booleans())
-def test_time_and_bytes_are_neither_lost_nor_won(program, used):
-    clock = a_clock(*range(N))
-    if used:
-        clock.note(kernel(700), 1, 2)
-        clock.note(commands.CopyCommand(10**7, HOST, 0, False, False, (0, 0)), 0, 0)
-        clock.reset()
-    begins = clock.host()
-    parts = 0  # all, one after the other
-    crossed = dict.fromkeys(clock.links, 0)
-    done = []  # for each: the streams that do it in their order, and how long it takes
-    for what, *how in program:
-        if what == "kernel":
-            i, stream, microseconds = how
-            key = kernel(microseconds)
-            clock.note(key, i, stream)
-            duration = pico(seconds_of(parts_of(key)[1][0], V100)) + LAUNCH
-            duration = pytest.approx(duration, abs=1)
-            done.append(([(i, stream)], ["compute"], duration))
-            parts += microseconds * PICO // 10**6 + 1 + ISSUE + START
-        elif what == "copy":
-            (source, target, *_), streams, nbytes, pinned, blocking = how
-            index = target if source == HOST else source
-            clock.note(
-                commands.CopyCommand(nbytes, source, target, pinned, blocking, streams),
-                index,
-                0,
-            )
-            duration = copy_duration(source, target, nbytes, pinned)
-            peer = "host" if HOST in (source, target) else "device"
-            ends = [(source, streams[0], "out"), (target, streams[1], "in")]
-            ends = [end for end in ends if end[0] != HOST]
-            for i, _, side in ends:
-                crossed[i, side, peer] += nbytes
-            done.append(([end[:2] for end in ends], [end[2] for end in ends], duration))
-            parts += duration + ISSUE + START + WAIT
-        elif what == "wait":
-            clock.note(commands.HostWaits(how), how[0], 0)
-            parts += WAIT
-        else:
-            nbytes, beside = how
-            command = commands.ring("all_reduce", range(N), nbytes, N, LINK, beside)
-            clock.note(command, 0, 0)
-            for i in range(N):
-                for side in ("in", "out"):
-                    crossed[i, side, "device"] += command.nbytes
-            streams = [(i, commands.COMMUNICATION) for i in range(N)]
-            if not beside:
-                streams += [(i, 0) for i in range(N)]
-            done.append((streams, ["in", "out"] * N, pico(command.duration)))
-            parts += pico(command.duration) + ISSUE + START
-    end = clock.elapsed() * PICO
-    lanes = {**clock.compute, **clock.links}
-    # Never longer than all in turn, nor shorter than what one engine or the host does.
-    assert max(lane.busy for lane in lanes.values()) <= end + 1
-    assert len(done) * ISSUE - 1 <= clock.now() * PICO <= end + 1
-    assert end <= parts + 1
-    assert {key: lane.nbytes for key, lane in clock.links.items()} == crossed
-    for (i, _, peer), lane in clock.links.items():
-        link = LINKS[clock.models[i].link] if peer == "host" else LINK
-        assert lane.busy * link.bandwidth >= lane.nbytes * PICO
-    # Everything is drawn, takes its time, and comes after what its streams did before.
-    work = iter([s for s in clock.spans if s[1] not in ("wait", "issue")])
-    ready = {}
-    engines = {}
-    for streams, sides, duration in done:
-        found = [next(work) for _ in sides]
-        assert [span[1] for span in found] == sides
-        assert len({span[2:4] for span in found}) == 1
-        start, stop = found[0][2:4]
-        assert stop - start == duration
-        assert start >= max([begins, *(ready.get(each, 0) for each in streams)])
-        ready.update(dict.fromkeys(streams, stop))
-        for i, side, *_, name, _ in found:
-            engines.setdefault((i, side, "host" in name), []).append((start, stop))
-    assert next(work, None) is None
-    for busy in engines.values():  # an engine does one thing at a time
-        busy.sort()
-        assert all(a[1] <= b[0] for a, b in itertools.pairwise(busy))
 
 
 # ------------------------------------------------------------------ kernels
@@ -214,31 +73,6 @@ def test_streams_of_a_device_take_turns_and_fill_each_others_gaps():
 
 
 # ------------------------------------------------------------------ copies
-
-
-@given(
-    ends=st.permutations([HOST, 0, 1]),
-    nbytes=BYTES,
-    pinned=st.booleans(),
-    blocking=st.booleans(),
-)
-def test_pageable_memory_of_the_host_is_copied_twice_and_keeps_it(
-    ends, nbytes, pinned, blocking
-):
-    clock, (source, target, _) = a_clock(0, 1), ends
-    crosses = HOST in (source, target)
-    command = commands.CopyCommand(nbytes, source, target, pinned, blocking, (0, 0))
-    clock.note(command, target if source == HOST else source, 0)
-    link = LINKS["PCIe3"] if crosses else LINK
-    seconds = link.step + nbytes / (link.bandwidth * catalogue.LINK.value)
-    if crosses and not pinned:
-        seconds += nbytes / catalogue.STAGING.value
-    end = seconds + (ISSUE + START) / PICO
-    now = ISSUE / PICO
-    if crosses and (blocking or not pinned):
-        now = end + WAIT / PICO * blocking
-    assert clock.now() == pytest.approx(now)
-    assert clock.elapsed() == pytest.approx(max(now, end))
 
 
 def test_copies_in_both_directions_and_a_kernel_overlap():

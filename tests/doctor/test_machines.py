@@ -165,7 +165,7 @@ def test_the_doctor_finds_what_is_wrong_with_the_machine(machine, plant):
 CLASSES = 0x030000, 0x030200, 0x038000, 0x068000, 0x040300, 0x120000
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @example([(0x10DE, kind, True) for kind in CLASSES[:3]])
 @given(
     st.lists(

@@ -13,7 +13,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,  # the machine may be busy with other tests
-    max_examples=25,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("d2l_gpu")

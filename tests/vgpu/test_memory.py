@@ -58,7 +58,7 @@ WAYS = {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=25)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @given(
     order=orders().filter(lambda order: len(order) > 1),
@@ -107,7 +107,7 @@ VIEWS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
 @given(
     bases=st.lists(
         st.tuples(sizes(most=DEVICES - 1), sizes(1, 9), sizes(1, 23)),

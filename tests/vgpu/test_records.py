@@ -224,6 +224,8 @@ MASKS = {"mask", "bytes", "mask of two"}
     way=st.sampled_from(["read", "write", "add"]),
 )
 def test_the_host_waits_for_a_mask_wherever_it_stands(kinds, more, rest, way):
+    if way != "read":  # PyTorch's own kernel refuses bytes where it writes one value
+        kinds = ["mask" if kind == "bytes" else kind for kind in kinds]
     dims = sum(DIMENSIONS.get(kind, 1) for kind in kinds) + more
     sim = vgpu.simulator(1)
     X = torch.zeros([2] * dims, device=sim.gpu(0))

@@ -53,7 +53,7 @@ def number_of_bytes(tensor) -> int:
 
 
 @pytest.mark.virtual_gpus(DEVICES)
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(
     shape=st.lists(sizes(most=9), max_size=3),
     dtype=st.sampled_from([torch.bool, torch.int16, torch.float32, torch.complex128]),

@@ -125,7 +125,7 @@ def copy_duration(source: int, target: int, nbytes: int, pinned: bool) -> int:
     return pico(commands.copy_seconds(nbytes, LINKS[V100.link], pinned))
 
 
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(program=st.lists(COMMAND, max_size=15), used=st.booleans())
 def test_time_and_bytes_are_neither_lost_nor_won(program, used):
     clock = a_clock(*range(N))

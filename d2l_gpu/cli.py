@@ -16,7 +16,7 @@ from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_less
 
 # What the commands import on top of what the notebooks do, all of it in the extra
 # `jupyter`. Each asks for its own only: on a hosted platform there is no JupyterLab.
-_RUN_MODULES = ("ipykernel", "nbclient", "nbconvert", "nbformat")
+_RUN_MODULES = ("ipykernel", "latex2mathml", "nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("ipykernel", "jupyterlab")
 _BUNDLE_MODULES = (*_RUN_MODULES, "jupyterlab", "packaging")
 

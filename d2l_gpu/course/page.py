@@ -4,7 +4,11 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
@@ -12,11 +16,35 @@ from d2l_gpu.course.kernel import CellFailure
 
 # The page of nbconvert without the scripts that it would fetch from the network, and
 # with what pictures say to those who do not see them, which nbconvert 7 leaves out.
+# The policy keeps browsers from fetching what a reader's own cells may ask for. Cells
+# that are folded in the notebook are folded here, with their first line to be seen.
 _TEMPLATE = """
 {%- extends 'lab/index.html.j2' -%}
-{%- block html_head_js -%}{%- endblock -%}
+{%- block html_head_js -%}
+<meta http-equiv="Content-Security-Policy" content="default-src data: 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+{%- endblock -%}
+{%- block notebook_css -%}
+{{ super() }}
+{{ resources.include_css('static/theme-dark.css')
+   | replace('<style', '<style media="(prefers-color-scheme: dark)"', 1) }}
+<style>
+.jp-RenderedMarkdown table { margin-left: 0; }
+.jp-RenderedMarkdown :is(td, th) { text-align: left; }
+summary { color: var(--jp-content-font-color2); cursor: pointer; padding: 5px; }
+@media (prefers-color-scheme: dark) {
+  .jp-Notebook :is(img, .jp-RenderedSVG svg) { background: white; }
+}
+</style>
+{%- endblock -%}
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block input_group -%}
+{%- if cell.metadata.get('jupyter', {}).get('source_hidden') -%}
+<details><summary>{{ cell.source.split('\n')[0] | replace('# @title ', '')
+                     | escape_html }}</summary>{{ super() }}</details>
+{%- else -%}{{ super() }}{%- endif -%}
+{%- endblock -%}
 {%- block data_png scoped -%}
 {%- set alt = output | get_metadata('alt', 'image/png') or '' -%}
 {{ super() | replace('<img ', '<img alt="' ~ alt | escape_html ~ '" ', 1) }}
@@ -56,14 +84,14 @@ def report_html(results: Sequence[LessonResult]) -> str:
         for number, cell in enumerate(result.notebook.cells):
             # Ids are unique within a lesson only.
             cells.append(NotebookNode(cell, id=f"{result.name}-{number}"))
-    exporter = HTMLExporter(raw_template=_TEMPLATE, embed_images=True)
+    exporter = _Exporter(raw_template=_TEMPLATE, embed_images=True)
     notebook = new_notebook(cells=cells, metadata={"title": "d2l-gpu: report"})
     page, _ = exporter.from_notebook_node(notebook)
     return page
 
 
 def _contents(results: Sequence[LessonResult]) -> str:
-    lines = ["# d2l-gpu: report", "", "| Lesson | Result | Time |", "|---|---|---|"]
+    lines = ["# d2l-gpu: report", "", "| Lesson | Result | Time |", "|---|---|---:|"]
     for result in results:
         status = result.status
         if result.failure is not None:
@@ -71,3 +99,40 @@ def _contents(results: Sequence[LessonResult]) -> str:
         link = f"[{result.name}](#{result.name})"
         lines.append(f"| {link} | {status} | {result.seconds:.1f} s |")
     return "\n".join(lines)
+
+
+# ------------------------------------------------------------------ formulas
+
+
+class _Exporter(HTMLExporter):
+    """nbconvert's exporter, whose formulas need no script to be shown."""
+
+    @pass_context
+    def markdown2html(self, context: Context, source: str) -> str:
+        renderer = _Renderer(
+            escape=False,
+            attachments=context.get("cell", {}).get("attachments", {}),
+            embed_images=self.embed_images,
+            anchor_link_text=self.anchor_link_text,
+        )
+        return MarkdownWithMath(renderer=renderer).render(source)
+
+
+class _Renderer(IPythonRenderer):
+    """Writes formulas as MathML, which browsers show by themselves."""
+
+    def inline_math(self, body: str) -> str:
+        return _mathml(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        return _mathml(body, "block")
+
+    def latex_environment(self, name: str, body: str) -> str:
+        return _mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", "block")
+
+
+def _mathml(formula: str, display: str) -> str:
+    try:
+        return convert(formula, display=display)
+    except Exception:  # a reader's own notebook may hold anything
+        return f"<code>{html.escape(formula)}</code>"

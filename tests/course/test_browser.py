@@ -12,14 +12,17 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbval.plugin import get_sanitize_patterns
 
+from d2l_gpu.course.page import LessonResult, report_html
 from tests.helpers.lab_server import Lab, running_lab
 from tests.helpers.paths import REPOSITORY, SANITIZE
 from tests.helpers.waiting import PATIENCE, wait_until
@@ -309,3 +312,32 @@ def test_drawings_are_shown_before_anything_has_run(opened):
     ]
     assert len(drawings) == sum(cell.count("image/svg+xml") for cell in kinds) > 0
     assert all(image["width"] > 0 for image in drawings)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_report_is_read_without_a_network_as_the_reader_likes_it(
+    browser, tmp_path, scheme
+):
+    path = tmp_path / "report.html"
+    server = socket.create_server(("localhost", 0))
+    address = f"http://localhost:{server.getsockname()[1]}/x.png"
+    cells = [
+        new_markdown_cell(f"So $\\frac{{B}}{{n}}$ bytes. ![]({address})"),
+        new_code_cell("# @title Setup", metadata={"jupyter": {"source_hidden": True}}),
+    ]
+    result = LessonResult("01_toy", new_notebook(cells=cells), 1.0)
+    path.write_text(report_html([result]), encoding="utf-8")
+    with server, browser.new_context(color_scheme=scheme) as context:
+        page = context.new_page()
+        page.goto(path.as_uri())
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody has asked
+            server.accept()
+        above, below = (
+            page.locator("mfrac > *").nth(i).bounding_box()["y"] for i in range(2)
+        )
+        assert above + 5 < below
+        assert not page.locator("text='# @title Setup'").is_visible()
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        brightness = int(re.search(r"\d+", colour)[0])
+        assert brightness == 255 if scheme == "light" else brightness < 50

@@ -153,7 +153,13 @@ _port.__name__ = "port"
 
 def _folder(text: str) -> Path:
     path = Path(text)
-    if path.exists() and not path.is_dir():
+    try:
+        is_file = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text} cannot be used ({error.strerror}); name a folder of your own"
+        ) from None
+    if is_file:
         raise argparse.ArgumentTypeError(
             f"{text} is a file; name a folder, which is created if it is missing"
         )

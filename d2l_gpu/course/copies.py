@@ -20,19 +20,25 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
 
     Returns:
         The path of each copy, in the order of ``lessons``.
+
+    Raises:
+        OSError: a copy cannot be written to the folder, or not be read there.
     """
     copies, changed = [], []
     for name in lessons:
         source = notebooks / f"{name}.ipynb"
         copy = output / source.name
         editions = notebooks.parents[1].glob(f"*/*/{source.name}")
-        if not copy.exists() or (
-            not same_cells(copy, source)
-            and any(same_cells(copy, edition) for edition in editions)
-        ):
-            write_atomically(copy, source.read_text(encoding="utf-8"))
-        elif not same_cells(copy, source):
-            changed.append(copy)
+        try:
+            if not copy.exists() or (
+                not same_cells(copy, source)
+                and any(same_cells(copy, edition) for edition in editions)
+            ):
+                write_atomically(copy, source.read_text(encoding="utf-8"))
+            elif not same_cells(copy, source):
+                changed.append(copy)
+        except OSError as error:
+            raise OSError(not_written(copy, error)) from None
         copies.append(copy)
     if changed:
         print(
@@ -40,6 +46,14 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
             "(delete a file to get the course's own notebook)"
         )
     return copies
+
+
+def not_written(path: Path, error: OSError) -> str:
+    """Say in one sentence that a file in the reader's folder cannot be written."""
+    return (
+        f"{path} cannot be written ({error.strerror or error}): make room and see to "
+        "its permissions, or name another folder with --output"
+    )
 
 
 def same_cells(one: Path, other: Path) -> bool:

@@ -1,7 +1,11 @@
 """Running a notebook's cells in a fresh kernel of this very interpreter."""
 
+import contextlib
+import logging
 import re
-from collections.abc import Callable
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpecManager
@@ -20,19 +24,29 @@ from d2l_gpu.course.kernelspec import ThisInterpreter
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class CellFailure(Exception):
+class Failure(Exception):
+    """Why a notebook was not executed to its end.
+
+    Attributes:
+        summary: what went wrong, in one line.
+    """
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(summary)
+        self.summary = summary
+
+
+class CellFailure(Failure):
     """A cell that raised, ran out of time, or took the kernel down with it.
 
     Attributes:
         index: position of the cell among all cells of the notebook, from 0.
-        summary: what went wrong, in one line.
         details: the traceback without colours, or the summary if there is none.
     """
 
     def __init__(self, index: int, summary: str, details: str) -> None:
         super().__init__(summary)
         self.index = index
-        self.summary = summary
         self.details = details
 
 
@@ -77,10 +91,10 @@ def run_cells(
     Raises:
         CellFailure: the first cell that fails; the outputs up to and including
             that cell are in the notebook.
+        Failure: the kernel does not start.
     """
     client = client_for(notebook, folder, timeout=timeout, kernel=kernel)
-    # The manager was handed in, so the client would leave its kernel running.
-    with client.setup_kernel(cleanup_kc=True):
+    with _started(client):
         for _ in range(passes):
             code = [
                 (index, cell)
@@ -94,6 +108,37 @@ def run_cells(
                 _run_cell(client, cell, index)
                 if after_cell is not None:
                     after_cell()
+
+
+@contextlib.contextmanager
+def _started(client: NotebookClient) -> Iterator[None]:
+    """Run a kernel for as long as the block takes.
+
+    What it writes to stderr by itself appears after the block. If it doesn't start, the
+    last line of that is the reason.
+    """
+    with tempfile.TemporaryFile() as stderr, contextlib.ExitStack() as stack:
+        logging.disable(logging.ERROR)  # nbclient would log what is raised
+        try:
+            # The manager was handed in, so the client would leave its kernel running.
+            kernel = client.setup_kernel(cleanup_kc=True, stderr=stderr)
+            stack.enter_context(kernel)
+        except Exception as error:
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace").strip().splitlines()
+            reason = [*str(error).splitlines()[:1], *said][-1]
+            raise Failure(
+                f"the kernel does not start ({reason.rstrip('.')}): d2l-gpu doctor "
+                "kernel says more"
+            ) from None
+        finally:
+            logging.disable(logging.NOTSET)
+        try:
+            yield
+        finally:
+            stack.close()
+            stderr.seek(0)
+            sys.stderr.write(stderr.read().decode(errors="replace"))
 
 
 def progress_bar(notebook: NotebookNode, label: str) -> tqdm:

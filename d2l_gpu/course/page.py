@@ -12,7 +12,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from d2l_gpu.course.kernel import CellFailure
+from d2l_gpu.course.kernel import CellFailure, Failure
 
 # The page of nbconvert without the scripts that it would fetch from the network, and
 # with what pictures say to those who do not see them, which nbconvert 7 leaves out.
@@ -60,19 +60,21 @@ class LessonResult:
         name: full name of the lesson, as ``01_devices``.
         notebook: the notebook with the outputs that it got.
         seconds: how long that took.
-        failure: the cell that failed, or None.
+        failure: the cell that failed, or why there was none to execute; or None.
     """
 
     name: str
     notebook: NotebookNode
     seconds: float
-    failure: CellFailure | None = None
+    failure: Failure | None = None
 
     @property
     def status(self) -> str:
         if self.failure is None:
             return "passed"
-        return f"failed at cell {self.failure.index + 1}"
+        if isinstance(self.failure, CellFailure):
+            return f"failed at cell {self.failure.index + 1}"
+        return "failed"
 
 
 def report_html(results: Sequence[LessonResult]) -> str:

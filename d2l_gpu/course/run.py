@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_notebook
 
 from d2l_gpu.common.files import write_atomically
-from d2l_gpu.course.copies import copy_notebooks
-from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
+from d2l_gpu.course.copies import copy_notebooks, not_written
+from d2l_gpu.course.kernel import CellFailure, Failure, progress_bar, run_cells
 from d2l_gpu.course.page import LessonResult, report_html
 
 
@@ -28,40 +30,70 @@ def run_course(
         timeout: seconds that one cell may take.
 
     Returns:
-        0, or 1 if a cell failed; the other lessons are executed all the same.
+        0, or 1 if a lesson failed; the others are executed all the same.
+
+    Raises:
+        OSError: the copies or the report cannot be written.
     """
     results = []
     for copy in copy_notebooks(notebooks, lessons, output):
-        result = _execute(copy, timeout)
-        executed = output / "executed" / copy.name
-        write_atomically(executed, nbformat.writes(result.notebook) + "\n")
+        result = _execute(copy, timeout, output / "executed" / copy.name)
         print(f"{result.name}: {result.status} ({result.seconds:.1f} s)", flush=True)
         results.append(result)
     for result in results:
         if result.failure:
             print(_failed_cell(result), file=sys.stderr)
     report = output / "report.html"
-    write_atomically(report, report_html(results))
+    _write(report, report_html(results), OSError)
     print(f"report: {report}")
     return 1 if any(result.failure for result in results) else 0
 
 
-def _execute(path: Path, timeout: int) -> LessonResult:
-    notebook = nbformat.read(path, as_version=4)
-    failure = None
+def _execute(path: Path, timeout: int, executed: Path) -> LessonResult:
+    """Execute a notebook, and write an executed copy of it."""
+    result = LessonResult(path.stem, new_notebook(), 0.0)
     start = time.perf_counter()
-    with progress_bar(notebook, path.stem) as bar:
-        try:
-            run_cells(notebook, path.parent, timeout=timeout, after_cell=bar.update)
-        except CellFailure as error:
-            failure = error
-    seconds = time.perf_counter() - start
-    return LessonResult(path.stem, notebook, seconds, failure)
+    try:
+        result.notebook = notebook = _read(path)
+        with progress_bar(notebook, path.stem) as bar:
+            try:
+                run_cells(notebook, path.parent, timeout=timeout, after_cell=bar.update)
+            except CellFailure as error:
+                result.failure = error
+        result.seconds = time.perf_counter() - start
+        _write(executed, nbformat.writes(notebook) + "\n", Failure)
+    except Failure as error:
+        result.failure = result.failure or error
+    return result
+
+
+def _read(path: Path) -> NotebookNode:
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except OSError as error:
+        raise Failure(f"{path} cannot be read ({error.strerror or error})") from None
+    except Exception:  # nbformat raises whatever it stumbles over
+        raise Failure(
+            f"{path} is damaged, or no notebook: delete it, and you get the notebook "
+            "of the course again"
+        ) from None
+    return notebook
+
+
+def _write(path: Path, text: str, kind: type[Exception]) -> None:
+    """Write a file whole, or raise this kind of exception, in one sentence."""
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise kind(not_written(path, error)) from None
 
 
 def _failed_cell(result: LessonResult) -> str:
     """Say which cell of a lesson failed, how it begins, and why."""
     failure = result.failure
+    if not isinstance(failure, CellFailure):
+        return f"{result.name}: {failure.summary}"
     head = result.notebook.cells[failure.index].source.splitlines()[:3]
     source = "\n".join(f"    {line}" for line in head)
     return (

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy
 
 from d2l_gpu.common.arguments import check_integer
-from d2l_gpu.common.frameworks import not_installed
+from d2l_gpu.common.frameworks import framework, not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
@@ -57,7 +57,7 @@ except ImportError as error:
 except AttributeError as error:
     raise ImportError(
         f"MXNet 1.9.1 needs NumPy 1.23, but this is {numpy.__version__}: give MXNet "
-        "an environment of its own with pip install -r environments/mxnet.txt",
+        f"an environment of its own: {framework('mxnet').install}",
         name="mxnet",
     ) from error
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from d2l_gpu.common.requirements import install
 from tests.helpers import attempts
 from tests.helpers.fresh_process import run_program_without_torch, run_without_torch
 
@@ -394,4 +395,4 @@ def test_two_devices_compute_the_gradient_of_the_whole_batch(answers):
 
 def test_without_jax_one_sentence_says_how_to_get_it():
     said = run_program_without_torch("jax/without_jax.py")
-    assert said == "JAX is not installed: pip install 'd2l-gpu[jupyter,jax]'\n"
+    assert said == f"JAX is not installed: {install('jupyter,jax')}\n"

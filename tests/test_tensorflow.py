@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from d2l_gpu.common.requirements import install
 from tests.helpers import attempts
 from tests.helpers.fresh_process import run_without_torch
 
@@ -169,7 +170,7 @@ def test_without_tensorflow_one_sentence_says_what_to_install():
         print(error)
     """
     assert run_without_torch(code) == (
-        "TensorFlow is not installed: pip install 'd2l-gpu[jupyter,tensorflow]'\n"
+        f"TensorFlow is not installed: {install('jupyter,tensorflow')}\n"
     )
 
 

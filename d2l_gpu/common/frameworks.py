@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from d2l_gpu.common.settings import OURS
+from d2l_gpu.common.requirements import install, install_in_clone
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Framework:
     def install(self) -> str:
         """The command that installs it, and what its notebooks need."""
         if self.hosted:
-            return f"pip install '{OURS}[{self.all_extras}]'"
-        return f"pip install -r environments/{self.tag}.txt"
+            return install(self.all_extras)
+        return install_in_clone(f"environments/{self.tag}.txt")
 
     @property
     def is_installed(self) -> bool:

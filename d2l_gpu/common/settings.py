@@ -37,9 +37,11 @@ def import_pooch() -> ModuleType:
         import pooch
         import requests  # noqa: F401
     except ImportError as error:
+        from d2l_gpu.common.requirements import install
+
         raise ImportError(
             f"Downloading needs {error.name}, which is not installed: "
-            'pip install "d2l-gpu[lessons]".',
+            f"{install('lessons')}.",
             name=error.name,
         ) from error
     return pooch

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from d2l_gpu.common.requirements import clone_root
 from d2l_gpu.common.settings import LANGUAGE
 
 SOLUTIONS = "solutions"
@@ -67,12 +68,6 @@ def editions_root() -> Path:
         f"the notebooks of the course are not at {candidates[0]}; "
         "install d2l-gpu again, or build them with `python -m tools.build`"
     )
-
-
-def clone_root() -> Path | None:
-    """Return the folder of the clone in which this package lies, or None."""
-    folder = Path(__file__).resolve().parents[2]
-    return folder if (folder / "pyproject.toml").is_file() else None
 
 
 def editions(root: Path) -> list[tuple[str, str]]:

@@ -37,8 +37,9 @@ from tqdm import tqdm
 from d2l_gpu import __version__
 from d2l_gpu.common.files import replacing
 from d2l_gpu.common.frameworks import framework
+from d2l_gpu.common.requirements import clone_root, install
 from d2l_gpu.common.settings import OURS, data_folder
-from d2l_gpu.course import clone_root, install_bundle
+from d2l_gpu.course import install_bundle
 from d2l_gpu.course.install_bundle import (
     FORMAT,
     MANIFEST,
@@ -345,8 +346,7 @@ def pinned(own: Path, extras: str) -> list[Pin]:
     if lacking:
         raise FileNotFoundError(
             "the bundle is made from installed packages, but these are missing: "
-            f"{', '.join(sorted(lacking))}; install them with `pip install "
-            f"'{OURS}[{extras}]'`"
+            f"{', '.join(sorted(lacking))}; install them with `{install(extras)}`"
         )
     del found[OURS]
     return [

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from d2l_gpu.common.requirements import install
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -29,7 +31,7 @@ def mixed_digits() -> tuple["np.ndarray", "np.ndarray"]:
     except ImportError as error:
         raise ImportError(
             "The digits come with scikit-learn, which is not installed: "
-            'pip install "d2l-gpu[lessons]".',
+            f"{install('lessons')}.",
             name=error.name,
         ) from error
     digits = load_digits()

@@ -3,11 +3,12 @@
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from d2l_gpu.common.requirements import command
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 
@@ -53,13 +54,6 @@ def this_python() -> str:
     if found and len(folders) == 1:
         return "python"
     return sys.executable
-
-
-def command(*words: str) -> str:
-    """Return words as they are typed at a prompt."""
-    if os.name == "nt":
-        return " ".join(f'"{w}"' if re.search(r"[\s<>=&|^]", w) else w for w in words)
-    return shlex.join(words)
 
 
 def unset(variable: str) -> str:

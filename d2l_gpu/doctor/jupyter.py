@@ -6,7 +6,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from d2l_gpu.common.requirements import module_of, requirements
+from d2l_gpu.common.requirements import install_words, module_of, requirements
 from d2l_gpu.common.settings import OURS
 
 from . import kernels
@@ -40,7 +40,7 @@ def check_course(facts: Facts) -> list[Finding]:
             _course(
                 f"{OURS} is found here, but it is not installed in {sys.prefix}, so "
                 "notebooks will not find it.",
-                f"Install it: {pip('install', _origin())}",
+                f"Install it: {pip('install', *install_words(EXTRA))}",
             )
         ]
     needed = requirements(EXTRA)
@@ -52,7 +52,7 @@ def check_course(facts: Facts) -> list[Finding]:
         for name, least in needed.items()
         if name not in missing and release(installed_version(name)) < release(least)
     ]
-    install = pip("install", f"{OURS}[{EXTRA}]")
+    install = pip("install", *install_words(EXTRA))
     findings = []
     if missing:
         what = f"Not installed: {', '.join(missing)}."
@@ -72,12 +72,6 @@ def check_course(facts: Facts) -> list[Finding]:
 
 def _course(what: str, what_to_do: str) -> Finding:
     return Finding("course", PROBLEM, what, what_to_do)
-
-
-def _origin() -> str:
-    """Return what pip can install this package from: its clone, if it is in one."""
-    clone = Path(__file__).resolve().parents[2]
-    return f"{clone if (clone / 'pyproject.toml').is_file() else OURS}[{EXTRA}]"
 
 
 def _not_importing(facts: Facts, packages: list[str]) -> list[Finding]:
@@ -183,7 +177,7 @@ def check_kernel(facts: Facts) -> list[Finding]:
         what = (
             "A kernel starts, but does not find d2l_gpu, which is not installed here."
         )
-        to_do = f"Install it: {pip('install', _origin())}"
+        to_do = f"Install it: {pip('install', *install_words(EXTRA))}"
     else:
         what = f"A kernel does not start ({answer.trouble.rstrip('.')})."
         again = pip("install", "--force-reinstall", "ipykernel", "jupyter_client")

@@ -16,7 +16,8 @@ from types import FunctionType
 from typing import Any
 
 from d2l_gpu.common.children import kill_child, start_child
-from d2l_gpu.common.settings import OURS, VIRTUAL
+from d2l_gpu.common.requirements import install
+from d2l_gpu.common.settings import VIRTUAL
 from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.answer_process import ANSWER, PLACE, fits, kinds
 from d2l_gpu.exercises.grading_process import STARTUP
@@ -128,7 +129,7 @@ def _pickled(answer: Any) -> bytes:
     except ImportError as error:
         raise ImportError(
             "Checking exercises needs cloudpickle, which is not installed: "
-            f'pip install "{OURS}[lessons]".',
+            f"{install('lessons')}.",
             name="cloudpickle",
         ) from error
     return cloudpickle.dumps(answer)

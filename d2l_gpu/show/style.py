@@ -10,6 +10,8 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
+from d2l_gpu.common.requirements import install
+
 # For finished results: black, then a blue, a purple, a grey and a green of about the
 # same lightness.
 PALETTE = ("#000000", "#4477aa", "#aa3377", "#888888", "#228833")
@@ -48,8 +50,7 @@ def default_style() -> Iterator[None]:
         from matplotlib.backends import backend_agg  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            "Drawing needs matplotlib, which is not installed: "
-            'pip install "d2l-gpu[lessons]".'
+            f"Drawing needs matplotlib, which is not installed: {install('lessons')}."
         ) from error
     finally:
         logger.setLevel(level)

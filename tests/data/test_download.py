@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from d2l_gpu.common.requirements import install
 from d2l_gpu.common.settings import data_folder
 from d2l_gpu.data import download
 from d2l_gpu.data.download import fetch
@@ -145,7 +146,7 @@ def test_without_pooch_the_error_says_what_to_install(folder, monkeypatch, missi
     monkeypatch.setitem(sys.modules, missing, None)
     message = error_of(lambda: get(folder, no_server()), ImportError)
     assert message.startswith(f"Downloading needs {missing}")
-    assert 'pip install "d2l-gpu[lessons]"' in message
+    assert install("lessons") in message
 
 
 def test_importing_the_helper_does_not_import_what_downloads():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from d2l_gpu.common.requirements import install
 from d2l_gpu.data.sources import Source
 from d2l_gpu.doctor import downloads as data
 from d2l_gpu.doctor import network, room
@@ -191,7 +192,7 @@ def test_missing_packages_of_the_course_are_named(plant):
     )
     missing, old = look("course")
     assert missing.what == "Not installed: surely-missing."
-    assert missing.what_to_do.endswith("pip install 'd2l-gpu[course]'")
+    assert missing.what_to_do.endswith(install("course"))
     assert old.what.startswith("Too old: tqdm 4")
     assert old.what.endswith("(at least 99).")
     assert {missing.status, old.status} == {"problem"}

@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.common.requirements import install
 from tests.helpers.fresh_process import PATH, run_fresh, run_program
 from tests.helpers.waiting import PATIENCE
 
@@ -222,7 +223,7 @@ def test_without_matplotlib_points_are_kept_and_drawing_says_what_to_install():
     out = run_program("plots/without_matplotlib.py")
     points, error = out.splitlines()
     assert points == "{'loss': [Point(x=1.0, y=2.0)]}"
-    assert 'pip install "d2l-gpu[lessons]"' in error
+    assert install("lessons") in error
 
 
 def test_outside_jupyter_an_animator_prints_a_line_per_epoch(capsys):

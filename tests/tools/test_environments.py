@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
+from d2l_gpu.common.requirements import install
 from tests.helpers.paths import REPOSITORY
 from tools import environments, pytest_setup
 
@@ -44,7 +45,7 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(toy):
     )
     absent = Framework("absent", "Absent", "no_such_module")
     assert environments.missing(absent) == (
-        "Absent is not installed: pip install 'd2l-gpu[jupyter,no_such_module]'"
+        f"Absent is not installed: {install('jupyter,no_such_module')}"
     )
     assert environments.missing(Framework("json", "JSON", "json")) is None
 

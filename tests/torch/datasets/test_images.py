@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import re
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.common.requirements import install
 from d2l_gpu.torch.datasets import images as datasets
 from tests.helpers.file_server import md5, serving
 
@@ -199,7 +201,7 @@ def test_digits_need_no_network_and_without_scikit_learn_say_so(monkeypatch):
     monkeypatch.setattr("socket.socket", None)
     d2l.load_data_digits(8)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(ImportError, match=r"pip install \"d2l-gpu\[lessons\]\"\.$"):
+    with pytest.raises(ImportError, match=f"{re.escape(install('lessons'))}\\.$"):
         d2l.load_data_digits(8)
     with pytest.raises(ValueError, match="batch_size"):
         d2l.load_data_digits(0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.common.requirements import install
 from tests.helpers import attempts
 from tests.helpers.fresh_process import (
     run_fresh,
@@ -239,5 +240,5 @@ def test_other_frameworks_are_not_needed():
 def test_missing_pytorch_is_one_sentence():
     assert (
         run_program_without_torch("torch_gpus/missing_pytorch_is_one_sentence.py")
-        == "PyTorch is not installed: pip install 'd2l-gpu[course]'\n"
+        == f"PyTorch is not installed: {install('course')}\n"
     )

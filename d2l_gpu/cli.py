@@ -1,9 +1,19 @@
 """The command ``d2l-gpu``, all of whose arguments are read here."""
 
-import argparse
-import importlib.util
 import os
 import sys
+
+# With `python -m`, modules of the working folder come first. What a reader has there,
+# such as a random.py, is not for this program, unless this package itself is there.
+if (
+    __name__ == "__main__"
+    and not sys.flags.safe_path
+    and __file__ != f"{sys.path[0]}{os.sep}d2l_gpu{os.sep}cli.py"
+):
+    del sys.path[0]
+
+import argparse
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 

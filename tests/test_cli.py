@@ -56,7 +56,9 @@ def test_report_fetches_nothing_from_the_network(published):
     assert not re.search(r"@import|url\(['\"]?(?:https?:)?//", report)
 
 
-@pytest.mark.parametrize("name", ["02", "tensors", "02_tensors", "02_tensors.ipynb"])
+@pytest.mark.parametrize(
+    "name", ["2", "02", "tensors", "02_tensors", "02_tensors.ipynb"]
+)
 def test_run_executes_only_the_lessons_named(published, name):
     assert cli.main(["run", name]) == 0
     files = sorted(path.name for path in Path("d2l-gpu-course/executed").iterdir())

@@ -1,7 +1,7 @@
 """What ``d2l-gpu run``, ``lab`` and ``bundle`` do, and where the notebooks are.
 
 * ``run``: executes lessons and writes one page (``page``) with their results.
-* ``lab``: opens the course in JupyterLab.
+* ``lab``: opens the course in JupyterLab, whose default settings ``jupyter`` changes.
 * ``bundle``: makes an archive for a class without a network; ``install_bundle`` is the
   script in it.
 * ``copies``: the reader's own copies of the notebooks.
@@ -109,8 +109,8 @@ def select_lessons(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
     """Return the lessons of ``known`` that ``wanted`` names, in course order.
 
     Args:
-        wanted: each a number (``01``), a full name (``01_devices``) or the name
-            alone (``devices``); a file name of the lesson does as well. None at
+        wanted: each a number (``01`` or ``1``), a full name (``01_devices``) or the
+            name alone (``devices``); a file name of the lesson does as well. None at
             all means every lesson.
         known: full names of the lessons there are.
 
@@ -120,7 +120,8 @@ def select_lessons(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
     by_name = {
         alias: name
         for name in known
-        for alias in (name, name.split("_")[0], name.partition("_")[2])
+        for number, _, title in [name.partition("_")]
+        for alias in (name, number, number.lstrip("0"), title)
     }
     chosen = set()
     for name in wanted:

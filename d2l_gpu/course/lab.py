@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
-from jupyterlab.labapp import LabApp
 from nbformat.sign import NotebookNotary
 
 from d2l_gpu.course.copies import copy_notebooks, same_cells
@@ -61,13 +60,27 @@ def open_lab(
         f"{ThisInterpreter.__module__}.{ThisInterpreter.__name__}",
         "--ServerApp.answer_yes=True",
     ]
+    _add_defaults()
     if port is not None:
         # What was asked for is not replaced by another one.
         arguments += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
     if not browser:
         arguments.append("--no-browser")
+    from jupyterlab.labapp import LabApp  # which takes seconds
+
     LabApp.launch_instance([*arguments, *more])
     return 0
+
+
+def _add_defaults() -> None:
+    """Let JupyterLab neither ask about news nor look for updates by default.
+
+    What readers have set themselves stays in force.
+    """
+    variable = "JUPYTER_CONFIG_PATH"
+    theirs = os.environ.get(variable)
+    ours = str(Path(__file__).with_name("jupyter"))
+    os.environ[variable] = os.pathsep.join(filter(None, [ours, theirs]))
 
 
 def _trust(path: Path) -> None:

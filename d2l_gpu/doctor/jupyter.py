@@ -23,6 +23,7 @@ from .findings import (
 )
 from .probe_process import ask
 from .probes import import_modules
+from .python import hiding
 from .pytorch import installed_version
 
 EXTRA = "course"
@@ -182,4 +183,6 @@ def check_kernel(facts: Facts) -> list[Finding]:
         what = f"A kernel does not start ({answer.trouble.rstrip('.')})."
         again = pip("install", "--force-reinstall", "ipykernel", "jupyter_client")
         to_do = f"Install Jupyter's kernel again: {again}"
+        if any(hiding(Path.cwd())):
+            to_do = "First see to the files that the check names has found."
     return [Finding("kernel", PROBLEM, what, to_do)]

@@ -20,6 +20,9 @@ DOWNLOADS = "https://www.python.org/downloads/"
 # What the notebooks import, beside the frameworks and the extra `lessons`.
 IMPORTED = ("IPython", "d2l", "d2l_gpu", "numpy")
 
+# What comes with Python and is imported by no other program.
+UNUSED = {"antigravity", "idlelib", "lib2to3", "test", "this", "turtle", "turtledemo"}
+
 
 def check_python(facts: Facts) -> list[Finding]:
     """Is this a Python for which there is a PyTorch, and on which the course is run?"""
@@ -96,12 +99,12 @@ def _translated() -> bool:
 
 def check_names(facts: Facts) -> list[Finding]:
     """Does a file of the working folder hide a package from notebooks in it?"""
-    found = list(_hiding(Path.cwd()))
+    found = list(hiding(Path.cwd()))
     return [
         Finding(
             "names",
             PROBLEM,
-            f"Notebooks in this folder import {path} instead of the package "
+            f"Notebooks in this folder import {path} instead of {_kind(path.stem)} "
             f"{path.stem}.",
             "Rename the file.",
         )
@@ -109,10 +112,16 @@ def check_names(facts: Facts) -> list[Finding]:
     ] or [Finding("names", OK, "No file here has the name of a package.")]
 
 
-def _hiding(folder: Path) -> Iterator[Path]:
+def _kind(name: str) -> str:
+    return "Python's own module" if name in sys.stdlib_module_names else "the package"
+
+
+def hiding(folder: Path) -> Iterator[Path]:
+    """Yield what has the name of a package, or of a module that comes with Python."""
     in_clone = (folder / "d2l_gpu" / "doctor").is_dir()  # d2l_gpu itself is here
     frameworks = [each.module for each in FRAMEWORKS]
-    for name in (*IMPORTED, *modules("lessons"), *frameworks):
+    standard = sorted(sys.stdlib_module_names - set(sys.builtin_module_names) - UNUSED)
+    for name in (*IMPORTED, *modules("lessons"), *frameworks, *standard):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.is_file() and not (in_clone and name == "d2l_gpu"):
                 yield path if path.parent == folder else path.parent

@@ -42,7 +42,6 @@ FLAGS = (
 SETTINGS = {
     # All cells are in the page, also those out of sight, whose outputs are compared.
     "notebook-extension/tracker": {"windowingMode": "none"},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 # What each cell shows: outputs with their MIME types, their text and their parts.
 READ = """
@@ -242,6 +241,7 @@ def test_run_all_shows_what_is_committed(opened, view):
             if mime == "image/png":
                 check_picture(output, committed)
     assert compared > 10
+    assert page.locator(".Toastify__toast").count() == 0  # neither news nor questions
     assert str(lab.notebooks) not in page.inner_text("body")
 
 

@@ -40,6 +40,7 @@ def launched(monkeypatch):
     arguments = []
     monkeypatch.setattr(LabApp, "launch_instance", arguments.extend)
     monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")  # which the command adds to
     return arguments
 
 
@@ -303,6 +304,24 @@ def test_kernel_is_this_interpreter_whatever_the_reader_has_installed(
         executable, _, folder = evaluated(lab, IDENTITY).split(maxsplit=2)
     assert executable == sys.executable
     assert Path(folder) == lab.notebooks
+
+
+@pytest.mark.parametrize("theirs", [{}, {"fetchNews": "true"}])
+def test_readers_are_not_asked_about_news_but_may_want_them(
+    published, tmp_path, theirs
+):
+    reader = tmp_path / "reader"
+    settings = reader / "config/lab/user-settings/@jupyterlab/apputils-extension"
+    settings.mkdir(parents=True)
+    own = settings / "notification.jupyterlab-settings"
+    own.write_text(json.dumps(theirs))
+    with running_lab(published, reader, "--port", "0") as lab:
+        name = "@jupyterlab/apputils-extension:notification"
+        found = request(lab, f"lab/api/settings/{name}")
+    properties = found["schema"]["properties"]
+    assert properties["fetchNews"]["default"] == "false"  # neither yes nor a question
+    assert properties["checkForUpdates"]["default"] is False
+    assert found["settings"] == json.loads(own.read_text()) == theirs
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")

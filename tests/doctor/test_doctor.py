@@ -258,6 +258,27 @@ def test_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
         (tmp_path / name).unlink()
 
 
+def test_file_that_hides_a_module_of_python_is_named_and_survived(tmp_path):
+    for name in ("random.py", "tempfile.py", "numpy.py", "test.py"):
+        (tmp_path / name).write_text("raise RuntimeError('not for the doctor')")
+    code, said = run_doctor(
+        sys.executable, "--json", "names", "numpy", "disk", cwd=tmp_path
+    )
+    assert code == 1
+    findings = json.loads(said)
+    hidden = [each["what"] for each in findings if each["name"] == "names"]
+    for name, kind in (
+        ("numpy", "the package"),
+        ("random", "Python's own module"),
+        ("tempfile", "Python's own module"),
+    ):
+        expected = f"import {tmp_path / name}.py in place of {kind} {name}."
+        assert any(what.endswith(expected) for what in hidden)
+    assert len(hidden) == 3  # no program imports test
+    others = {each["status"] for each in findings if each["name"] != "names"}
+    assert others == {"ok"}
+
+
 def test_clone_is_not_taken_for_something_that_hides_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     assert look_once("names").status == "ok"

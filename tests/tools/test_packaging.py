@@ -135,6 +135,7 @@ def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
         for path in notebooks
     }
     assert carried == lessons
+    assert "d2l_gpu/course/jupyter/labconfig/default_setting_overrides.json" in names
     assert lessons
     inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}
     assert inside == {".ipynb"}

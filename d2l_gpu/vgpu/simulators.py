@@ -4,6 +4,7 @@
 with devices of its own, beside the one that ``enable`` set up.
 """
 
+import difflib
 import gc
 import weakref
 from collections.abc import Callable, Sequence
@@ -56,11 +57,7 @@ class Settings:
             )
         if n > most:
             raise ValueError(f"There can be at most {most} virtual GPUs, but got {n}.")
-        backing = torch.device("cpu" if backing is None else backing)
-        if backing.type == "vgpu":
-            raise ValueError(
-                "The backing of virtual GPUs must be a real device, such as cpu."
-            )
+        backing = _device(backing)
         if not isinstance(model, list | tuple):
             models = (_entry(model, MODELS, "model"),) * n
         else:
@@ -94,6 +91,22 @@ class Settings:
         )
 
 
+def _device(backing) -> torch.device:
+    """Return the device that is to compute values, having seen that it can."""
+    try:
+        device = torch.device("cpu" if backing is None else backing)
+        if device.type not in ("cpu", "meta", "vgpu"):
+            torch.empty(0, device=device)
+    except (AssertionError, RuntimeError, TypeError, ValueError):
+        raise ValueError(
+            "The backing of virtual GPUs is 'cpu', 'meta', or a GPU that is here, such "
+            f"as 'cuda:0', not {backing!r}."
+        ) from None
+    if device.type == "vgpu":
+        raise ValueError("The backing of virtual GPUs is a real device, such as cpu.")
+    return device
+
+
 def _entry(name, catalogue: dict, what: str):
     """Return the catalogue's entry with this name, or an entry as it is."""
     kinds = tuple({type(entry) for entry in catalogue.values()})
@@ -106,16 +119,25 @@ def _entry(name, catalogue: dict, what: str):
         )
     if name not in catalogue:
         raise ValueError(
-            f"There is no {what} {name!r} in the catalogue: choose one of "
-            f"{', '.join(catalogue)}, or describe your own as a {kinds[0].__name__}."
+            f"There is no {what} {name!r} in the catalogue{_closest(name, catalogue)}: "
+            f"choose one of {', '.join(catalogue)}, or describe your own as a "
+            f"{kinds[0].__name__}."
         )
     return catalogue[name]
+
+
+def _closest(name: str, catalogue: dict) -> str:
+    """Ask whether a name of the catalogue was meant, if one is close."""
+    names = {each.lower(): each for each in catalogue}
+    for found in difflib.get_close_matches(name.lower(), names, 1):
+        return f" (did you mean {names[found]!r}?)"
+    return ""
 
 
 def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
-        if torch.device(backing).type != "meta":
+        if _device(backing).type != "meta":
             raise ValueError(
                 "Replicas are simulated without values: pass backing='meta' as well."
             )

@@ -272,7 +272,7 @@ def test_file_that_hides_a_module_of_python_is_named_and_survived(tmp_path):
         ("random", "Python's own module"),
         ("tempfile", "Python's own module"),
     ):
-        expected = f"import {tmp_path / name}.py in place of {kind} {name}."
+        expected = f"import {tmp_path / name}.py instead of {kind} {name}."
         assert any(what.endswith(expected) for what in hidden)
     assert len(hidden) == 3  # no program imports test
     others = {each["status"] for each in findings if each["name"] != "names"}

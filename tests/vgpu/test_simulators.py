@@ -81,6 +81,10 @@ def test_copies_between_simulations_go_by_way_of_the_host():
         ({"link": "NVLink9"}, ValueError, "There is no link"),
         ({"memory": "0B"}, ValueError, "at least one byte"),
         ({"backing": "vgpu"}, ValueError, "real device"),
+        ({"backing": "gpu"}, ValueError, "a GPU that is here, .*, not 'gpu'"),
+        ({"backing": "xpu:99"}, ValueError, "a GPU that is here, .*, not 'xpu:99'"),
+        ({"backing": []}, ValueError, "'cpu', 'meta', or a GPU"),
+        ({"backing": None, "replicas": True}, ValueError, "backing='meta'"),
         ({"replicas": True}, ValueError, "backing='meta'"),
     ],
 )
@@ -88,6 +92,25 @@ def test_bad_settings_get_one_sentence(arguments, error, sentence):
     with pytest.raises(error, match=sentence) as caught:
         d2l.simulator(**arguments)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, closest",
+    [
+        ({"model": "H1000"}, "H100"),
+        ({"model": "a100"}, "A100"),
+        ({"model": ["V10"]}, "V100"),
+        ({"link": "NVLink"}, "NVLink"),
+        ({"link": "infiniband"}, "InfiniBand HDR"),
+        ({"link": "a rope"}, None),
+    ],
+)
+def test_a_misspelt_name_gets_the_closest_one(arguments, closest):
+    with pytest.raises(ValueError, match="in the catalogue") as caught:
+        d2l.simulator(1, **arguments)
+    asked = f"(did you mean '{closest}" if closest else "choose one of"
+    assert asked in str(caught.value)
+    assert ("did you mean" in str(caught.value)) == (closest is not None)
 
 
 def test_a_model_of_ones_own():

@@ -1,6 +1,7 @@
 """Argument checks that several functions share."""
 
 import ipaddress
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,6 +38,24 @@ def check_integer(
         )
     if least is not None and value < least:
         raise ValueError(f"{name} must be at least {least}, but got {value}{advice}.")
+
+
+def check_learning_rate(lr: float) -> None:
+    """Raise an error unless a learning rate is a finite number greater than 0.
+
+    Raises:
+        TypeError: it isn't a number (a bool doesn't count as one).
+        ValueError: it is negative, 0, infinite or not a number.
+    """
+    if isinstance(lr, bool) or not hasattr(lr, "__float__"):
+        raise TypeError(
+            f"A learning rate is a number such as 0.1, not {lr!r} "
+            f"({type(lr).__name__})."
+        )
+    if not 0 < float(lr) < math.inf:
+        raise ValueError(
+            f"A learning rate is a finite number greater than 0, such as 0.1, not {lr}."
+        )
 
 
 def check_script(script: str | Path) -> Path:

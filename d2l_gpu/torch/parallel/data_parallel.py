@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.common.arguments import check_integer, check_learning_rate
 from d2l_gpu.show.live import in_jupyter
 from d2l_gpu.show.progress import Progress
 from d2l_gpu.show.training_curves import Animator
@@ -83,7 +83,7 @@ def train(
             on the first device, so pass a new one to each run.
         num_gpus: number of GPUs; 0: the CPU.
         batch_size: examples per batch, over all devices together.
-        lr: the full learning rate.
+        lr: the full learning rate, greater than 0.
         num_epochs: passes over the training data, at least 1.
         load_data: function that takes the batch size and returns batches (X, y) for
             training and for testing; default: scikit-learn's handwritten digits.
@@ -103,6 +103,7 @@ def train(
     """
     devices = _devices(num_gpus, batch_size)
     check_integer("num_epochs", num_epochs, least=1)
+    check_learning_rate(lr)
     if not 0 <= warmup_epochs < num_epochs:
         raise ValueError(
             f"warmup_epochs must be at least 0 and less than num_epochs={num_epochs}, "

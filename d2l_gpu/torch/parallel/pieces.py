@@ -25,9 +25,22 @@ def split_batch(
     Returns:
         The shards of X and the shards of y.
     Raises:
+        TypeError: X or y isn't a tensor, or devices is a single device.
         ValueError: X and y differ in length or are empty, or there are no devices.
     Source: d2l 1.0.3 ``split_batch``, section 13.5.
     """
+    for name, whole in (("X", X), ("y", y)):
+        if not isinstance(whole, torch.Tensor):
+            raise TypeError(
+                f"split_batch splits tensors, and {name} is a {type(whole).__name__}: "
+                f"pass torch.as_tensor({name}), or torch.stack({name}) if it holds "
+                "tensors."
+            )
+    if isinstance(devices, str | torch.device):
+        raise TypeError(
+            f"split_batch takes a list of devices: pass [{str(devices)!r}], not "
+            f"{devices!r}."
+        )
     if len(X) != len(y):
         raise ValueError(
             f"A batch must have as many labels as inputs, but got {len(X)} inputs and "

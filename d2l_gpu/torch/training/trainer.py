@@ -16,7 +16,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.common.arguments import check_integer, check_learning_rate
 from d2l_gpu.common.classes import HyperParameters
 from d2l_gpu.show.live import in_jupyter
 from d2l_gpu.show.training_curves import ProgressBoard
@@ -127,12 +127,14 @@ class Module(nn.Module, HyperParameters):
 
         Raises:
             NotImplementedError: there is no ``self.lr``.
+            TypeError, ValueError: it isn't a finite number greater than 0.
         """
         if not hasattr(self, "lr"):
             raise NotImplementedError(
                 f"{type(self).__name__} has no learning rate: set self.lr, or define "
                 "configure_optimizers(self)."
             )
+        check_learning_rate(self.lr)
         return torch.optim.SGD(self.parameters(), lr=self.lr)
 
     def apply_init(self, inputs: Sequence[torch.Tensor], init=None) -> None:
@@ -363,10 +365,13 @@ def sgd(params: Iterable[torch.Tensor], lr: float, batch_size: int) -> None:
 
     Args:
         params: parameters, changed in place; those without a gradient are skipped.
-        lr: the learning rate.
+        lr: the learning rate, greater than 0.
         batch_size: number of examples over which the loss was summed.
+    Raises:
+        TypeError, ValueError: lr isn't a finite number greater than 0.
     Source: d2l 1.0.3 ``sgd``, section 3.4.
     """
+    check_learning_rate(lr)
     with torch.no_grad():
         for param in params:
             if param.grad is not None:

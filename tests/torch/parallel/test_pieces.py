@@ -96,6 +96,21 @@ def test_what_cannot_be_split_is_refused(X, y, devices, sentence):
         d2l.split_batch(X, y, devices)
 
 
+@pytest.mark.parametrize(
+    ("X", "y", "devices", "sentence"),
+    [
+        ([1.0, 2.0], torch.ones(2), [CPU], r"X is a list: pass torch.as_tensor\(X\)"),
+        (torch.ones(2), [1, 2], [CPU], "y is a list"),
+        (torch.ones(2).numpy(), torch.ones(2), [CPU], "X is a ndarray"),
+        (torch.ones(2), torch.ones(2), "cpu", r"a list of devices: pass \['cpu'\]"),
+        (torch.ones(2), torch.ones(2), CPU, r"a list of devices: pass \['cpu'\]"),
+    ],
+)
+def test_what_is_no_tensor_or_no_list_of_devices_is_said(X, y, devices, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        d2l.split_batch(X, y, devices)
+
+
 # ---------------------------------------------------------------- allreduce
 
 

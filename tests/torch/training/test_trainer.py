@@ -114,6 +114,19 @@ def test_sgd_steps_and_zeroes_and_skips_what_has_no_gradient():
     assert unused.item() == 1
 
 
+@pytest.mark.parametrize("lr", [0, -1.0, float("nan"), float("inf")])
+def test_learning_rates_that_cannot_train_are_refused_everywhere(lr):
+    model = d2l.Module()
+    model.net, model.lr = nn.Linear(2, 1), lr
+    for call in (
+        model.configure_optimizers,
+        lambda: d2l.sgd(model.parameters(), lr, batch_size=2),
+        lambda: d2l.train(model.net, 0, 64, lr, display=False),
+    ):
+        with pytest.raises(ValueError, match="A learning rate is a finite number"):
+            call()
+
+
 # ---------------------------------------------------------------- what is plotted
 
 

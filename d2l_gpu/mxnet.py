@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy
 
-from d2l_gpu.common.arguments import check_integer
+from d2l_gpu.common.arguments import check_integer, refuse_folder
 from d2l_gpu.common.frameworks import framework, not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
@@ -310,9 +310,11 @@ def load_parameters(
             they aren't initialized.
     Raises:
         FileNotFoundError: there is no such file.
+        IsADirectoryError: the path is a folder.
         ValueError: the file is incomplete, or its parameters aren't those of net.
     """
     path = Path(path)
+    refuse_folder(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     with _numpy_semantics():

@@ -59,14 +59,21 @@ def check_learning_rate(lr: float) -> None:
 
 
 def check_script(script: str | Path) -> Path:
-    """Return the path of a script; raise FileNotFoundError if there's no such file."""
+    """Return the path of a script; raise an OSError if there's no such file."""
     path = Path(script)
+    refuse_folder(path)
     if not path.is_file():
         raise FileNotFoundError(
             f"There is no script {str(script)!r} in {Path.cwd()}: check its name, or "
             "write it first."
         )
     return path
+
+
+def refuse_folder(path: str | Path) -> None:
+    """Raise IsADirectoryError if what is to be a file is a folder."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
 
 
 def check_arguments(args: Sequence[Any]) -> list[str]:

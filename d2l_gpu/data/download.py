@@ -146,6 +146,12 @@ def _folder_trouble(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # from requests, whose errors are OSErrors too
             raise
+        for above in target.parents:
+            if above.is_file():
+                raise OSError(
+                    f"{target.name} cannot be kept in {target.parent} ({above} is a "
+                    f"file): name a folder in the environment variable {DATA}."
+                ) from None
         raise OSError(
             f"Cannot save {target.name} in {target.parent} ({error.strerror}): free "
             "some space and check the folder's permissions, or name another folder "

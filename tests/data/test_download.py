@@ -285,7 +285,7 @@ def test_a_file_in_place_of_the_folder_is_a_sentence(server, folder):
     server.files[NAME] = GOOD
     folder.parent.write_text("not a folder")
     message = error_of(lambda: get(folder, server.url), OSError)
-    assert f"in {folder} (" in message
+    assert f"in {folder} ({folder.parent} is a file)" in message
 
 
 def test_a_full_disk_is_not_the_servers_fault(server, other, folder, monkeypatch):

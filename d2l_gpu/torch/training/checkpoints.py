@@ -125,7 +125,8 @@ class Checkpoints:
             case no state changes.
         Raises:
             ValueError: the checkpoints are of another model, optimizer or number of
-                ranks, or none can be read on all ranks; no state changes.
+                ranks, or none can be read on all ranks, or one asks for code; no state
+                changes.
         """
         self._remove_parts()
         found = self._agree(self._look())
@@ -306,7 +307,14 @@ class Checkpoints:
 
     def _state(self, step: int) -> dict:
         """Return a checkpoint's content, after checking that it fits these parts."""
-        state = loaded(_read(self._path(step))[0])
+        path = self._path(step)
+        try:
+            state = loaded(_read(path)[0])
+        except pickle.UnpicklingError as error:
+            raise ValueError(
+                f"The checkpoint {path} is not one that Checkpoints has written and is "
+                f"not read ({error}): name another folder, and ask who wrote that file."
+            ) from None
         if state["kinds"] != self._kinds():
             raise ValueError(
                 f"The checkpoints in {self._folder} were made with "

@@ -1,13 +1,30 @@
 """Parameters in files: written completely or not at all, read without running code."""
 
 import io
+import pickle
+import re
 import zipfile
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from d2l_gpu.common.arguments import refuse_folder
 from d2l_gpu.common.files import replacing
+
+# How PyTorch 2.10 to 2.13 says that a file asks for a class or a function.
+_CODE = re.compile(
+    r"(?:global|class|function)\s+<?(?:class\s+)?'?([\w.]*)", re.IGNORECASE
+)
+
+
+class UnsafeContent(pickle.UnpicklingError):
+    """A file asks for a class or a function: reading it could run any code."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"it asks for {name or 'a program'}, and could run any code when it is read"
+        )
 
 
 def save_parameters(net: nn.Module, path: str | Path) -> None:
@@ -20,8 +37,9 @@ def save_parameters(net: nn.Module, path: str | Path) -> None:
         net: the network, on any device.
         path: name of the file.
     Raises:
-        OSError: the file can't be written.
+        OSError: the file can't be written, or the path is a folder.
     """
+    refuse_folder(path)
     write_durably(Path(path), saved(net.state_dict()))
 
 
@@ -36,10 +54,12 @@ def load_parameters(net: nn.Module, path: str | Path) -> None:
         path: a file from ``save_parameters`` or ``torch.save(net.state_dict(), …)``.
     Raises:
         FileNotFoundError: there is no such file.
-        OSError: the file can't be read.
-        ValueError: the file is damaged, or doesn't hold this network's parameters.
+        OSError: the file can't be read, or the path is a folder.
+        ValueError: the file is damaged, holds more than parameters, or doesn't hold
+            this network's.
     """
     path = Path(path)
+    refuse_folder(path)
     if not path.is_file():
         raise FileNotFoundError(
             f"There is no file {path}: check its name, or save the parameters first."
@@ -49,10 +69,15 @@ def load_parameters(net: nn.Module, path: str | Path) -> None:
     try:
         _compare_checksums(content)
         state = loaded(content)
-    except Exception as error:  # of any kind: a changed byte may mean anything
+    except UnsafeContent as error:
+        raise ValueError(
+            f"The file {path} holds more than parameters and is not read ({error}): "
+            "use one that save_parameters has written."
+        ) from None
+    except Exception:  # of any kind: a changed byte may mean anything
         raise ValueError(
             f"The file {path} is damaged or holds no parameters: save them again."
-        ) from error
+        ) from None
     if not fits(net, state):
         raise ValueError(
             f"The file {path} holds the parameters of another network: names or shapes "
@@ -91,8 +116,18 @@ def loaded(content: bytes | memoryview) -> object:
     """Return the state that was passed to ``saved``, with all tensors on the CPU.
 
     Only tensors and plain containers are read.
+
+    Raises:
+        UnsafeContent: there is something else in it.
+        pickle.UnpicklingError: it is damaged.
     """
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    try:
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        # Not with PyTorch's message, which suggests to read the file nevertheless.
+        if asked := _CODE.search(str(error)):
+            raise UnsafeContent(asked[1]) from None
+        raise pickle.UnpicklingError("it cannot be read") from None
 
 
 def _compare_checksums(content: bytes) -> None:

@@ -757,7 +757,7 @@ def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
     ("arguments", "kind", "sentence"),
     [
         (("none.py", 2), FileNotFoundError, "no script 'none.py' in /"),
-        ((".", 2), FileNotFoundError, "no script '.' in /"),
+        ((".", 2), IsADirectoryError, r"\. is a folder: give the name of a file"),
         ((__file__, 0), ValueError, "at least 1, but got 0"),
         ((__file__, "2"), TypeError, r"such as 2, but got '2' \(str\)"),
         ((__file__, True), TypeError, r"such as 2, but got True \(bool\)"),

@@ -2,11 +2,14 @@
 
 import errno
 import functools
+import hashlib
+import io
 import os
 import random
 import shutil
 import sys
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
 
@@ -304,6 +307,23 @@ def test_damaged_files_only(folder):
     match = f"can be read by all ranks .damaged: {name(2)}, {name(4)}.: restore"
     refused(Training(folder), ValueError, match)
     assert names(folder) == before
+
+
+def test_a_file_that_could_run_code_is_not_read(folder, tmp_path):
+    class Exploit:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path / 'it ran'}",)
+
+    Training(folder).run(2)
+    content = io.BytesIO()
+    torch.save({"kinds": Exploit()}, content)
+    content = content.getvalue() + bytes(16)  # and a mark
+    (folder / name(2)).write_bytes(content + hashlib.sha256(content).digest())
+    match = f"{name(2)} is not one that Checkpoints has written .* asks for .*system"
+    with pytest.raises(ValueError, match=match) as caught:
+        Training(folder).checkpoints.resume()
+    assert "weights_only" not in "".join(traceback.format_exception(caught.value))
+    assert not (tmp_path / "it ran").exists()
 
 
 # ---------------------------------------------------------------- other trainings

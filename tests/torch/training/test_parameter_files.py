@@ -1,7 +1,9 @@
 """Parameters in files: whole or not at all, and one clear sentence otherwise."""
 
 import contextlib
+import os
 import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
@@ -167,8 +169,32 @@ def test_a_file_of_something_else(net, tmp_path):
     path = tmp_path / "net.pt"
     path.write_text("not a file of parameters")
     refused(net, path, ValueError, "is damaged or holds no parameters")
-    torch.save(nn.Linear(3, 2), path)  # a pickled module could run a program
-    refused(net, path, ValueError, "is damaged or holds no parameters")
+
+
+class Exploit:
+    def __reduce__(self):
+        return os.system, ("echo no",)
+
+
+@pytest.mark.parametrize("content", [nn.Linear(3, 2), {"0.weight": Exploit()}])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_that_could_run_code_is_not_read(net, tmp_path, content, zipped):
+    path = tmp_path / "net.pt"
+    torch.save(content, path, _use_new_zipfile_serialization=zipped)
+    sentence = r"holds more than parameters and is not read \(it asks for [\w.]+, and"
+    refused(net, path, ValueError, sentence)
+    with pytest.raises(ValueError) as caught:
+        d2l.load_parameters(net, path)
+    assert "weights_only" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_folder_in_place_of_a_file(net, tmp_path):
+    refused(net, tmp_path, IsADirectoryError, "is a folder: give the name of a file")
+    with pytest.raises(IsADirectoryError, match="is a folder: give the name"):
+        d2l.save_parameters(net, tmp_path)
+    with pytest.raises(IsADirectoryError, match="is a folder: give the name"):
+        d2l.launch(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_parameters_of_another_network(net, tmp_path):

@@ -90,6 +90,10 @@ The course goes into the folder d2l-gpu-course in your home folder. To choose an
        python install.py --folder FOLDER
 
 It takes up {unpacked} of disk space. To remove it, delete that folder.
+
+install.py compares every file with the checksums in manifest.json. That finds a damaged
+copy, but not a malicious one: whoever changes a file can change its checksum too. So
+install a bundle only if you trust the person who made it.
 """
 
 INSTALL_SH = """\
@@ -499,7 +503,10 @@ def _data_entries(wanted: bool | None) -> dict[str, Path | bytes]:
         print("Fashion-MNIST is left out")
         return {}
     folder = data_folder() / FASHION_MNIST.folder
-    paths = [cached(name, md5, folder) for name, md5 in FASHION_MNIST.files.items()]
+    paths = [
+        cached(name, md5, folder, FASHION_MNIST.sha256.get(name, ""))
+        for name, md5 in FASHION_MNIST.files.items()
+    ]
     if None not in paths:
         print(f"Fashion-MNIST is included, from {folder}")
         return {f"data/{FASHION_MNIST.folder}/{path.name}": path for path in paths}

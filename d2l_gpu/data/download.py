@@ -14,7 +14,7 @@ from types import ModuleType
 from urllib.parse import urlsplit
 
 from d2l_gpu.common.settings import DATA, import_pooch
-from d2l_gpu.data.sources import abandoned, cached, checksum
+from d2l_gpu.data.sources import abandoned, cached, is_good
 from d2l_gpu.show.progress import Progress
 
 TIMEOUT = 15  # seconds to wait for a server to respond, or to continue after a pause
@@ -27,6 +27,7 @@ def fetch(
     md5: str,
     folder: Path,
     *,
+    sha256: str = "",
     instead: str = "",
     timeout: float = TIMEOUT,
 ) -> Path:
@@ -39,12 +40,13 @@ def fetch(
         name: name of the file, on the server and in the folder.
         mirrors: URLs of folders that hold the file, each ending in ``/``; if one fails,
             the next is tried.
-        md5: the file's checksum, in hexadecimal.
+        md5: the file's MD5 checksum, in hexadecimal.
         folder: where to keep the file.
+        sha256: its SHA-256 checksum, empty if it isn't known.
         instead: what else the reader can do, for the error message.
         timeout: seconds to wait for a server to respond.
     Returns:
-        The path of the file, whose checksum is right.
+        The path of the file, whose checksums are right.
     Raises:
         ConnectionError: no mirror delivered the file.
         OSError: the file can't be written to the folder, or can't be read there.
@@ -53,7 +55,7 @@ def fetch(
     target = folder / name
     with _folder_trouble(target):
         _remove_abandoned(target)
-        if cached(name, md5, folder):
+        if cached(name, md5, folder, sha256):
             return target
     pooch = import_pooch()
     from requests import RequestException  # a dependency of pooch
@@ -70,8 +72,8 @@ def fetch(
                 except RequestException as error:
                     failures.append(_failure(mirror, _reason(error, timeout)))
                     continue
-                if checksum(part) == md5:
-                    _give_name(part, target, md5)
+                if is_good(part, md5, sha256):
+                    _give_name(part, target, md5, sha256)
                     return target
         finally:  # also after Ctrl-C
             with contextlib.suppress(OSError):
@@ -118,13 +120,13 @@ class _Bar:
     close = reset
 
 
-def _give_name(part: Path, target: Path, md5: str) -> None:
+def _give_name(part: Path, target: Path, md5: str, sha256: str) -> None:
     try:
         part.replace(target)
     except OSError:
         # Windows can't replace a file that is being read, for example by another
         # process that has downloaded it in the meantime.
-        if not (target.exists() and checksum(target) == md5):
+        if not (target.exists() and is_good(target, md5, sha256)):
             raise
 
 

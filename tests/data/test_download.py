@@ -1,5 +1,6 @@
 """Downloads: only what is complete gets its name, and every failure is a sentence."""
 
+import hashlib
 import io
 import logging
 import os
@@ -279,6 +280,18 @@ def test_a_read_only_cache_without_files_is_a_sentence(
         message = error_of(lambda: get(folder, server.url), OSError)
     assert f"in {folder} (Permission denied)" in message
     assert "D2L_GPU_DATA" in message
+
+
+def test_a_file_that_has_the_md5_only_is_refused(server, folder):
+    server.files[NAME] = GOOD
+    forged = hashlib.sha256(BAD).hexdigest()
+    message = error_of(lambda: get(folder, server.url, sha256=forged))
+    assert "what it sends has another checksum" in message
+    assert names_in(folder) == []
+    right = hashlib.sha256(GOOD).hexdigest()
+    assert get(folder, server.url, sha256=right).read_bytes() == GOOD
+    # Nor is it used if it is there already.
+    error_of(lambda: get(folder, server.url, sha256=forged))
 
 
 def test_a_file_in_place_of_the_folder_is_a_sentence(server, folder):

@@ -122,7 +122,11 @@ def _read(source: Source) -> list[torch.Tensor]:
     folder = data_folder() / source.folder
     instead = "use d2l.load_data_digits, which needs no network"
     paths = [
-        fetch(name, source.mirrors, md5, folder, instead=instead)
+        fetch(
+            *(name, source.mirrors, md5, folder),
+            sha256=source.sha256.get(name, ""),
+            instead=instead,
+        )
         for name, md5 in source.files.items()
     ]
     kinds = (_images, _labels, _images, _labels)

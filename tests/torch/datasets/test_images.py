@@ -164,6 +164,14 @@ def test_the_authors_checksums_are_those_of_the_files():
     assert all(mirror.endswith("/") for mirror in datasets.FASHION_MNIST.mirrors)
 
 
+def test_fashion_mnist_is_checked_with_more_than_md5():
+    source = datasets.FASHION_MNIST
+    assert source.sha256.keys() == source.files.keys()
+    assert len(set(source.sha256.values())) == 4
+    for value in source.sha256.values():
+        assert re.fullmatch("[0-9a-f]{64}", value)
+
+
 # ---------------------------------------------------------------- digits
 
 

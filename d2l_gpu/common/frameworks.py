@@ -1,6 +1,7 @@
 """The frameworks that the course has an edition for: a table of four rows.
 
-A new framework is one more row, a helper ``d2l_gpu/<module>.py`` and a folder of lessons.
+A new framework is one more row, a helper ``d2l_gpu/<module>.py`` and a folder of
+lessons.
 """
 
 from collections.abc import Sequence

@@ -99,11 +99,13 @@ def _device(backing) -> torch.device:
             torch.empty(0, device=device)
     except (AssertionError, RuntimeError, TypeError, ValueError):
         raise ValueError(
-            "The backing of virtual GPUs is 'cpu', 'meta', or a GPU that is here, such "
-            f"as 'cuda:0', not {backing!r}."
+            "The backing of virtual GPUs must be 'cpu', 'meta', or a GPU of this "
+            f"machine, such as 'cuda:0', but got {backing!r}."
         ) from None
     if device.type == "vgpu":
-        raise ValueError("The backing of virtual GPUs is a real device, such as cpu.")
+        raise ValueError(
+            "The backing of virtual GPUs must be a real device, such as cpu."
+        )
     return device
 
 

@@ -57,11 +57,19 @@ def writes_into_a_copy(layer, i, j):
     return value
 
 
-@wrong("04.1", "32 numbers have changed")
+@wrong("04.1", "32 changed elements")
 def clears_the_column(layer, i, j):
     with torch.no_grad():
         value = layer.weight[i, j].item()
         layer.weight[:, j] = 0
+    return value
+
+
+@wrong("04.1", "The bias has changed too")
+def clears_the_bias(layer, i, j):
+    with torch.no_grad():
+        value = layer.weight[i, j].item()
+        layer.weight[i, j] = layer.bias[i] = 0
     return value
 
 
@@ -163,7 +171,7 @@ def forgets_the_labels(X, y, batch_size, epochs, device):
         yield X[part.to(device)], y[part]
 
 
-@wrong("04.3", "Some of them are on cpu.")
+@wrong("04.3", "Some of them are on the host.")
 def forgets_the_images(X, y, batch_size, epochs, device):
     y = y.to(device)
     for part in orders(len(X), batch_size, epochs, "cpu"):
@@ -189,6 +197,13 @@ def sends_the_orders(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, epochs, "cpu"):
         part = part.to(device)
+        yield X[part], y[part]
+
+
+@wrong("04.3", "examples followed from the host")
+def leaves_the_orders_on_the_host(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, epochs, "cpu"):
         yield X[part], y[part]
 
 
@@ -247,6 +262,20 @@ def draws_with_replacement(X, y, batch_size, epochs, device):
             yield X[part], y[part]
 
 
+@wrong("04.3", "other values than in `X`")
+def keeps_the_first_column(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, epochs, device):
+        yield X[part] * (torch.arange(6, device=device) == 0), y[part]
+
+
+@wrong("04.3", "and a label of `y` is one number")
+def adds_a_dimension(X, y, batch_size, epochs, device):
+    X, y = X.to(device), y.to(device)
+    for part in orders(len(X), batch_size, epochs, device):
+        yield X[part], y[part, None]
+
+
 @wrong("04.3", "At least one batch isn't a pair of tensors")
 def gives_images_only(X, y, batch_size, epochs, device):
     X = X.to(device)
@@ -297,7 +326,7 @@ def copies_the_layers(net, devices):
     return in_two_parts(copy.deepcopy(net), devices, lambda H: H.to(devices[1]))
 
 
-@wrong("04.4", "The first layer is on vgpu:1 and the last")
+@wrong("04.4", "The first layer is on GPU 1 and the last")
 def puts_all_on_one(net, devices):
     return net.to(devices[1])
 
@@ -307,7 +336,7 @@ def forgets_the_hidden_layer(net, devices):
     return in_two_parts(net, devices, lambda H: H)
 
 
-@wrong("04.4", "The output is on vgpu:0, not on vgpu:1")
+@wrong("04.4", "The output is on GPU 0, not on GPU 1")
 def brings_the_output_back(net, devices):
     class There(TwoParts):
         def forward(self, X):
@@ -389,6 +418,13 @@ def forgets_buffers(module):
     return places(module.parameters())
 
 
+@wrong("04.5", "with `affine=False` has a running mean")
+def asks_parameters_for_a_start(module):
+    if not list(module.parameters()):
+        return None
+    return with_a_dictionary(module)
+
+
 @wrong("04.5", "You return a string; return a `torch.device`")
 def returns_a_text(module):
     device = with_a_dictionary(module)
@@ -403,7 +439,7 @@ def names_no_devices(module):
         raise ValueError("the model is on several devices") from None
 
 
-@wrong("04.5", "For `nn.ReLU()`, cpu was returned")
+@wrong("04.5", "For `nn.ReLU()`, the host was returned")
 def falls_back(module):
     return with_a_dictionary(module) or d2l.cpu()
 
@@ -445,9 +481,10 @@ def begins_anew(net, optimizer, device):
 
 @wrong("04.6", "holds the parameters of `net`")
 def makes_new_parameters(net, optimizer, device):
-    for layer in (net[0], net[2]):
+    for layer in (net[0], net[3]):
         layer.weight = nn.Parameter(layer.weight.detach().to(device))
         layer.bias = nn.Parameter(layer.bias.detach().to(device))
+    net[2].to(device)
 
 
 @wrong("04.6", "They moved too. Python reads them in each step")
@@ -458,7 +495,7 @@ def moves_every_tensor(net, optimizer, device):
             state[name] = state[name].to(device)
 
 
-@wrong("04.6", "part of Adam's state has changed")
+@wrong("04.6", "some of them or of Adam's state has changed")
 def forgets_the_values(net, optimizer, device):
     net.to(device)
     for p in net.parameters():
@@ -475,12 +512,25 @@ def by_way_of_the_host(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "They're on vgpu:0, but `device` is vgpu:1")
+@wrong("04.6", "They're on GPU 0, but `device` is GPU 1")
 def forgets_the_model(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "parameters and moments have")
+@wrong("04.6", "A BatchNorm's running mean and variance aren't parameters")
+def leaves_the_buffers(net, optimizer, device):
+    for p in net.parameters():
+        p.data = p.data.to(device)
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+@wrong("04.6", "some of them or of Adam's state has changed")
+def resets_the_buffers(net, optimizer, device):
+    by_hand(net, optimizer, device)
+    net[2].reset_running_stats()
+
+
+@wrong("04.6", "parameters, buffers and moments have")
 def moves_there_and_back(net, optimizer, device):
     home = next(net.parameters()).device
     for place in (device, home, device):

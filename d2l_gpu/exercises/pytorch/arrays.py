@@ -20,8 +20,10 @@ def _peek(x: Any) -> dict[str, bytes]:
 def _bytes(x: torch.Tensor) -> bytes:
     if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
         return b""
-    values = vgpu.peek(x).contiguous().flatten().view(torch.uint8)
-    return values.numpy().tobytes() + repr((x.device, x.dtype, x.shape)).encode()
+    values, what = vgpu.peek(x), repr((x.device, x.dtype, x.shape)).encode()
+    if values.is_meta:  # of a simulator that computes nothing
+        return what
+    return values.contiguous().flatten().view(torch.uint8).numpy().tobytes() + what
 
 
 ARRAYS = Arrays(

@@ -5,10 +5,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
@@ -92,15 +94,20 @@ def _crossings(what: str) -> list[int]:
     ]
 
 
-@EXERCISES.add("05.1", "cpu, gpu, sizes, products", returns=int)
-def crossing(answer):
-    cpu = _simulator("Xeon E5-2698 v4").gpu()
-    found, kernels = [], []
+def _answered(answer: Callable, gpus: Gpus) -> list[tuple[int, int]]:
+    """Return the size, and the number of kernels on the GPU, for each of `CASES`."""
+    cpu, found = _simulator("Xeon E5-2698 v4").gpu(), []
     for model, products in CASES:
         sim = _simulator(model)
         sim.reset()
-        found.append(answer(cpu, sim.gpu(), list(SIZES), products))
-        kernels.append(sim.report().devices[0].kernels)
+        size = answer(cpu, sim.gpu(), list(SIZES), products)
+        found.append((size, sim.report().devices[0].kernels))
+    return found
+
+
+@EXERCISES.add("05.1", "cpu, gpu, sizes, products", returns=int)
+def crossing(run: Run):
+    found, kernels = map(list, zip(*run(_answered), strict=True))
     yield Claim(
         "it returns sizes from the list",
         set(found) <= set(SIZES),
@@ -157,58 +164,95 @@ def _why_not(products: int, rows: Sequence[tuple[str, int, int]]) -> str:
 # ------------------------------------------------------------------ norms
 
 
-@EXERCISES.add("05.2", "X, steps, every", returns=list)
-def norms(answer):
-    sim = d2l.simulator(1)
+_STEPS, _EVERIES = 95, (1, 10, 95)
+
+
+def _matrix() -> torch.Tensor:
     torch.manual_seed(0)
-    X = 1.01 * torch.linalg.qr(torch.randn(100, 100))[0]
-    wanted, Y = [], X
-    for _ in range(95):
+    return 1.01 * torch.linalg.qr(torch.randn(100, 100))[0]
+
+
+def _logged(answer: Callable, gpus: Gpus, every: int) -> dict:
+    """Return the norms, and what it cost to find them."""
+    sim = d2l.simulator(1)
+    X = _matrix().to(sim.gpu())
+    before = torch.vgpu.memory_allocated(sim.gpu())
+    torch.vgpu.reset_peak_memory_stats(sim.gpu())
+    sim.reset()
+    result = answer(X, _STEPS, every)
+    used = sim.report().links
+    found = {
+        "copies": sum(link.copies for link in used),
+        "nbytes": sum(link.nbytes for link in used),
+        "peak": torch.vgpu.max_memory_allocated(sim.gpu()) - before,
+        "waits": sum(span.lane == "wait" for span in sim.spans()),
+    }
+    return found | _numbers(result)
+
+
+def _numbers(result: list) -> dict:
+    """Return the elements of a list as numbers, and the names of their types."""
+    return {
+        "values": [_number(x) for x in result],
+        "types": [
+            "float" if isinstance(x, float) else type(x).__name__ for x in result
+        ],
+    }
+
+
+@EXERCISES.add("05.2", "X, steps, every", returns=list)
+def norms(run: Run):
+    X = Y = _matrix()
+    wanted = []
+    for _ in range(_STEPS):
         Y = Y @ X
         wanted.append(float(Y.norm()))
-    X = X.to(sim.gpu())
-    runs = {every: _logged(answer, sim, X, every) for every in (1, 10, 95)}
-    numbers = {every: len(result) for every, (result, *_) in runs.items()}
+    runs = {every: run(_logged, every) for every in _EVERIES}
+    numbers = {every: len(found["values"]) for every, found in runs.items()}
     yield Claim(
         "it returns one norm for each step",
-        set(numbers.values()) == {95},
+        set(numbers.values()) == {_STEPS},
         _wrong_number(numbers),
     )
-    if set(numbers.values()) != {95}:
+    if set(numbers.values()) != {_STEPS}:
         return
-    result = runs[10][0]
+    kinds = [kind for found in runs.values() for kind in found["types"]]
     yield Claim(
         "the norms are Python numbers",
-        all(isinstance(x, float) for x in result),
-        f"The first one is a {type(result[0]).__name__}: you never fetched its value.",
+        set(kinds) == {"float"},
+        f"The first one is a {runs[10]['types'][0]}: you never fetched its value.",
     )
-    values = [_number(x) for x in result]
+    values = next(
+        (found["values"] for found in runs.values() if not _same(found, wanted)),
+        wanted,
+    )
     yield Claim(
         "they're the norms of the products, in order",
-        torch.allclose(torch.tensor(values), torch.tensor(wanted), rtol=1e-3),
+        values is wanted,
         _wrong_norms(values, wanted, float(X.norm())),
     )
-    needed = {every: math.ceil(95 / every) for every in runs}
+    needed = {every: math.ceil(_STEPS / every) for every in runs}
+    copies = {every: found["copies"] for every, found in runs.items()}
     yield Claim(
         "each copy fetches `every` norms at once",
-        all(copies == needed[every] for every, (_, copies, *_) in runs.items()),
-        _wrong_copies({every: run[1] for every, run in runs.items()}, needed),
+        copies == needed,
+        _wrong_copies(copies, needed),
     )
-    nbytes = runs[95][2]
+    nbytes = {found["nbytes"] for found in runs.values()}
     yield Claim(
         "only the norms are fetched, 4 bytes each",
-        nbytes == 4 * 95,
-        f"You fetched {nbytes:,} bytes for 95 norms: more than one number for each "
-        "step.",
+        nbytes == {4 * _STEPS},
+        f"You fetched {max(nbytes):,} bytes for {_STEPS} norms: more than one number "
+        "for each step.",
     )
-    peak = runs[95][3] / X.nbytes
+    peak = max(found["peak"] for found in runs.values()) / X.nbytes
     yield Claim(
         "the products don't stay in the GPU's memory",
         peak < 10,
         f"There were {peak:.0f} matrices in memory at once. A norm is one number. "
         "What keeps the products until the end?",
     )
-    waits = runs[95][4]
+    waits = runs[95]["waits"]
     yield Claim(
         "with `every=95`, Python waits only once, at the end",
         waits <= 1,
@@ -217,21 +261,8 @@ def norms(answer):
     )
 
 
-def _logged(answer, sim, X: torch.Tensor, every: int) -> tuple:
-    """Run the answer; return its result, the number of copies and their bytes, the
-    peak memory in bytes, and how often Python waited."""
-    before = torch.vgpu.memory_allocated(sim.gpu())
-    torch.vgpu.reset_peak_memory_stats(sim.gpu())
-    sim.reset()
-    result = answer(X, 95, every)
-    used = sim.report().links
-    return (
-        result,
-        sum(link.copies for link in used),
-        sum(link.nbytes for link in used),
-        torch.vgpu.max_memory_allocated(sim.gpu()) - before,
-        sum(span.lane == "wait" for span in sim.spans()),
-    )
+def _same(found: dict, wanted: list[float]) -> bool:
+    return np.allclose(found["values"], wanted, rtol=1e-3)
 
 
 def _number(x) -> float:
@@ -302,13 +333,40 @@ def _wrong_copies(copies: dict[int, int], needed: dict[int, int]) -> str:
 # ------------------------------------------------------------------ timing
 
 
-@EXERCISES.add("05.3", "program, devices, clock", returns=float)
-def seconds(answer):
+def _multiply(Xs: Sequence[torch.Tensor], times: Sequence[int]) -> None:
+    for X, products in zip(Xs, times, strict=True):
+        for _ in range(products):
+            X @ X
+
+
+def _timed(answer: Callable, gpus: Gpus, work: Sequence[int], n: int) -> dict:
+    """Return the seconds that an answer measured, and how."""
     sim = d2l.simulator(2, backing="meta")
-    runs = [
-        _timed(answer, sim, work, n)
-        for work, n in (((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096))
-    ]
+    Xs = [torch.empty(n, n, device=gpu) for gpu in sim.gpus()]
+    calls = readings = 0
+
+    def program():
+        nonlocal calls
+        calls += 1
+        _multiply(Xs, work)
+        if calls == 1:
+            _multiply(Xs, (20, 20))  # the overhead of first use
+
+    def clock():
+        nonlocal readings
+        readings += 1
+        return sim.now()
+
+    sim.reset()
+    _multiply(Xs, (50, 50))  # earlier work, still in the queue
+    answered = answer(program, sim.gpus(), clock)
+    return {"answered": answered, "calls": calls, "readings": readings}
+
+
+@EXERCISES.add("05.3", "program, devices, clock", returns=float)
+def seconds(run: Run):
+    cases = ((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096)
+    runs = [_Timed(**run(_timed, *case), **_right_times(*case)) for case in cases]
     yield Claim(
         "`program` is called",
         all(run.calls for run in runs),
@@ -337,56 +395,31 @@ class _Timed:
 
     Attributes:
         answered: the answer's time.
+        calls, readings: how often the program was called, and the clock read.
         right: the time of one run, with all devices idle before and after.
         asking: the time until Python has queued everything.
         one: for each device, the time until that one is done.
-        calls, readings: how often the program was called, and the clock read.
     """
 
     answered: float
+    calls: int
+    readings: int
     right: float
     asking: float
     one: Sequence[float]
-    calls: int
-    readings: int
 
 
-def _timed(answer, sim, work: Sequence[int], n: int) -> _Timed:
+def _right_times(work: Sequence[int], n: int) -> dict:
+    sim = d2l.simulator(2, backing="meta")
     Xs = [torch.empty(n, n, device=gpu) for gpu in sim.gpus()]
-    calls = readings = 0
-
-    def multiply(times: Sequence[int]) -> None:
-        for X, products in zip(Xs, times, strict=True):
-            for _ in range(products):
-                X @ X
-
-    def program():
-        nonlocal calls
-        calls += 1
-        multiply(work)
-        if calls == 1:
-            multiply((20, 20))  # the overhead of first use
-
-    def clock():
-        nonlocal readings
-        readings += 1
-        return sim.now()
-
     one = []
     for gpu in sim.gpus():
         sim.reset()
-        multiply(work)
+        _multiply(Xs, work)
         asking = sim.now()
         torch.vgpu.synchronize(gpu)
         one.append(sim.now())
-    sim.reset()
-    multiply(work)
-    sim.synchronize()
-    right = sim.now()
-    sim.reset()
-    multiply((50, 50))  # earlier work, still in the queue
-    answered = answer(program, sim.gpus(), clock)
-    return _Timed(answered, right, asking, one, calls, readings)
+    return {"right": max(one), "asking": asking, "one": one}
 
 
 def _wrong_time(run: _Timed) -> str:
@@ -427,28 +460,42 @@ def _wrong_time(run: _Timed) -> str:
 PRODUCTS = 15
 
 
-@EXERCISES.add("05.4", "Xs, products", returns=list)
-def at_once(answer):
-    sim = d2l.simulator(2)
+def _two_matrices() -> list[torch.Tensor]:
     torch.manual_seed(0)
-    host = [1.01 * torch.linalg.qr(torch.randn(512, 512))[0] for _ in range(2)]
-    host[1] *= 1.01
-    Xs = [X.to(gpu) for X, gpu in zip(host, sim.gpus(), strict=True)]
-    wanted = []
-    for X in host:
-        Y = X
-        for _ in range(PRODUCTS):
-            Y = Y @ X
-        wanted.append(float(Y.norm()))
+    Xs = [1.01 * torch.linalg.qr(torch.randn(512, 512))[0] for _ in range(2)]
+    Xs[1] *= 1.01
+    return Xs
+
+
+def _power_norms(answer: Callable, gpus: Gpus) -> dict:
+    sim = d2l.simulator(2)
+    Xs = [X.to(gpu) for X, gpu in zip(_two_matrices(), sim.gpus(), strict=True)]
     sim.reset()
     result = answer(Xs, PRODUCTS)
-    took, report = sim.elapsed(), sim.report()
+    took, links = sim.elapsed(), sim.report().links
+    return _numbers(result) | {
+        "took": took,
+        "crossed": sum(link.nbytes for link in links),
+        "fetched": sum(link.copies for link in links if link.target == "host"),
+    }
+
+
+def _power(X: torch.Tensor) -> torch.Tensor:
+    Y = X
+    for _ in range(PRODUCTS):
+        Y = Y @ X
+    return Y.norm()
+
+
+@EXERCISES.add("05.4", "Xs, products", returns=list)
+def at_once(run: Run):
+    Xs, found = _two_matrices(), run(_power_norms)
+    wanted, values = [float(_power(X)) for X in Xs], found["values"]
     yield Claim(
         "it returns two Python numbers",
-        len(result) == 2 and all(isinstance(x, float) for x in result),
-        f"You return {[type(x).__name__ for x in result]}.",
+        found["types"] == ["float", "float"],
+        f"You return {found['types']}.",
     )
-    values = [_number(x) for x in result]
     if len(values) != 2:
         return
     yield Claim(
@@ -456,7 +503,7 @@ def at_once(answer):
         all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted)),
         _wrong_power_norms(values, wanted),
     )
-    crossed = sum(link.nbytes for link in report.links)
+    crossed = found["crossed"]
     yield Claim(
         "no matrix is copied off its device",
         crossed < Xs[0].nbytes,
@@ -464,8 +511,10 @@ def at_once(answer):
     )
     if crossed >= Xs[0].nbytes:
         return
-    ratio = took / max(device.busy for device in report.devices)
-    fetched = sum(link.copies for link in report.links if link.target == "host")
+    sim = d2l.simulator(1)
+    X = Xs[0].to(sim.gpu())
+    ratio = found["took"] / _time_of(sim, lambda: _power(X).item())
+    fetched = found["fetched"]
     if fetched > 2:
         waited = (
             f"You made {fetched} copies for two norms, and Python waits for each copy."
@@ -497,8 +546,12 @@ def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
 # ------------------------------------------------------------------ at most two steps
 
 
-@EXERCISES.add("05.5", "step, batches, device")
-def at_most_two(answer):
+_BATCHES = 12
+
+
+def _queued(answer: Callable, gpus: Gpus) -> dict:
+    """Return the batches in the order of the calls of `step`, and when each call was
+    made and its work done, in simulated seconds."""
     sim = d2l.simulator(1, backing="meta")
     gpu = sim.gpu()
     W = torch.empty(1024, 1024, device=gpu)
@@ -513,12 +566,23 @@ def at_most_two(answer):
         event.record(torch.vgpu.current_stream(gpu))
         ends.append(event)
 
-    batches = list(range(12))
     start = torch.vgpu.Event(enable_timing=True)
     sim.reset()
     start.record(torch.vgpu.current_stream(gpu))
-    answer(step, batches, gpu)
-    busy = sim.report().devices[0].busy / sim.elapsed()
+    answer(step, list(range(_BATCHES)), gpu)
+    busy = sim.report().devices[0].busy / sim.elapsed() if ends else 0.0
+    return {
+        "seen": seen,
+        "asked": asked,
+        "done": [start.elapsed_time(end) / 1e3 for end in ends],
+        "busy": busy,
+    }
+
+
+@EXERCISES.add("05.5", "step, batches, device")
+def at_most_two(run: Run):
+    found, batches = run(_queued), list(range(_BATCHES))
+    seen, asked, done = found["seen"], found["asked"], found["done"]
     yield Claim(
         "`step` is called once for each batch, in order",
         seen == batches,
@@ -528,7 +592,6 @@ def at_most_two(answer):
     )
     if seen != batches:
         return
-    done = [start.elapsed_time(end) / 1e3 for end in ends]
     # Steps unfinished whenever one is requested, including that one.
     ahead = [
         1 + sum(end > asked[k] for end in done[:k]) for k in range(2, len(batches))
@@ -542,8 +605,8 @@ def at_most_two(answer):
         "there are two steps in the queue whenever possible",
         min(ahead) >= 2 or max(ahead) > 2,
         "Before you asked for a step, all earlier ones had finished: the queue ran "
-        f"empty, and the GPU was busy for only {busy:.0%} of the time (simulated). "
-        + _waited_too_long(ahead),
+        f"empty, and the GPU was busy for only {found['busy']:.0%} of the time "
+        "(simulated). " + _waited_too_long(ahead),
     )
 
 
@@ -580,34 +643,90 @@ def _waited_too_long(ahead: list[int]) -> str:
 # ------------------------------------------------------------------ a chain
 
 
+_CHAIN = 4  # devices
+
+
+def _small_matrices() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    torch.manual_seed(0)
+    batches = [torch.randn(3, 8) for _ in range(5)]
+    return batches, [torch.randn(8, 8) for _ in range(_CHAIN)]
+
+
+def _values_of_chain(answer: Callable, gpus: Gpus) -> dict:
+    """Run the answer on small matrices; return its results, where they are, and how
+    many copies went to the host."""
+    sim = d2l.simulator(_CHAIN)
+    batches, Ws = _small_matrices()
+    Ws = [W.to(gpu) for W, gpu in zip(Ws, sim.gpus(), strict=True)]
+    batches = [X.to(sim.gpu(0)) for X in batches]
+    sim.reset()
+    result = answer(batches, Ws)
+    links = sim.report().links
+    tensors = all(map(torch.is_tensor, result))
+    names = {gpu: f"the device of `Ws[{i}]`" for i, gpu in enumerate(sim.gpus())}
+    return {
+        "number": len(result),
+        "tensors": tensors,
+        "where": [names.get(Y.device, gpus.where(Y)) for Y in result if tensors],
+        "values": [Y.cpu().numpy() for Y in result if tensors],
+        "by host": sum(link.copies for link in links if link.target == "host"),
+    }
+
+
+def _cost_of_chain(answer: Callable, gpus: Gpus) -> dict:
+    """Run the answer on large matrices; return which devices were idle, the bytes that
+    crossed, and the simulated seconds until Python, and everything, was done."""
+    sim = d2l.simulator(_CHAIN, backing="meta")
+    batches, Ws = _large_matrices(sim)
+    sim.reset()
+    result = answer(batches, Ws)  # noqa: F841  keeps the results alive
+    through, took, report = sim.now(), sim.elapsed(), sim.report()
+    return {
+        "idle": [i for i, device in enumerate(report.devices) if not device.busy],
+        "crossed": sum(
+            link.nbytes for link in report.links if link.target == "other GPUs"
+        ),
+        "through": through,
+        "took": took,
+    }
+
+
+def _large_matrices(sim) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    n = 4096
+    first, *_ = gpus = sim.gpus()
+    return (
+        [torch.empty(n, n, device=first) for _ in range(12)],
+        [torch.empty(n, n, device=gpu) for gpu in gpus],
+    )
+
+
 @EXERCISES.add("05.6", "batches, Ws", returns=list)
-def chain(answer):
-    result, wanted, gpus, by_host = _values_of_chain(answer)
+def chain(run: Run):
+    found, (batches, Ws) = run(_values_of_chain), _small_matrices()
+    wanted = [torch.linalg.multi_dot([X, *Ws]).numpy() for X in batches]
+    number = found["number"]
     yield Claim(
         "it returns one result for each batch",
-        len(result) == len(wanted) and all(map(torch.is_tensor, result)),
-        f"There are {len(wanted)} batches, but you return {len(result)} "
-        f"result{'s' * (len(result) != 1)}.",
+        number == len(wanted) and found["tensors"],
+        f"There are {len(wanted)} batches, but you return {number} "
+        f"result{'s' * (number != 1)}."
+        if number != len(wanted)
+        else "Some of the results aren't tensors.",
     )
-    if len(result) != len(wanted) or not all(map(torch.is_tensor, result)):
+    if number != len(wanted) or not found["tensors"]:
         return
+    places, last = found["where"], f"the device of `Ws[{_CHAIN - 1}]`"
     yield Claim(
         "the results are on the last device",
-        all(Y.device == gpus[-1] for Y in result),
-        f"The first one is on the device of `Ws[{gpus.index(result[0].device)}]`."
-        if result[0].device in gpus
-        else f"The first one is on {result[0].device}.",
+        set(places) == {last},
+        f"One of them is on {next((each for each in places if each != last), '')}.",
     )
-    values = [Y.cpu() for Y in result]
+    values, by_host = found["values"], found["by host"]
     yield Claim(
         "each batch is multiplied by all matrices, in order",
-        all(
-            a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-4)
-            for a, b in zip(values, wanted, strict=True)
-        ),
+        all(map(_close, values, wanted)),
         "The results are in the wrong order: the first one belongs to the last batch."
-        if values[0].shape == wanted[-1].shape
-        and torch.allclose(values[0], wanted[-1], rtol=1e-3, atol=1e-4)
+        if _close(values[0], wanted[-1])
         else "The values aren't those of `batch @ Ws[0] @ Ws[1] @ …`.",
     )
     yield Claim(
@@ -618,20 +737,17 @@ def chain(answer):
     )
     if by_host:
         return
-    sim = d2l.simulator(4, backing="meta")
-    batches, Ws = _matrices(sim, 12, 4096)
-    sim.reset()
-    result = answer(batches, Ws)
-    through, took, report = sim.now(), sim.elapsed(), sim.report()
-    idle = [device.name for device in report.devices if not device.busy]
+    found = run(_cost_of_chain)
+    idle = [f"the device of `Ws[{i}]`" for i in found["idle"]]
     yield Claim(
         "every device computes",
         not idle,
         f"Nothing was computed on {', '.join(idle)}: you moved matrices instead of "
         "batches.",
     )
-    crossed = sum(link.nbytes for link in report.links if link.target == "other GPUs")
-    needed = 3 * sum(X.nbytes for X in batches)
+    sim = d2l.simulator(_CHAIN, backing="meta")
+    batches, Ws = _large_matrices(sim)
+    crossed, needed = found["crossed"], 3 * sum(X.nbytes for X in batches)
     hint = (
         f"{crossed:,} bytes crossed, and {needed:,} are enough: each batch once from "
         "each device to the next."
@@ -645,6 +761,7 @@ def chain(answer):
     if crossed != needed:
         return
     least = _time_of(sim, lambda: _batch_by_batch(batches, Ws))
+    through, took = found["through"], found["took"]
     if through > 0.5 * took:
         hint = "Python spent most of that time waiting, and queued nothing meanwhile."
     else:
@@ -659,29 +776,8 @@ def chain(answer):
     )
 
 
-def _matrices(sim, batches: int, n: int) -> tuple[list, list]:
-    first, *_ = gpus = sim.gpus()
-    return (
-        [torch.empty(n, n, device=first) for _ in range(batches)],
-        [torch.empty(n, n, device=gpu) for gpu in gpus],
-    )
-
-
-def _values_of_chain(answer) -> tuple[list, list, list, int]:
-    """Run the answer on a small chain; return its results, those wanted, the devices,
-    and how many copies went to the host."""
-    sim = d2l.simulator(4)
-    torch.manual_seed(0)
-    batches = [torch.randn(3, 8) for _ in range(5)]
-    Ws = [torch.randn(8, 8) for _ in range(4)]
-    wanted = [torch.linalg.multi_dot([X, *Ws]) for X in batches]
-    on_gpus = [W.to(gpu) for W, gpu in zip(Ws, sim.gpus(), strict=True)]
-    batches = [X.to(sim.gpu(0)) for X in batches]
-    sim.reset()
-    result = answer(batches, on_gpus)
-    links = sim.report().links
-    by_host = sum(link.copies for link in links if link.target == "host")
-    return result, wanted, sim.gpus(), by_host
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 def _batch_by_batch(batches: list, Ws: list) -> None:

@@ -506,12 +506,12 @@ def moves_the_matrices(batches, Ws):
     return results
 
 
-@wrong("05.6", "The first one is on the device of `Ws[0]`")
+@wrong("05.6", "One of them is on the device of `Ws[0]`")
 def brings_them_back(batches, Ws):
     return [X.to(Ws[0].device) for X in by_diagonals(batches, Ws)]
 
 
-@wrong("05.6", "There are 5 batches, but 1 results")
+@wrong("05.6", "There are 5 batches, but you return 1 result.")
 def returns_the_last(batches, Ws):
     return by_diagonals(batches, Ws)[-1:]
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
@@ -10,10 +11,12 @@ from d2l_gpu.exercises.arrays import Arrays
 
 
 def _peek(x: Any) -> dict[str, bytes]:
-    """Return the values of a tensor, or of a module's parameters and buffers."""
+    """Return the values of a tensor, an array, or a module's parameters and buffers."""
     if isinstance(x, torch.nn.Module):
         parts = [*x.named_parameters(), *x.named_buffers()]
         return {f".{name}": _bytes(part) for name, part in parts}
+    if isinstance(x, np.ndarray):
+        return {"": x.tobytes()}
     return {"": _bytes(x)} if isinstance(x, torch.Tensor) else {}
 
 
@@ -21,6 +24,9 @@ def _bytes(x: torch.Tensor) -> bytes:
     if isinstance(x, torch.nn.parameter.UninitializedTensorMixin):
         return b""
     values, what = vgpu.peek(x), repr((x.device, x.dtype, x.shape)).encode()
+    for dim, step in enumerate(values.stride()):
+        if step == 0:  # expanded: the same numbers again and again
+            values = values.narrow(dim, 0, min(1, values.shape[dim]))
     if values.is_meta:  # of a simulator that computes nothing
         return what
     return values.contiguous().flatten().view(torch.uint8).numpy().tobytes() + what

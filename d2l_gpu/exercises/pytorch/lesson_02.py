@@ -1,15 +1,16 @@
 """Tensors on devices; virtual GPUs keep track of the memory they take."""
 
 import math
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
@@ -30,41 +31,57 @@ class _Use:
 
 
 @contextmanager
-def _memory(device: torch.device) -> Iterator[_Use]:
-    use = _Use()
-    before = torch.vgpu.memory_allocated(device)
-    torch.vgpu.reset_peak_memory_stats(device)
+def _memory(devices: Iterable[torch.device]) -> Iterator[_Use]:
+    """Measure the memory that a block of code allocates on GPUs, together."""
+    use, before = _Use(), {}
+    for device in devices:
+        before[device] = torch.vgpu.memory_allocated(device)
+        torch.vgpu.reset_peak_memory_stats(device)
     yield use
-    use.held = torch.vgpu.memory_allocated(device) - before
-    use.peak = torch.vgpu.max_memory_allocated(device) - before
+    use.held = sum(torch.vgpu.memory_allocated(d) - n for d, n in before.items())
+    use.peak = sum(torch.vgpu.max_memory_allocated(d) - n for d, n in before.items())
+
+
+def _type(name: str) -> torch.dtype:
+    return getattr(torch, name)
+
+
+def _predicted(
+    answer: Callable, gpus: Gpus, shape: tuple[int, ...], dtype: str
+) -> tuple[int, int]:
+    """Return the predicted bytes, and how many the prediction itself took."""
+    with _memory(gpus) as use:
+        got = answer(shape, _type(dtype))
+    return got, use.peak
+
+
+def _taken(shape: Sequence[int], dtype: str) -> int:
+    device = d2l.gpu(0)
+    with _memory([device]) as use:
+        kept = torch.empty(shape, dtype=_type(dtype), device=device)  # noqa: F841
+    return use.held
 
 
 @EXERCISES.add("02.1", "shape, dtype", returns=int)
-def bytes_on_gpu(answer):
-    def taken(shape: Sequence[int], dtype: torch.dtype) -> int:
-        with _memory(d2l.gpu(0)) as use:
-            kept = torch.empty(shape, dtype=dtype, device=d2l.gpu(0))  # noqa: F841
-        return use.held
+def bytes_on_gpu(run: Run):
+    peaks: list[int] = []
 
-    def of(*cases) -> tuple[bool, str]:
+    def of(*cases: tuple[tuple[int, ...], str]) -> tuple[bool, str]:
         """Return whether the answer is right in all cases, and a hint if it isn't."""
         for shape, dtype in cases:
-            with _memory(d2l.gpu(0)) as first, _memory(d2l.gpu(1)) as second:
-                got = answer(shape, dtype)
-            peaks.append(first.peak + second.peak)
-            wanted = taken(shape, dtype)
+            got, peak = run(_predicted, shape, dtype)
+            peaks.append(peak)
+            wanted = _taken(shape, dtype)
             if got != wanted:
-                name = str(dtype).removeprefix("torch.")
                 said = (
-                    f"For {shape} and {name} you return {got:,}, but {wanted:,} bytes "
+                    f"For {shape} and {dtype} you return {got:,}, but {wanted:,} bytes "
                     "are"
                 )
                 return False, f"{said} taken. {_why(got, wanted, math.prod(shape))}"
         return True, ""
 
-    peaks: list[int] = []
-    types = (torch.float16, torch.bool, torch.float64, torch.int64)
-    whole, said = of(((1024, 1024), torch.float32), ((64, 32, 2), torch.float32))
+    types = "float16", "bool", "float64", "int64"
+    whole, said = of(((1024, 1024), "float32"), ((64, 32, 2), "float32"))
     yield Claim("large `float32` tensors are right", whole, said)
     typed, said = of(*[((64, 64), dtype) for dtype in types])
     yield Claim(
@@ -72,15 +89,15 @@ def bytes_on_gpu(answer):
         typed,
         said,
     )
-    blocks, said = of(((100, 100), torch.float32), ((7, 11, 13), torch.int64))
+    blocks, said = of(((100, 100), "float32"), ((7, 11, 13), "int64"))
     yield Claim(
         "the unused part of a block is counted",
         blocks,
         said,
     )
-    full, said = of(((128,), torch.float32), ((3, 512), torch.bool))
+    full, said = of(((128,), "float32"), ((3, 512), "bool"))
     yield Claim("a block that's exactly full counts as one", full, said)
-    odd, said = of(((), torch.float32), ((0, 5), torch.float32))
+    odd, said = of(((), "float32"), ((0, 5), "float32"))
     yield Claim(
         "a scalar and an empty tensor are right",
         odd,
@@ -108,7 +125,7 @@ def _why(got: int, wanted: int, numbers: int) -> str:
 @EXERCISES.add("02.2", returns=(int, float))
 def most_parameters(answer):
     n = MIB
-    with _memory(d2l.gpu(0)) as use:
+    with _memory([d2l.gpu(0)]) as use:
         parameter = torch.nn.Parameter(torch.zeros(n, device=d2l.gpu(0)))
         optimizer = torch.optim.Adam([parameter])
         parameter.sum().backward()
@@ -145,75 +162,100 @@ def most_parameters(answer):
     )
 
 
-@EXERCISES.add("02.3", "x, n", returns=torch.Tensor)
-def first_of(answer):
-    device, n = d2l.gpu(1), 10
-    with _memory(device) as whole:
-        x = torch.arange(float(MIB), device=device)
-        wanted, nbytes = x[:n].tolist(), x.nbytes
-        with _memory(device) as call, d2l.transfers() as log:
-            result = answer(x, n)
-        right = result.tolist() == wanted
-        yield Claim(
-            "it contains the first `n` elements of `x`",
-            right,
-            f"For n = {n}, the result has the shape {tuple(result.shape)}, and its "
-            f"values aren't the first {n} of `x`.",
-        )
-        if not right:
-            return
-        yield Claim(
-            "it's on the same device as `x`",
-            result.device == device,
-            f"It's on {result.device}, but `x` is on {device}.",
-        )
+_FIRST = 10
+
+
+def _cut(answer: Callable, gpus: Gpus) -> dict:
+    """Return the first elements of a large tensor, and what the call and its result
+    take of memory."""
+    with _memory(gpus) as whole:
+        x = torch.arange(float(MIB), device=gpus[1])
+        with _memory(gpus) as call, d2l.transfers() as log:
+            result = answer(x, _FIRST)
+        found = {
+            "values": result.detach().cpu().numpy(),
+            "where": gpus.where(result),
+            "copies": len(log),
+        }
         x[0] = -1
-        shared = result[:1].tolist() == [-1]
+        found["shared"] = result.flatten()[:1].tolist() == [-1]
         del x
-    if shared:
+    return found | {"held": whole.held, "peak": call.peak}
+
+
+@EXERCISES.add("02.3", "x, n", returns=torch.Tensor)
+def first_of(run: Run):
+    found = run(_cut)
+    values, where = found["values"], found["where"]
+    right = np.array_equal(values, np.arange(_FIRST))
+    yield Claim(
+        "it contains the first `n` elements of `x`",
+        right,
+        f"For n = {_FIRST}, the result has the shape {values.shape}, and its "
+        f"values aren't the first {_FIRST} of `x`.",
+    )
+    if not right:
+        return
+    yield Claim(
+        "it's on the same device as `x`",
+        where == "GPU 1",
+        f"It's on {where}, but `x` is on GPU 1.",
+    )
+    held, peak, copies = found["held"], found["peak"], found["copies"]
+    if found["shared"]:
         hint = (
-            f"It still shares the memory of `x`, and keeps all {nbytes:,} bytes of it "
+            f"It still shares the memory of `x`, and keeps all {4 * MIB:,} bytes of it "
             "alive."
         )
     else:
         hint = (
-            f"{whole.held:,} bytes are still in use after `x` is deleted. The result "
+            f"{held:,} bytes are still in use after `x` is deleted. The result "
             "is a copy, but of how much of `x`?"
         )
     yield Claim(
         "after `x` is deleted, only one block of memory is in use",
-        whole.held <= 512,
+        held <= 512,
         hint,
     )
     yield Claim(
         "memory use is never higher than that on the way",
-        call.peak <= 512,
-        f"The call briefly took {call.peak:,} bytes. Which part of that copy isn't "
-        "needed?",
+        peak <= 512,
+        f"The call briefly took {peak:,} bytes. Which part of that copy isn't needed?",
     )
     yield Claim(
         "nothing is copied between devices",
-        len(log) == 0,
-        f"The call made {len(log)} cop{'y' if len(log) == 1 else 'ies'} between "
+        copies == 0,
+        f"The call made {copies} cop{'y' if copies == 1 else 'ies'} between "
         "devices, although the numbers were on the right GPU already. A GPU can copy "
         "within its own memory.",
     )
 
 
-@EXERCISES.add("02.4", "B", returns=torch.Tensor)
-def polynomial(answer):
-    device = d2l.gpu(1)
-    values = torch.linspace(-1, 1, 512 * 512, dtype=torch.float64).reshape(512, 512)
-    B = values.float().to(device)
-    with _memory(device) as use, d2l.transfers() as log:
+def _matrix() -> torch.Tensor:
+    return torch.linspace(-1, 1, 512 * 512, dtype=torch.float64).reshape(512, 512)
+
+
+def _computed(answer: Callable, gpus: Gpus) -> dict:
+    B = _matrix().float().to(gpus[1])
+    with _memory(gpus) as use, d2l.transfers() as log:
         result = answer(B)
-    wanted = values**3 + 2 * values**2 + 3 * values + 4
-    same_shape = result.shape == B.shape
-    got = result.cpu().double()
-    right = same_shape and torch.allclose(got, wanted, atol=1e-4)
+    return {
+        "values": result.detach().cpu().double().numpy(),
+        "where": gpus.where(result),
+        "copies": len(log),
+        "matrices": use.peak / B.nbytes,
+    }
+
+
+@EXERCISES.add("02.4", "B", returns=torch.Tensor)
+def polynomial(run: Run):
+    found, values = run(_computed), _matrix().numpy()
+    wanted, got = values**3 + 2 * values**2 + 3 * values + 4, found["values"]
+    same_shape = got.shape == wanted.shape
+    right = same_shape and np.allclose(got, wanted, atol=1e-4)
     if not same_shape:
-        hint = f"The result has the shape {tuple(result.shape)}."
-    elif torch.allclose(got, wanted - 4, atol=1e-4):
+        hint = f"The result has the shape {got.shape}."
+    elif np.allclose(got, wanted - 4, atol=1e-4):
         hint = "The 4 is missing."
     else:
         hint = (
@@ -221,19 +263,15 @@ def polynomial(answer):
             f"{got[-1, -1]:g}."
         )
     yield Claim("the values are right", right, hint)
-    yield Claim(
-        "`B` keeps its values",
-        torch.equal(B.cpu(), values.float()),
-        "An in-place operation wrote into `B`. Which tensors may you write into?",
-    )
+    where, copies = found["where"], found["copies"]
     yield Claim(
         "it's computed on the device of `B`",
-        result.device == device and not log,
-        f"The result is on {result.device}, after {len(log)} "
-        f"cop{'y' if len(log) == 1 else 'ies'} between devices. The host has more "
+        where == "GPU 1" and not copies,
+        f"The result is on {where}, after {copies} "
+        f"cop{'y' if copies == 1 else 'ies'} between devices. The host has more "
         "memory, but you can't use it here.",
     )
-    matrices = use.peak / B.nbytes
+    matrices = found["matrices"]
     if matrices < 2.5:
         hint = (
             "Two existed at once: an operation created a new matrix before the one it "
@@ -248,32 +286,59 @@ def polynomial(answer):
     yield Claim("there's never more than one matrix besides `B`", matrices < 1.1, hint)
 
 
-@EXERCISES.add("02.5", "tensors", returns=int)
-def bytes_kept(answer):
+def _square(device: torch.device) -> torch.Tensor:
+    return torch.ones(256, 256, device=device)
+
+
+def _two(device: torch.device) -> list[torch.Tensor]:
+    return [_square(device), _square(device)]
+
+
+def _views(device: torch.device) -> list[torch.Tensor]:
+    A = _square(device)
+    return [A, A.T, A[1], A]
+
+
+def _row(device: torch.device) -> list[torch.Tensor]:
+    return [_square(device)[1]]
+
+
+def _expanded(device: torch.device) -> list[torch.Tensor]:
+    return [torch.zeros(128, 1, device=device).expand(128, 10**7)]
+
+
+def _small(device: torch.device) -> list[torch.Tensor]:
+    return [torch.ones(i, device=device) for i in (1, 300)]
+
+
+_KEPT = {"two": _two, "views": _views, "row": _row, "expanded": _expanded}
+_KEPT["small"] = _small
+
+
+def _kept(answer: Callable, gpus: Gpus, case: str) -> int:
+    """Return the bytes that some tensors keep alive, according to the answer."""
+    ballast = torch.ones(MIB, device=gpus[0])  # noqa: F841  doesn't count
+    return answer(_KEPT[case](gpus[0]))
+
+
+def _really_kept(case: str) -> tuple[int, list[torch.Tensor]]:
+    """Return the bytes that some tensors keep alive, and the tensors."""
     device = d2l.gpu(0)
-    ballast = torch.ones(MIB, device=device)
+    with _memory([device]) as use:
+        tensors = _KEPT[case](device)
+    return use.held, tensors
 
-    def matrix() -> torch.Tensor:
-        return torch.ones(256, 256, device=device)
 
-    def measured(make: Callable[[], list]) -> tuple[int, int, list[torch.Tensor]]:
-        with _memory(device) as use:
-            tensors = make()
-        return answer(tensors), use.held, tensors
-
-    got, wanted, tensors = measured(lambda: [matrix(), matrix()])
+@EXERCISES.add("02.5", "tensors", returns=int)
+def bytes_kept(run: Run):
+    got, (wanted, tensors) = run(_kept, "two"), _really_kept("two")
     hint = f"For two matrices of {tensors[0].nbytes:,} bytes you return {got:,}."
-    if got >= ballast.nbytes:
+    if got >= 4 * MIB:
         hint += " There are other tensors on this GPU, and they don't count."
     yield Claim(
         "two tensors count as two, and other tensors don't count", got == wanted, hint
     )
-
-    def three_views() -> list[torch.Tensor]:
-        A = matrix()
-        return [A, A.T, A[1], A]
-
-    got, wanted, tensors = measured(three_views)
+    got, (wanted, tensors) = run(_kept, "views"), _really_kept("views")
     hint = (
         f"For a matrix, its transpose and one of its rows you return {got:,}, but "
         "there's only one matrix in memory."
@@ -291,24 +356,21 @@ def bytes_kept(answer):
             "that it shares."
         )
     yield Claim("views of the same memory count only once", got == wanted, hint)
-
-    got, wanted, tensors = measured(lambda: [matrix()[1]])
+    got, (wanted, tensors) = run(_kept, "row"), _really_kept("row")
     yield Claim(
         "a row counts as the whole matrix that it keeps alive",
         got == wanted,
         f"The row has {tensors[0].nbytes:,} bytes, but it keeps {wanted:,} alive. You "
         f"return {got:,}.",
     )
-    got, wanted, tensors = measured(
-        lambda: [torch.zeros(128, 1, device=device).expand(128, 10**7)]
-    )
+    got, (wanted, tensors) = run(_kept, "expanded"), _really_kept("expanded")
     yield Claim(
         "an expanded tensor counts only the memory it takes",
         got == wanted,
         f"You return {got:,}. The expanded tensor has {tensors[0].numel():,} "
         f"elements, but only {wanted // 4} numbers in memory, used again and again.",
     )
-    got, wanted, _ = measured(lambda: [torch.ones(i, device=device) for i in (1, 300)])
+    got, (wanted, _) = run(_kept, "small"), _really_kept("small")
     yield Claim(
         "memory is counted in whole blocks",
         got == wanted,
@@ -323,73 +385,93 @@ class _Limited:
     Attributes:
         limit: the largest batch that fits, in examples.
         calls: how many batches were requested.
-        held: whether one was requested while the last was still in memory.
+        held: whether one was requested while the GPUs still held something since the
+            last.
     """
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, gpus: Gpus):
         self.limit, self.calls, self.held = limit, 0, False
-        self._last: weakref.ref | None = None
+        self._gpus = gpus
+        self._before = self._allocated()
+
+    def _allocated(self) -> int:
+        return sum(map(torch.vgpu.memory_allocated, self._gpus))
 
     def __call__(self, n: int) -> torch.Tensor:
         self.calls += 1
-        self.held |= self._last is not None and self._last() is not None
+        self.held |= self._allocated() > self._before
         if n > self.limit:
             raise torch.OutOfMemoryError(f"Tried to make a batch of {n} examples.")
-        batch = torch.ones(n, device=d2l.gpu(1))
-        self._last = weakref.ref(batch)
-        return batch
+        return torch.ones(n, device=self._gpus[1])
+
+
+def _tried(answer: Callable, gpus: Gpus, limit: int, most: int) -> dict:
+    make = _Limited(limit, gpus)
+    return {"got": answer(make, most), "calls": make.calls, "held": make.held}
+
+
+_MESSAGE = "shapes do not fit"
+
+
+def _failed(answer: Callable, gpus: Gpus, most: int) -> dict:
+    """Return what comes of a `make` that fails for another reason than memory."""
+
+    def broken(n: int) -> torch.Tensor:
+        raise RuntimeError(_MESSAGE)
+
+    try:
+        return {"got": answer(broken, most), "error": None}
+    except RuntimeError as error:
+        return {"error": str(error)}
 
 
 @EXERCISES.add("02.6", "make, most", returns=int)
-def most_that_fit(answer):
+def most_that_fit(run: Run):
     most = 1000
-    gpus = [_Limited(limit) for limit in (77, 1, 640, 999)]
-    got = [answer(gpu, most) for gpu in gpus]
+    tries = {limit: run(_tried, limit, most) for limit in (77, 1, 640, 999)}
+    all_fit, none = run(_tried, 5 * most, most), run(_tried, 0, most)
+    all_tries = *tries.values(), all_fit, none
     yield Claim(
         "each batch is freed before the next one is tried",
-        not any(gpu.held for gpu in gpus),
+        not any(each["held"] for each in all_tries),
         "The previous batch was still in memory when the next one was made, so both "
         "had to fit. Which variable keeps it alive?",
     )
-    wrong = [(gpu.limit, n) for gpu, n in zip(gpus, got, strict=True) if n != gpu.limit]
+    wrong = [
+        (limit, each["got"]) for limit, each in tries.items() if each["got"] != limit
+    ]
     yield Claim(
         "it finds the largest batch that fits",
         not wrong,
         _not_the_largest(*wrong[0]) if wrong else "",
     )
-    calls = max(gpu.calls for gpu in gpus)
-    all_fit = answer(_Limited(5 * most), most)
     yield Claim(
         "if every size fits, it returns `most`",
-        all_fit == most,
-        f"Every size fits and `most` is {most:,}, but you return {all_fit:,}. Did you "
-        "ever try `most` itself?",
+        all_fit["got"] == most,
+        f"Every size fits and `most` is {most:,}, but you return {all_fit['got']:,}. "
+        "Did you ever try `most` itself?",
     )
-    none = answer(_Limited(0), most)
     yield Claim(
         "if not even one example fits, it returns 0",
-        none == 0,
-        f"You return {none}, although `make(1)` raises an error.",
+        none["got"] == 0,
+        f"You return {none['got']}, although `make(1)` raises an error.",
     )
-    few = 2 * most.bit_length() + 2
+    calls, few = max(each["calls"] for each in all_tries), 2 * most.bit_length() + 2
     yield Claim(
         f"it tries at most {few} batches",
         calls <= few,
         f"You tried up to {calls:,} batches. Each attempt, whether it fits or not, "
         "can rule out half of the remaining sizes.",
     )
-    message = "shapes do not fit"
-
-    def broken(n: int) -> torch.Tensor:
-        raise RuntimeError(message)
-
-    try:
-        said, through = f"and returns {answer(broken, most)}", False
-    except RuntimeError as error:
-        said, through = f"and raises a different one: {error}", str(error) == message
+    found = run(_failed, most)
+    error = found["error"]
+    if error is None:
+        said = f"and returns {found['got']}"
+    else:
+        said = f"and raises a different one: {error}"
     yield Claim(
         "any other error reaches the caller",
-        through,
+        error == _MESSAGE,
         "When `make` fails with a `RuntimeError` for another reason, your function "
         f"carries on {said}. Running out of memory has its own error.",
     )

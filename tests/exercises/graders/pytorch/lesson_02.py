@@ -52,7 +52,7 @@ def counts_elements(shape, dtype):
     return math.prod(shape)
 
 
-@wrong("02.1", "bytes_on_gpu returned a float; what it returns is to be an int")
+@wrong("02.1", "bytes_on_gpu returned a float; it must be an int")
 def divides(shape, dtype):
     return math.prod(shape) * dtype.itemsize / 512 * 512
 
@@ -60,6 +60,14 @@ def divides(shape, dtype):
 @wrong("02.1", "There's nothing to store")
 def at_least_one_block(shape, dtype):
     return max(on_no_device(shape, dtype), 512)
+
+
+@wrong("02.1", "it measures instead of predicting")
+def measures_on_the_last_gpu(shape, dtype):
+    device = d2l.try_all_gpus()[-1]
+    before = torch.accelerator.memory_allocated(device)
+    kept = torch.empty(shape, dtype=dtype, device=device)
+    return torch.accelerator.memory_allocated(kept.device) - before
 
 
 @wrong("02.1", "it measures instead of predicting")
@@ -105,7 +113,7 @@ def by_way_of_python(x, n):
     return torch.tensor(x[:n].tolist(), device=x.device)
 
 
-@wrong("02.3", "It's on cpu, but `x` is on vgpu:1")
+@wrong("02.3", "It's on the host, but `x` is on GPU 1")
 def leaves_it_on_the_host(x, n):
     return x[:n].cpu()
 
@@ -134,7 +142,7 @@ def in_brackets(B):
     return ((B + 2) * B + 3) * B + 4
 
 
-@wrong("02.4", "wrote into `B`")
+@wrong("02.4", "After the call, `B` had changed")
 def in_the_wrong_place(B):
     A = B.clone()
     return B.add_(2).mul_(A).add_(3).mul_(A).add_(4)
@@ -235,6 +243,17 @@ def doubles_then_halves(make, most):
         if low + step <= most and fits(low + step):
             low += step
     return low
+
+
+@wrong("02.6", "Which variable keeps it alive")
+def holds_a_copy_of_the_last(make, most):
+    batches = [None]
+
+    def try_to(n):
+        batches[0] = make(n).clone()
+        return batches[0]
+
+    return halving(try_to, most)
 
 
 def halving(make, most, errors=torch.OutOfMemoryError, first=1):

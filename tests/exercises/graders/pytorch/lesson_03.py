@@ -185,6 +185,11 @@ def clones_first(x, device):
     return x.clone().to(device)
 
 
+@wrong("03.5", "you copied what was already a copy")
+def clones_last(x, device):
+    return x.to(device).clone()
+
+
 @wrong("03.5", "device doesn't have to leave it")
 def by_way_of_the_cpu(x, device):
     return x.cpu().to(device)

@@ -1,7 +1,11 @@
-"""Devices: their names, which ones exist, and how quickly they have improved."""
+"""Devices: their names, which ones exist, and how quickly they have improved.
+
+These exercises are about the names and numbers of devices, so records have them as they
+are, and not as `Gpus` calls them.
+"""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -9,7 +13,8 @@ import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 from d2l_gpu.torch.gpus.torch_gpus import _gpus
 
 EXERCISES = Registry()
@@ -25,42 +30,51 @@ def _only(n: int) -> Iterator[None]:
         yield
 
 
+def _around(
+    answer: Callable, gpus: Gpus, seen: int, indices: Sequence[int]
+) -> list[str]:
+    """Return the names of the devices for some indices, if the helper sees so many
+    GPUs; or the one error of the kind that a wrong index raises."""
+    with _only(seen) if seen < GPUS else contextlib.nullcontext():
+        try:
+            return [str(answer(i)) for i in indices]
+        except (ArithmeticError, IndexError, ValueError) as error:
+            if seen:
+                raise
+            return [f"{type(error).__name__}: {error}"]
+
+
 @EXERCISES.add("01.1", "i", returns=torch.device, gpus=GPUS)
-def gpu_around(answer):
-    wanted = [d2l.gpu(i % GPUS) for i in range(2 * GPUS + 1)]
-    got = [answer(i) for i in range(len(wanted))]
+def gpu_around(run: Run):
+    wanted = [str(d2l.gpu(i % GPUS)) for i in range(2 * GPUS + 1)]
+    got = run(_around, GPUS, list(range(len(wanted))))
     yield Claim(
         "with three GPUs, indices 0 to 6 go around twice and begin again",
         got == wanted,
         _not_around(got, wanted),
     )
-    with _only(1):
-        got = [answer(i) for i in range(3)]
+    got = run(_around, 1, [0, 1, 2])
     yield Claim(
         "with one GPU, every index gives that GPU",
-        got == [d2l.gpu(0)] * 3,
+        got == [str(d2l.gpu(0))] * 3,
         f"With one GPU, index 1 gives {got[1]}, although `num_gpus()` is 1. Ask for "
         "the number of GPUs in each call.",
     )
-    with _only(0):
-        try:
-            got = answer(1)
-            what = f"gives {got}"
-        except (ArithmeticError, IndexError, ValueError) as error:
-            got, what = None, f"raises {type(error).__name__}: {error}"
+    (got,) = run(_around, 0, [1])
+    what = "raises" if ": " in got else "gives"
     yield Claim(
         "without a GPU, it returns the CPU",
-        got == d2l.cpu(),
-        f"Without a GPU it {what}. `num_gpus()` is 0 then; what does `try_all_gpus()` "
-        "return?",
+        got == str(d2l.cpu()),
+        f"Without a GPU it {what} {got}. `num_gpus()` is 0 then; what does "
+        "`try_all_gpus()` return?",
     )
 
 
-def _not_around(got: Sequence[torch.device], wanted: Sequence[torch.device]) -> str:
+def _not_around(got: Sequence[str], wanted: Sequence[str]) -> str:
     if got == wanted:
         return ""
     beyond = set(got[GPUS:])
-    if got[:GPUS] == wanted[:GPUS] and beyond == {d2l.cpu()}:
+    if got[:GPUS] == wanted[:GPUS] and beyond == {str(d2l.cpu())}:
         return (
             "Past the last GPU, your function falls back to the CPU instead of going "
             "around."
@@ -76,24 +90,33 @@ def _not_around(got: Sequence[torch.device], wanted: Sequence[torch.device]) -> 
     )
 
 
-@EXERCISES.add("01.2", "device", returns=bool, gpus=GPUS)
-def exists(answer):
-    def say(device: torch.device) -> bool | str:
+def _existing(
+    answer: Callable, gpus: Gpus, names: Sequence[str]
+) -> dict[str, bool | str]:
+    """Return what the answer says of each device, or the error that it raises."""
+    found = {}
+    for name in names:
         try:
-            return answer(device)
+            found[name] = answer(torch.device(name))
         except (RuntimeError, AssertionError, NotImplementedError) as error:
-            return type(error).__name__
+            found[name] = type(error).__name__
+    return found
 
-    there = {gpu: say(gpu) for gpu in d2l.try_all_gpus()}
-    cpu = say(d2l.cpu())
-    beyond = say(torch.device(d2l.gpu(0).type, GPUS))
+
+@EXERCISES.add("01.2", "device", returns=bool, gpus=GPUS)
+def exists(run: Run):
+    in_use, cpu = list(map(str, d2l.try_all_gpus())), str(d2l.cpu())
+    beyond = str(torch.device(d2l.gpu(0).type, GPUS))
     # Every build of PyTorch lacks support for at least one of these.
-    others = [torch.device(kind, 0) for kind in ("cuda", "xpu", "mps")]
-    absent = {
-        device: say(device)
-        for device in others
-        if not torch.get_device_module(device.type).is_available()
-    }
+    others = [
+        f"{kind}:0"
+        for kind in ("cuda", "xpu", "mps")
+        if not torch.get_device_module(kind).is_available()
+    ]
+    found = run(_existing, [*in_use, cpu, beyond, *others])
+    there = {name: found[name] for name in in_use}
+    absent = {name: found[name] for name in others}
+    cpu, beyond = found[cpu], found[beyond]
     yield Claim(
         "each GPU in use exists",
         all(said is True for said in there.values()),
@@ -143,29 +166,39 @@ def _said(answers: dict) -> str:
     return ", ".join(f"{said} for {device}" for device, said in answers.items())
 
 
+def _compared(
+    answer: Callable, gpus: Gpus, current: int, pairs: Sequence[tuple[str, str]]
+) -> list[bool]:
+    """Return the results for pairs of names while one GPU is the current one."""
+    with torch.accelerator.device_index(current):
+        return [answer(torch.device(a), torch.device(b)) for a, b in pairs]
+
+
 @EXERCISES.add("01.3", "a, b", returns=bool, gpus=GPUS)
-def same_device(answer):
-    cpu, gpu = d2l.cpu(), d2l.gpu(0).type
-    bare = torch.device(gpu)
+def same_device(run: Run):
+    cpu, bare = "cpu", d2l.gpu(0).type
+    names = [str(d2l.gpu(i)) for i in range(GPUS)]
+    zero, one, *_ = names
+    equal, different = run(_compared, 0, [(one, one), (zero, one)])
     yield Claim(
         "different indices are different devices, and equal indices the same",
-        answer(d2l.gpu(1), d2l.gpu(1)) and not answer(d2l.gpu(0), d2l.gpu(1)),
-        f"{d2l.gpu(0)} and {d2l.gpu(1)} have the same type, but they're different "
-        "devices.",
+        equal and not different,
+        f"{zero} and {one} have the same type, but they're different devices.",
     )
+    equal, *different = run(_compared, 0, [(cpu, cpu), (cpu, bare), (bare, cpu)])
     yield Claim(
         "the CPU equals itself and no GPU",
-        answer(cpu, cpu) and not answer(cpu, bare) and not answer(bare, cpu),
+        equal and not any(different),
         f"`{cpu}` and `{bare}` have the same index, None, but different types.",
     )
+    pairs = [(bare, bare)]
+    for name in names:
+        pairs += (bare, name), (name, bare)
     right = {}
     for current in range(GPUS):
-        with torch.accelerator.device_index(current):
-            cases = [(bare, bare, True)]
-            for i in range(GPUS):
-                cases.append((bare, d2l.gpu(i), i == current))
-                cases.append((d2l.gpu(i), bare, i == current))
-            right[current] = [answer(a, b) == same for a, b, same in cases]
+        found = run(_compared, current, pairs)
+        wanted = [{a, b} <= {bare, names[current]} for a, b in pairs]
+        right[current] = [x == y for x, y in zip(found, wanted, strict=True)]
     first, others = right[0], [*right[1], *right[2]]
     if not all(first):
         both = all(first[1::2]) or all(first[2::2])
@@ -174,13 +207,13 @@ def same_device(answer):
             "index."
             if both
             else (
-                f"While {d2l.gpu(0)} is the current device, a tensor sent to `{bare}` "
+                f"While {zero} is the current device, a tensor sent to `{bare}` "
                 "ends up there. Two different names can mean the same device."
             )
         )
     else:
         hint = (
-            f"It's right while {d2l.gpu(0)} is the current device, but not while "
+            f"It's right while {zero} is the current device, but not while "
             "another one is. A missing index doesn't mean index 0."
         )
     yield Claim(
@@ -190,28 +223,40 @@ def same_device(answer):
     )
 
 
+def _visible(
+    answer: Callable, gpus: Gpus, cases: Sequence[tuple[str | None, int]]
+) -> list[list]:
+    return [answer(*case) for case in cases]
+
+
 @EXERCISES.add("01.4", "setting, n", returns=list, gpus=GPUS)
-def visible(answer):
-    swapped = answer("3,1", 4)
+def visible(run: Run):
+    (swapped,) = run(_visible, [("3,1", 4)])
     yield Claim(
         "with `3,1`, the program sees those two of four GPUs, in that order",
         swapped == _seen("3,1", 4),
         _wrongly_seen(swapped),
     )
-    unset = answer(None, 4)
+    (unset,) = run(_visible, [(None, 4)])
     yield Claim(
         "with no setting, it sees all of them",
         unset == _seen(None, 4),
         f"You return {unset} for four GPUs. A variable that isn't set hides nothing.",
     )
-    none = answer("", 4)
+    (none,) = run(_visible, [("", 4)])
     yield Claim(
         "with an empty setting, it sees none",
         none == _seen("", 4),
         f"You return {none} for four GPUs. An empty variable is still set.",
     )
-    cases = [("2,7,1", 4), ("0,2,-1,1", 4), ("5", 4), ("4,0", 4)]
-    got = {case: answer(*case) for case in cases}
+    (long,) = run(_visible, [("10,2,11", 12)])
+    yield Claim(
+        "with `10,2,11`, it sees those three of twelve GPUs",
+        long == _seen("10,2,11", 12),
+        f"You return {long}. An index may have more than one digit.",
+    )
+    cases = [("2,7,1", 4), ("0,2,-1,1", 4), ("5", 4), ("4,0", 4), ("9,12,3", 12)]
+    got = dict(zip(cases, run(_visible, cases), strict=True))
     setting, n = next((case for case in cases if got[case] != _seen(*case)), cases[0])
     wrong = got[setting, n]
     numbers = [int(each) for each in setting.split(",")]
@@ -263,10 +308,19 @@ def _wrongly_seen(got: list) -> str:
     return f"With `3,1` and four GPUs, you return {got}."
 
 
+_YEARS = 2001.0, 2002.0, 2005.0, 2009.0, 2010.0
+
+
+def _doubled(
+    answer: Callable, gpus: Gpus, years: Sequence[float], values: Sequence[float]
+) -> float:
+    return float(answer(np.array(years), np.array(values)))
+
+
 @EXERCISES.add("01.5", "years, values", returns=(float, int), gpus=GPUS)
-def doubling_time(answer):
-    years = np.array([2001.0, 2002, 2005, 2009, 2010])
-    exact = float(answer(years, 5 * 2 ** ((years - 2001) / 3)))
+def doubling_time(run: Run):
+    years = np.array(_YEARS)
+    exact = run(_doubled, _YEARS, (5 * 2 ** ((years - 2001) / 3)).tolist())
     yield Claim(
         "for values that double every 3 years, it returns 3",
         abs(exact - 3) < 1e-6,
@@ -274,7 +328,7 @@ def doubling_time(answer):
     )
     values = np.array([1.0, 1.9, 2.2, 9.5, 8.0])
     wanted = 1 / np.polyfit(years, np.log2(values), 1)[0]
-    value = float(answer(years, values))
+    value = run(_doubled, _YEARS, values.tolist())
     doublings = np.log2(values)
     ends = (years[-1] - years[0]) / (doublings[-1] - doublings[0])
     steps = 1 / np.mean(np.diff(doublings) / np.diff(years))

@@ -173,6 +173,18 @@ def believes_everything(setting, n):
     return [int(text) for text in setting.split(",") if text]
 
 
+@wrong("01.4", "may have more than one digit")
+def reads_digit_by_digit(setting, n):
+    if setting is None:
+        return list(range(n))
+    seen = []
+    for digit in setting.replace("-1", "9").replace(",", ""):
+        if int(digit) >= n:
+            break
+        seen.append(int(digit))
+    return seen
+
+
 @wrong("01.4", "What happens to the indices after it")
 def leaves_out(setting, n):
     if setting is None:
@@ -254,6 +266,12 @@ def fits_the_values(years, values):
 @wrong("01.5", "only the first and the last value")
 def takes_the_ends(years, values):
     return (years[-1] - years[0]) / np.log2(values[-1] / values[0])
+
+
+@wrong("01.5", "After the call, `values` had changed")
+def takes_logarithms_in_place(years, values):
+    np.log2(values, out=values)
+    return 1 / np.polyfit(years, values, 1)[0]
 
 
 @wrong("01.5", "line weighs all points")

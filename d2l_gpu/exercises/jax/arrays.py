@@ -14,4 +14,6 @@ ARRAYS = Arrays(
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,
     labels="int32",
+    # Arrays of JAX never change, but some arguments are NumPy's.
+    peek=lambda x: {"": x.tobytes()} if isinstance(x, np.ndarray) else {},
 )

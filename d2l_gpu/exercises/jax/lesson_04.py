@@ -32,8 +32,7 @@ class Pytrees(Models):
         params = {"first": {"W": jnp.ones((3, 4)), "b": jnp.ones(4)}, "b": jnp.ones(2)}
         return jax.device_put(params, device)
 
-    def spread(self) -> Mapping[str, Any]:
-        first, second = self.port.gpu(0), self.port.gpu(1)
+    def spread(self, first: jax.Device, second: jax.Device) -> Mapping[str, Any]:
         deep = self.whole(second)
         deep["first"]["W"] = jax.device_put(deep["first"]["W"], first)
         return {
@@ -45,7 +44,7 @@ class Pytrees(Models):
             "one array is on both devices": [self.port.watched(np.ones(2, np.float32))],
         }
 
-    def weight(self, values: np.ndarray) -> jax.Array:
+    def weight(self, values: np.ndarray, device: jax.Device) -> jax.Array:
         return self.port.watched(values)
 
     def exchanged(
@@ -54,10 +53,14 @@ class Pytrees(Models):
         pair = answer(weight, i, j, value)
         return pair if isinstance(pair, tuple) and len(pair) == 2 else (pair, weight)
 
-    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
+    def layers(
+        self,
+        parameters: Sequence[tuple[np.ndarray, np.ndarray]],
+        devices: Sequence[jax.Device],
+    ) -> list:
         return [
-            jax.device_put({"W": W, "b": b}, self.port.gpu(i))
-            for i, (W, b) in enumerate(parameters)
+            jax.device_put({"W": W, "b": b}, device)
+            for (W, b), device in zip(parameters, devices, strict=True)
         ]
 
     def gradients(

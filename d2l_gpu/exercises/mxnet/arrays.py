@@ -1,6 +1,8 @@
 """MXNet's arrays, for shared graders."""
 
-from mxnet import np, npx
+from typing import Any
+
+from mxnet import gluon, np, npx
 
 from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.arrays import Arrays
@@ -11,6 +13,22 @@ npx.set_np()
 # Taken before any grader records copies, which it does by patching this method.
 _to_numpy = np.ndarray.asnumpy
 
+
+def _peek(x: Any) -> dict[str, bytes]:
+    """Return the values of an array, a parameter, or a block's parameters."""
+    if isinstance(x, gluon.Block):
+        parts = x.collect_params().items()
+        return {
+            f".{name}{place}": data
+            for name, parameter in parts
+            for place, data in _peek(parameter).items()
+        }
+    if isinstance(x, gluon.Parameter):
+        copies = x.list_data() if x._data is not None else []
+        return {f" on {copy.ctx}": _to_numpy(copy).tobytes() for copy in copies}
+    return {"": _to_numpy(x).tobytes()} if isinstance(x, np.ndarray) else {}
+
+
 ARRAYS = Arrays(
     kind=np.ndarray,
     put=lambda values, device: np.array(values, dtype=values.dtype, ctx=device),
@@ -19,5 +37,5 @@ ARRAYS = Arrays(
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,
     labels="int32",
-    peek=lambda x: {"": _to_numpy(x).tobytes()} if isinstance(x, np.ndarray) else {},
+    peek=_peek,
 )

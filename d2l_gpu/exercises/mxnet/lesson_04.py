@@ -41,8 +41,7 @@ class Blocks(Models):
         net.initialize(ctx=device)
         return net
 
-    def spread(self) -> Mapping[str, nn.Block]:
-        first, second = self.port.gpu(0), self.port.gpu(1)
+    def spread(self, first: mx.Context, second: mx.Context) -> Mapping[str, nn.Block]:
         layers, deep = self.whole(first), self.whole(second)
         layers[1].collect_params().reset_ctx(second)
         inner = self.whole(second)
@@ -54,14 +53,18 @@ class Blocks(Models):
             "it was initialized on both": self.whole([first, second]),
         }
 
-    def weight(self, values: np.ndarray) -> mx.np.ndarray:
-        return self.port.watched(values)
+    def weight(self, values: np.ndarray, device: mx.Context) -> mx.np.ndarray:
+        return self.port.array(values, device)
 
-    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
+    def layers(
+        self,
+        parameters: Sequence[tuple[np.ndarray, np.ndarray]],
+        devices: Sequence[mx.Context],
+    ) -> list:
         made = []
-        for i, (W, b) in enumerate(parameters):
+        for (W, b), device in zip(parameters, devices, strict=True):
             layer = nn.Dense(W.shape[1], in_units=W.shape[0])
-            layer.initialize(ctx=self.port.gpu(i))
+            layer.initialize(ctx=device)
             layer.weight.set_data(mx.np.array(W.T))
             layer.bias.set_data(mx.np.array(b))
             made.append(layer)

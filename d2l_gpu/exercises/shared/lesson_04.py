@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from d2l_gpu.exercises.crossing import HOST, Port
-from d2l_gpu.exercises.registry import Claim, Registry, given
+from d2l_gpu.exercises.crossing import HOST, Crossing, Port
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 
 OPTIMIZERS = ("sgd", "momentum", "adam")
 UNITS = (784, 256, 10)  # layer sizes of the network in 04.1
@@ -36,15 +37,15 @@ class Models(ABC):
         """Return a model with several parameters, all on one device."""
 
     @abstractmethod
-    def spread(self) -> Mapping[str, Any]:
-        """Return models whose parameters are spread over both GPUs, by description.
+    def spread(self, first: Any, second: Any) -> Mapping[str, Any]:
+        """Return models whose parameters are spread over two GPUs, by description.
 
         The first has only its first layer on the first GPU.
         """
 
     @abstractmethod
-    def weight(self, values: np.ndarray) -> Any:
-        """Return parameters on the first GPU."""
+    def weight(self, values: np.ndarray, device: Any) -> Any:
+        """Return parameters on a GPU."""
 
     def exchanged(
         self, answer: Callable, weight: Any, i: int, j: int, value: float
@@ -54,11 +55,14 @@ class Models(ABC):
         return answer(weight, i, j, value), weight
 
     @abstractmethod
-    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
-        """Return linear layers, the i-th on GPU i.
+    def layers(
+        self, parameters: Sequence[tuple[np.ndarray, np.ndarray]], devices: Sequence
+    ) -> list:
+        """Return linear layers, each on its device.
 
         Args:
             parameters: each layer's weight (inputs, outputs) and bias (outputs,).
+            devices: as many.
         """
 
     @abstractmethod
@@ -104,30 +108,56 @@ def memory(models: Models, answer: Mapping):
         yield Claim(f"the number of bytes {what} is right", value == wanted, hint)
 
 
-def home(models: Models, answer):
-    port = models.port
-    names = [port.name(port.gpu(i)) for i in (0, 1)]
-    found = [_said(answer, models.whole(port.gpu(i))) for i in (0, 1)]
+def _homes(models: Models, answer: Callable, gpus: Gpus) -> dict:
+    """Ask for the home of models on one device, and of others on two."""
+    spread = models.spread(gpus[0], gpus[1])
+    return {
+        "whole": [_said(models, answer, gpus, models.whole(gpus[i])) for i in (0, 1)],
+        "spread": {
+            what: _said(models, answer, gpus, model) for what, model in spread.items()
+        },
+    }
+
+
+def _said(models: Models, answer: Callable, gpus: Gpus, model: Any) -> dict:
+    """Return what an answer returns, and which device that is, or what it raises."""
+    try:
+        said = answer(model)
+    except Exception as error:
+        return {
+            "error": type(error).__name__,
+            "refused": isinstance(error, ValueError),
+            "text": str(error),
+            "device": "",
+        }
+    try:
+        device = gpus.called(models.port.name(said))
+    except Exception:  # it's no device; frameworks raise different ones for that
+        device = ""
+    return {"error": "", "refused": False, "text": repr(said), "device": device}
+
+
+def home(models: Models, run: Run):
+    port, found = models.port, run(_homes)
+    whole, spread = found["whole"], found["spread"]
+    names = ["GPU 0", "GPU 1"]
     yield Claim(
         "for a model on one device, it returns the device",
-        [_name(port, each) for each in found] == names,
-        f"For two models, on {names[0]} and on {names[1]}, you return {found[0]!r} "
-        f"and {found[1]!r}.",
+        [each["device"] for each in whole] == names,
+        f"For two models, on {names[0]} and on {names[1]}, you return "
+        f"{_shown(whole[0])} and {_shown(whole[1])}.",
     )
-    refused = {what: _said(answer, model) for what, model in models.spread().items()}
-    for what, said in refused.items():
-        hint = f"It returned {said!r}."
-        if isinstance(said, Exception):
-            hint = f"It raised {type(said).__name__}."
-        if _name(port, said) in names:
+    for what, said in spread.items():
+        hint = f"It returned {said['text']}."
+        if said["error"]:
+            hint = f"It raised {said['error']}."
+        elif said["device"] in names:
             hint = (
-                f"It returned {_name(port, said)}, although {what}. Which parameters "
+                f"It returned {said['device']}, although {what}. Which parameters "
                 "did it look at?"
             )
-        yield Claim(
-            f"if {what}, it raises a ValueError", isinstance(said, ValueError), hint
-        )
-    errors = [str(said) for said in refused.values() if isinstance(said, ValueError)]
+        yield Claim(f"if {what}, it raises a ValueError", said["refused"], hint)
+    errors = [said["text"] for said in spread.values() if said["refused"]]
 
     def named(error: str) -> bool:
         devices = [port.gpu(i) for i in (0, 1)]
@@ -142,35 +172,46 @@ def home(models: Models, answer):
     )
 
 
-def _said(answer: Callable, model: Any) -> Any:
-    """Return what an answer returns, or the exception it raises."""
-    try:
-        return answer(model)
-    except Exception as error:
-        return error
+def _shown(said: dict) -> str:
+    return f"{said['error']}: {said['text']}" if said["error"] else said["text"]
 
 
-def _name(port: Port, said: Any) -> str:
-    """Return a device's name; empty if it isn't a device."""
-    try:
-        return port.name(said)
-    except Exception:  # frameworks raise different ones for anything else
-        return ""
+_ROWS, _COLUMNS = 64, 32
 
 
-def exchange(models: Models, answer):
+def _exchanged(
+    models: Models, answer: Callable, gpus: Gpus, i: int, j: int, value: float
+) -> dict:
     port = models.port
-    values = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
-    weight = models.weight(values)
-    place = port.home(weight)
-    i, j, value = 5, 7, -1.5
+    weight = models.weight(_numbers(), gpus[0])
     with port.watch() as copies:
         old, after = models.exchanged(answer, weight, i, j, value)
-    new = port.values(after).copy()
+    return {
+        "copies": gpus.crossings(copies),
+        "old": old if isinstance(old, float) else None,
+        "kind": "" if old is None else type(old).__name__,
+        "new": port.values(after),
+        "same array": after is weight,
+        "homes": [
+            " and ".join(gpus.called(name) for name in port.home(x).split(" and "))
+            for x in (weight, after)
+        ],
+    }
+
+
+def _numbers() -> np.ndarray:
+    return np.arange(_ROWS * _COLUMNS, dtype=np.float32).reshape(_ROWS, _COLUMNS)
+
+
+def exchange(models: Models, run: Run):
+    i, j, value = 5, 7, -1.5
+    found, values = run(_exchanged, i, j, value), _numbers()
+    copies = [Crossing(*each) for each in found["copies"]]
+    old, new = found["old"], found["new"]
     yield Claim(
         "it returns the old number, as a Python number",
-        isinstance(old, float) and old == values[i, j],
-        _wrong_number(old, value),
+        old is not None and old == values[i, j],
+        _wrong_number(old, found["kind"], value),
     )
     wanted = values.copy()
     wanted[i, j] = value
@@ -183,7 +224,7 @@ def exchange(models: Models, answer):
         else f"The shape is now {new.shape}.",
     )
     others = same and np.array_equal(
-        np.delete(new, i * 32 + j), np.delete(wanted, i * 32 + j)
+        np.delete(new, i * _COLUMNS + j), np.delete(wanted, i * _COLUMNS + j)
     )
     yield Claim(
         "no other number has changed",
@@ -192,11 +233,12 @@ def exchange(models: Models, answer):
         if same
         else f"The shape is now {new.shape}.",
     )
-    if after is not weight:
+    if not found["same array"]:
+        place, there = found["homes"]
         yield Claim(
             "the new array is on the same device as the old one",
-            port.home(after) == place,
-            f"It's on {port.home(after)}, but `weight` is on {place}.",
+            there == place,
+            f"It's on {there}, but `weight` is on {place}.",
         )
     fetched = sum(copy.nbytes for copy in copies if copy.target == HOST)
     yield Claim(
@@ -213,33 +255,50 @@ def exchange(models: Models, answer):
     )
 
 
-def _wrong_number(old: Any, new: float) -> str:
-    if old is None:
+def _wrong_number(old: float | None, kind: str, new: float) -> str:
+    if not kind:
         return "You return nothing."
-    if not isinstance(old, float):
-        return f"You return a {type(old).__name__}, not a Python number."
+    if old is None:
+        return f"You return a {kind}, not a Python number."
     if old == new:
         return "You return the new number. Fetch the old one before you write."
     return f"You return {old:g}, which is the number at another index."
 
 
-def forward(models: Models, answer):
-    port = models.port
+def _two_layers() -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """Return the parameters of two layers, and a batch."""
     rng = np.random.default_rng(0)
-    (W1, b1), (W2, b2) = parameters = [
+    parameters = [
         (
             rng.standard_normal((inputs, outputs)).astype(np.float32),
             np.ones(outputs, np.float32),
         )
         for inputs, outputs in ((64, 16), (16, 200))
     ]
-    batch = rng.standard_normal((32, 64)).astype(np.float32)
-    hidden = batch @ W1 + b1
-    devices = [port.gpu(i) for i in (0, 1)]
-    layers, X = models.layers(parameters), port.array(batch, devices[0])
+    return parameters, rng.standard_normal((32, 64)).astype(np.float32)
+
+
+def _output(models: Models, answer: Callable, gpus: Gpus) -> dict:
+    port, (parameters, batch) = models.port, _two_layers()
+    devices = list(gpus[:2])
+    layers, X = models.layers(parameters, devices), port.array(batch, devices[0])
     with port.watch() as copies:
         output = answer(layers, devices, X)
-    values, wanted = port.values(output), hidden @ W2 + b2
+    return {
+        "copies": gpus.crossings(copies),
+        "home": gpus.called(port.home(output)),
+        "values": port.values(output),
+        "gradients": models.gradients(answer, layers, devices, X),
+    }
+
+
+def forward(models: Models, run: Run):
+    parameters, batch = _two_layers()
+    (W1, b1), (W2, b2) = parameters
+    hidden = batch @ W1 + b1
+    found = run(_output)
+    copies = [Crossing(*each) for each in found["copies"]]
+    values, wanted = found["values"], hidden @ W2 + b2
     yield Claim(
         "the outputs are those of both layers",
         values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-3),
@@ -247,25 +306,23 @@ def forward(models: Models, answer):
         if values.shape != wanted.shape
         else "The shape is right, but the values aren't those of both layers.",
     )
-    last = port.name(devices[1])
     yield Claim(
         "they're on the device of the last layer",
-        port.home(output) == last,
-        f"They're on {port.home(output)}, but the last layer is on {last}.",
+        found["home"] == "GPU 1",
+        f"They're on {found['home']}, but the last layer is on GPU 1.",
     )
     yield Claim(
         "only the first layer's output crosses, once",
         len(copies) == 1 and copies[0].nbytes == hidden.nbytes,
         _crossed_otherwise(copies, X=batch, W1=W1, W2=W2, hidden=hidden),
     )
-    found = models.gradients(answer, layers, devices, X)
     ones = np.ones_like(wanted)
     right = [batch.T @ (ones @ W2.T), hidden.T @ ones]
     yield Claim(
         "each layer gets its gradient",
         all(
             each is not None and np.allclose(each, gradient, rtol=1e-3, atol=1e-2)
-            for each, gradient in zip(found, right, strict=True)
+            for each, gradient in zip(found["gradients"], right, strict=True)
         ),
         "The gradient doesn't reach the first layer: somewhere your code took the "
         "numbers out of the framework's hands.",
@@ -300,7 +357,9 @@ def exercises(models: Models) -> Registry:
     registry = Registry()
     registry.add("04.1", returns=dict)(given(memory, models))
     registry.add("04.2", "model")(given(home, models))
-    registry.add("04.3", "weight, i, j, value")(given(exchange, models))
+    registry.add("04.3", "weight, i, j, value", changes="weight")(
+        given(exchange, models)
+    )
     registry.add("04.4", "layers, devices, X", returns=models.port.tensor)(
         given(forward, models)
     )

@@ -35,8 +35,7 @@ class KerasModels(Models):
     def whole(self, device: str) -> keras.Model:
         return keras.Sequential([_dense(3, 4, device), _dense(4, 2, device)])
 
-    def spread(self) -> Mapping[str, keras.Model]:
-        first, second = self.port.gpu(0), self.port.gpu(1)
+    def spread(self, first: str, second: str) -> Mapping[str, keras.Model]:
         inner = [_dense(4, 5, second), _dense(5, 4, first)]
         nested = [
             _dense(3, 4, second),
@@ -50,14 +49,18 @@ class KerasModels(Models):
             "a layer inside a layer is on another device": keras.Sequential(nested),
         }
 
-    def weight(self, values: np.ndarray) -> tf.Variable:
-        with tf.device(self.port.gpu(0)):
+    def weight(self, values: np.ndarray, device: str) -> tf.Variable:
+        with tf.device(device):
             return tf.Variable(values)
 
-    def layers(self, parameters: Sequence[tuple[np.ndarray, np.ndarray]]) -> list:
+    def layers(
+        self,
+        parameters: Sequence[tuple[np.ndarray, np.ndarray]],
+        devices: Sequence[str],
+    ) -> list:
         made = []
-        for i, (W, b) in enumerate(parameters):
-            made.append(_dense(*W.shape, self.port.gpu(i)))
+        for (W, b), device in zip(parameters, devices, strict=True):
+            made.append(_dense(*W.shape, device))
             made[-1].set_weights([W, b])
         return made
 

@@ -36,13 +36,13 @@ def adds_on_the_cpu(a, b, c, device):
     return jax.device_put(a + b + c, device)
 
 
-@wrong("03.1", "the result has to be 111 everywhere")
+@wrong("03.1", "has to be 111")
 def forgets_one(a, b, c, device):
     a, b = jax.device_put((a, b), device)
     return a + b
 
 
-@wrong("03.1", "which isn't always the device you need")
+@wrong("03.1", "isn't always the device you need")
 def leaves_it_where_a_is(a, b, c, device):
     b, c = jax.device_put((b, c), a.device)
     return a + b + c
@@ -103,7 +103,7 @@ def adds_on_the_gpu(losses):
     return (total / len(losses)).item()
 
 
-@wrong("03.3", "each loss was fetched separately, by")
+@wrong("03.3", "each loss was fetched separately")
 def fetches_each(losses):
     return sum(float(loss) for loss in losses) / len(losses)
 
@@ -113,7 +113,7 @@ def returns_an_array(losses):
     return jnp.stack(losses).mean()
 
 
-@wrong("03.3", "That's the sum of the losses")
+@wrong("03.3", "That's the sum")
 def forgets_to_divide(losses):
     return float(jnp.stack(losses).sum())
 
@@ -123,7 +123,7 @@ def fetches_all_at_once(losses):
     return float(np.asarray(jnp.stack(losses)).mean())
 
 
-@wrong("03.3", "You copied something back to the GPU")
+@wrong("03.3", "copied something back to the GPU")
 def makes_a_new_array(losses):
     numbers = np.array([float(loss) for loss in losses], np.float32)
     return float(jax.device_put(numbers, d2l.gpu(0)).mean())
@@ -160,12 +160,12 @@ def pads(tensors, device):
     ]
 
 
-@wrong("03.4", "The first one is on cpu:1")
+@wrong("03.4", "The first one is on GPU 0")
 def forgets_the_device(tensors, device):
     return [x.copy() for x in tensors]
 
 
-@wrong("03.4", "40 went in, but 39 came out")
+@wrong("03.4", "went in, but 39 came out")
 def loses_the_last(tensors, device):
     return jax.device_put(tensors[:-1], device)
 
@@ -209,7 +209,7 @@ def computes_with_arrays_of_numpy(X, rounds):
     return X
 
 
-@wrong("03.5", "to the host and computed there")
+@wrong("03.5", "fetched its values to the host")
 def computes_with_numpy(X, rounds):
     values = np.asarray(X)
     for _ in range(rounds):
@@ -217,7 +217,7 @@ def computes_with_numpy(X, rounds):
     return jax.device_put(values, X.device)
 
 
-@wrong("03.5", "but inside the loop")
+@wrong("03.5", "inside the loop")
 def sends_in_the_loop(X, rounds):
     for _ in range(rounds):
         X = jax.device_put(0.5, X.device) * X + jax.device_put(1, X.device)
@@ -236,7 +236,7 @@ def makes_one_round(X, rounds):
     return jax.jit(lambda X: 0.5 * X + 1)(X)
 
 
-@wrong("03.4", "The tensors aren't in the order in")
+@wrong("03.4", "aren't in the order")
 def begins_in_the_middle(tensors, device):
     parts = with_slices(tensors, device)
     return parts[5:] + parts[:5]

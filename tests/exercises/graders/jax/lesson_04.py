@@ -136,7 +136,7 @@ def by_way_of_numpy(layers, devices, X):
     return linear(layers[1], jax.device_put(H, devices[1]))
 
 
-@wrong("04.4", "but the last layer is on cpu:2")
+@wrong("04.4", "but the last layer is on GPU 1")
 def brings_it_back(layers, devices, X):
     return jax.device_put(one_after_the_other(layers, devices, X), devices[0])
 
@@ -160,12 +160,12 @@ def asks_the_ends(model):
     return places.pop()
 
 
-@wrong("04.2", "For two models, on cpu:1 and on cpu:2")
+@wrong("04.2", "on GPU 0 and on GPU 1, you return {")
 def returns_a_set(model):
     return set().union(*(x.devices() for x in jax.tree.leaves(model)))
 
 
-@wrong("04.3", "but `weight` is on cpu:1 and cpu:2")
+@wrong("04.3", "It's on the host, but `weight` is on")
 def makes_it_on_the_cpu(weight, i, j, value):
     new = jnp.zeros(weight.shape).at[i, j].set(value - weight[i, j].item())
     old = weight[i, j].item()

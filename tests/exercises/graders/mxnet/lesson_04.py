@@ -132,7 +132,7 @@ def sends_twice(layers, devices, X):
     return layers[1]((H.copyto(devices[1]) + H.copyto(devices[1])) / 2)
 
 
-@wrong("04.4", "but the last layer is on cpu(2)")
+@wrong("04.4", "but the last layer is on GPU 1")
 def brings_it_back(layers, devices, X):
     return one_after_the_other(layers, devices, X).as_in_ctx(devices[0])
 
@@ -147,7 +147,7 @@ def detaches(layers, devices, X):
     return layers[1](layers[0](X).detach().as_in_ctx(devices[1]))
 
 
-@wrong("04.2", "although a layer inside a layer")
+@wrong("04.2", "a layer inside a layer is on another device. Which")
 def asks_the_ends(model):
     parameters = list(model.collect_params().values())
     places = {*parameters[0].list_ctx(), *parameters[-1].list_ctx()}
@@ -164,7 +164,7 @@ def asks_for_one_device_each(model):
     return places.pop()
 
 
-@wrong("04.4", "but the values aren't those of both layers")
+@wrong("04.4", "the values aren't those of both layers")
 def adds_them_up(layers, devices, X):
     H = layers[0](X)
     return layers[1](np.zeros(H.shape, ctx=devices[1]) + H.as_in_ctx(devices[1]) * 2)

@@ -186,7 +186,7 @@ def pads(tensors, device):
         ]
 
 
-@wrong("03.4", "The first one is on CPU:1")
+@wrong("03.4", "The first one is on GPU 0")
 def forgets_the_scope(tensors, device):
     with tf.device(tensors[0].device):
         bucket = tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)

@@ -140,7 +140,7 @@ def forgets_the_scopes(layers, devices, X):
         return tf.identity(X)
 
 
-@wrong("04.4", "but the last layer is on CPU:2")
+@wrong("04.4", "but the last layer is on GPU 1")
 def brings_it_back(layers, devices, X):
     X = with_scopes(layers, devices, X)
     with tf.device(devices[0]):

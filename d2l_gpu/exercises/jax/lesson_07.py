@@ -1,35 +1,57 @@
 """Meshes and shards: how arrays are split, and which device has which piece."""
 
+from collections.abc import Callable
+
 import jax
 import numpy as np
 
-from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.jax.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_07 as common
 
 EXERCISES = common.exercises(ARRAYS)
 
 
-@EXERCISES.add("07.5", "X, W, devices", returns=(tuple, list), gpus=common.GPUS)
-def lay_out(answer):
+def _operands() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.RandomState(0)
     X = rng.randn(6, 4).astype(np.float32)
-    W = rng.randn(4, 8).astype(np.float32)
-    devices = d2l.try_all_gpus()
-    result = answer(X, W, list(devices))
+    return X, rng.randn(4, 8).astype(np.float32)
+
+
+def _laid_out(answer: Callable, gpus: Gpus) -> dict:
+    X, W = _operands()
+    result = answer(X, W, gpus[:])
+    three = len(result) == 3 and all(isinstance(x, jax.Array) for x in result)
+    return {
+        "kinds": [type(x).__name__ for x in result],
+        "arrays": [
+            {
+                "values": np.asarray(x),
+                "devices": len(x.devices()),
+                "piece": x.addressable_shards[0].data.shape,
+                "slices": _by_device(x),
+            }
+            for x in (result if three else ())
+        ],
+    }
+
+
+@EXERCISES.add("07.5", "X, W, devices", returns=(tuple, list), gpus=common.GPUS)
+def lay_out(run: Run):
+    found = run(_laid_out)
+    result, (X, W) = found["arrays"], _operands()
     names = ("X", "W", "the product")
     yield Claim(
         "it returns three JAX arrays",
-        len(result) == 3 and all(isinstance(x, jax.Array) for x in result),
-        f"You return {', '.join(type(x).__name__ for x in result)}.",
+        len(result) == 3,
+        f"You return {', '.join(found['kinds'])}.",
     )
-    if len(result) != 3 or not all(isinstance(x, jax.Array) for x in result):
+    if len(result) != 3:
         return
-    values = X, W, X @ W
     right = [
-        x.shape == value.shape and np.allclose(np.asarray(x), value, atol=1e-5)
-        for x, value in zip(result, values, strict=True)
+        x["values"].shape == value.shape and np.allclose(x["values"], value, atol=1e-5)
+        for x, value in zip(result, (X, W, X @ W), strict=True)
     ]
     yield Claim(
         "they have the values of `X`, `W` and `X @ W`, in this order",
@@ -39,13 +61,13 @@ def lay_out(answer):
     )
     if not all(right):
         return
-    few = [n for n, x in zip(names, result, strict=True) if len(x.devices()) != 4]
+    few = [name for name, x in zip(names, result, strict=True) if x["devices"] != 4]
     yield Claim(
         "each is a single array on all four devices",
         not few,
         f"Not on all four devices: {' and '.join(few)}.",
     )
-    pieces = [x.addressable_shards[0].data.shape for x in result]
+    pieces = [x["piece"] for x in result]
     yield Claim(
         "each device has half of the rows of `X`, and all its columns",
         pieces[0] == (3, 4),
@@ -74,10 +96,10 @@ def lay_out(answer):
             else "each axis is split like the axis of the operand it comes from."
         ),
     )
-    pairs = zip(*(_by_device(x) for x in result[:2]), strict=True)
+    pairs = zip(*(x["slices"] for x in result[:2]), strict=True)
     yield Claim(
         "devices with the same rows of `X` have different columns of `W`",
-        len(set(pairs)) == len(devices),
+        len(set(pairs)) == common.GPUS,
         "You split both along the same axis of the mesh, so no device has the first "
         "rows and the last columns.",
     )

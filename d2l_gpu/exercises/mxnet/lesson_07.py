@@ -1,42 +1,71 @@
 """Copies of the parameters, and what a training step does to each."""
 
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as onp
 from mxnet import gluon, np
 
-from d2l_gpu import mxnet as d2l
 from d2l_gpu.exercises.cases import in_all
+from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_07 as common
 
 EXERCISES = common.exercises(ARRAYS)
 
 
-@EXERCISES.add("07.5", "params, devices, batch_size, lr", gpus=common.GPUS)
-def step(answer):
-    devices, batch_size, lr = d2l.try_all_gpus()[:3], 10, 0.5
+_DEVICES = 3
+
+
+def _starts() -> dict[str, list[onp.ndarray]]:
+    """Return each parameter's value, and its gradient on each device, by name."""
     rng = onp.random.RandomState(0)
-    params, starts, gradients = [], [], []
-    for i, shape in enumerate([(2, 3), (4,)]):
-        start, *parts = rng.randn(4, *shape).astype("float32")
-        parameter = gluon.Parameter(f"weight{i}", shape=shape)
+    return {
+        f"weight{i}": list(rng.randn(1 + _DEVICES, *shape).astype("float32"))
+        for i, shape in enumerate([(2, 3), (4,)])
+    }
+
+
+def _stepped(answer: Callable, gpus: Gpus, batch_size: int, lr: float) -> dict:
+    devices, params = gpus[:_DEVICES], []
+    for name, (start, *parts) in _starts().items():
+        parameter = gluon.Parameter(name, shape=start.shape)
         parameter.initialize(ctx=devices)
         parameter.set_data(np.array(start))
-        for gradient, part in zip(parameter.list_grad(), parts, strict=True):
-            gradient[:] = np.array(part)
+        for device, part in zip(devices, parts, strict=True):
+            parameter.grad(device)[:] = np.array(part)
         params.append(parameter)
-        starts.append(start)
-        gradients.append(parts)
     answer(list(params), list(devices), batch_size, lr)
+    return {
+        parameter.name: (
+            [parameter.data(device).asnumpy() for device in devices],
+            [parameter.grad(device).asnumpy() for device in devices],
+        )
+        for parameter in params
+    }
+
+
+@EXERCISES.add(
+    "07.5", "params, devices, batch_size, lr", gpus=common.GPUS, changes="params"
+)
+def step(run: Run):
+    batch_size, lr = 10, 0.5
+    found = run(_stepped, batch_size, lr)
     yield from in_all(
-        _moved(*each, batch_size, lr)
-        for each in zip(params, starts, gradients, strict=True)
+        _moved(name, *found[name], *each, batch_size=batch_size, lr=lr)
+        for name, each in _starts().items()
     )
 
 
-def _moved(parameter, start, parts, batch_size, lr):
-    copies = [copy.asnumpy() for copy in parameter.list_data()]
-    kept = [gradient.asnumpy() for gradient in parameter.list_grad()]
+def _moved(
+    name: str,
+    copies: Sequence[onp.ndarray],
+    kept: Sequence[onp.ndarray],
+    start: onp.ndarray,
+    *parts: onp.ndarray,
+    batch_size: int,
+    lr: float,
+) -> Iterator[Claim]:
     total = sum(parts)
     moved = [(start - copy) * batch_size / lr for copy in copies]
     changed = [not onp.array_equal(start, copy) for copy in copies]
@@ -46,8 +75,7 @@ def _moved(parameter, start, parts, batch_size, lr):
             "`set_data`."
         )
     elif not all(changed):
-        late = parameter.list_ctx()[changed.index(False)]
-        hint = f"The copy on {late} hasn't changed."
+        hint = f"The copy on GPU {changed.index(False)} hasn't changed."
     else:
         hint = ""
     yield Claim("every copy of a parameter has changed", all(changed), hint)
@@ -82,7 +110,7 @@ def _moved(parameter, start, parts, batch_size, lr):
     )
     hint = next(
         (hint for each, hint in known if _close(moved[0], each)),
-        f"On the first device, `{parameter.name}` moved "
+        f"On the first device, `{name}` moved "
         f"{onp.linalg.norm(moved[0]) / onp.linalg.norm(total):.3g} times as far as it "
         "should. Compare with what `Trainer.step` does.",
     )

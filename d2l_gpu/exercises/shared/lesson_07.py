@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from d2l_gpu.exercises import small_network
+from d2l_gpu.exercises.answer_process import AnswerError
 from d2l_gpu.exercises.arrays import Arrays
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.grading_process import AnswerError
-from d2l_gpu.exercises.registry import Claim, Registry, given
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 
 GPUS = 4
 
@@ -34,22 +35,26 @@ class Call:
 # ------------------------------------------------------------------ 07.1
 
 
-def batch_gradient(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
+def batch_gradient(arrays: Arrays, run: Run) -> Iterator[Claim]:
     """Check that shards of the given sizes add up to the batch's gradient."""
     cases = (2, (8, 4)), (3, (6, 3, 1))
-    return in_all(_gradient_of(answer, arrays, k, sizes) for k, sizes in cases)
+    return in_all(_gradient_of(run, k, sizes) for k, sizes in cases)
 
 
-def _gradient_of(
-    answer: Callable, arrays: Arrays, k: int, sizes: Sequence[int]
-) -> Iterator[Claim]:
-    devices = arrays.gpus()[:k]
+def _problem(k: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parameters, and a batch of n examples with their labels."""
     rng = np.random.RandomState(k)
-    n = sum(sizes)
     X = rng.randn(n, 3).astype(np.float32)
     y = rng.randn(n).astype(np.float32)
-    w = rng.randn(3).astype(np.float32)
-    calls: list[Call] = []
+    return rng.randn(3).astype(np.float32), X, y
+
+
+def _combined(
+    arrays: Arrays, answer: Callable, gpus: Gpus, k: int, sizes: Sequence[int]
+) -> dict:
+    """Have the answer compute a gradient, and record which part was computed where."""
+    w, X, y = _problem(k, sum(sizes))
+    calls = []
 
     def gradient(w, X_shard, y_shard):
         rows, labels = arrays.on_host(X_shard), arrays.on_host(y_shard)
@@ -57,31 +62,43 @@ def _gradient_of(
             raise AnswerError(
                 f"You gave `gradient` {len(rows)} examples but {len(labels)} labels."
             )
-        examples = _numbers(rows, X)
-        others = {"parameters": arrays.where(w), "labels": arrays.where(y_shard)}
-        own = np.array_equal(labels, y[examples])
-        calls.append(Call(arrays.where(X_shard), examples, others, own))
+        others = {"parameters": gpus.where(w), "labels": gpus.where(y_shard)}
+        calls.append((gpus.where(X_shard), _numbers(rows, X), others, labels))
         result = _least_squares(arrays.on_host(w), rows, labels)
         return arrays.put(result, arrays.home(X_shard))
 
     host = arrays.cpu()
     result = answer(
-        gradient, *(arrays.put(x, host) for x in (w, X, y)), list(devices), list(sizes)
+        gradient, *(arrays.put(x, host) for x in (w, X, y)), gpus[:k], list(sizes)
     )
-    names = [arrays.name(device) for device in devices]
+    return {
+        "calls": calls,
+        "home": gpus.where(result),
+        "value": arrays.on_host(result),
+    }
+
+
+def _gradient_of(run: Run, k: int, sizes: Sequence[int]) -> Iterator[Claim]:
+    n = sum(sizes)
+    w, X, y = _problem(k, n)
+    found = run(_combined, k, sizes)
+    calls = [
+        Call(place, examples, others, np.array_equal(labels, y[examples]))
+        for place, examples, others, labels in found["calls"]
+    ]
+    names = [f"GPU {i}" for i in range(k)]
     if not calls:
         yield Claim("`gradient` is called", False, "You never call it.")
         return
     yield _takes_its_share(calls, names, sizes)
     yield _lives_together(calls)
     yield from _each_once(calls, n)
-    place = arrays.where(result)
     yield Claim(
         "the result is on the first device",
-        place == names[0],
-        f"It's on {place}, but the first device is {names[0]}.",
+        found["home"] == names[0],
+        f"It's on {found['home']}, but the first device is {names[0]}.",
     )
-    value = arrays.on_host(result)
+    value = found["value"]
     right = _least_squares(w, X, y)
     parts = [_least_squares(w, X[c.examples], y[c.examples]) for c in calls]
     if value.shape != right.shape:
@@ -203,20 +220,24 @@ def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
 # ------------------------------------------------------------------ 07.2
 
 
-def accuracy(arrays: Arrays, answer: Callable) -> Iterator[Claim]:
+def accuracy(arrays: Arrays, run: Run) -> Iterator[Claim]:
     """Check an accuracy computed on several devices, each example counted once."""
     cases = (12, 2), (14, 4), (3, 4)
-    return in_all(_accuracy_of(answer, arrays, n, k) for n, k in cases)
+    return in_all(_accuracy_of(run, n, k) for n, k in cases)
 
 
-def _accuracy_of(answer: Callable, arrays: Arrays, n: int, k: int) -> Iterator[Claim]:
-    devices = arrays.gpus()[:k]
-    names = [arrays.name(device) for device in devices]
+def _test_set(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return n examples, their labels, and which of them the networks get right."""
     rng = np.random.RandomState(n)
     X = rng.randn(n, 3).astype(np.float32)
-    y = rng.permutation(n).astype(arrays.labels) % 10
     right = np.arange(n) < n // 2 + 1  # only the first ones, so that the shards differ
-    calls: list[tuple[int, Call]] = []
+    return X, rng.permutation(n) % 10, right
+
+
+def _tested(arrays: Arrays, answer: Callable, gpus: Gpus, n: int, k: int) -> dict:
+    """Have the answer compute an accuracy; record which network saw which examples."""
+    X, y, right = _test_set(n)
+    calls = []
 
     def network(i):
         def net(X_shard):
@@ -224,16 +245,26 @@ def _accuracy_of(answer: Callable, arrays: Arrays, n: int, k: int) -> Iterator[C
             if len(rows) == 0:
                 raise AnswerError("You gave a network a shard without examples.")
             examples = _numbers(rows, X)
-            others = {"network": names[i]}
-            calls.append((i, Call(arrays.where(X_shard), examples, others)))
+            calls.append((i, gpus.where(X_shard), examples))
             found = np.where(right, y, (y + 1) % 10)[examples]
-            return arrays.put(np.eye(10, dtype=np.float32)[found], devices[i])
+            return arrays.put(np.eye(10, dtype=np.float32)[found], gpus[i])
 
         return net
 
     nets = [network(i) for i in range(k)]
-    host = arrays.cpu()
-    result = answer(nets, arrays.put(X, host), arrays.put(y, host), list(devices))
+    host, labels = arrays.cpu(), y.astype(arrays.labels)
+    result = answer(nets, arrays.put(X, host), arrays.put(labels, host), gpus[:k])
+    return {"calls": calls, "accuracy": result}
+
+
+def _accuracy_of(run: Run, n: int, k: int) -> Iterator[Claim]:
+    _, _, right = _test_set(n)
+    found = run(_tested, n, k)
+    result = found["accuracy"]
+    calls = [
+        (i, Call(place, examples, {"network": f"GPU {i}"}))
+        for i, place, examples in found["calls"]
+    ]
     if not calls:
         yield Claim("the networks are called", False, "You never call any of them.")
         return
@@ -293,22 +324,28 @@ def _who_was_asked(asked: Sequence[int], busy: int) -> str:
 # ------------------------------------------------------------------ 07.3
 
 
-def learning_rates(answer: Callable) -> Iterator[Claim]:
+def learning_rates(run: Run) -> Iterator[Claim]:
     """Check that learning rate and warm-up suit any number of devices."""
-    return in_all(_rates_of(answer, k) for k in (2, 1, 16))
+    return in_all(_rates_of(run, k) for k in (2, 1, 16))
 
 
-def _rates_of(answer: Callable, k: int) -> Iterator[Claim]:
+def _rates(answer: Callable, gpus: Gpus, *arguments: float) -> dict:
+    rates = list(answer(*arguments))
+    kinds = {type(rate).__name__ for rate in rates if not isinstance(rate, int | float)}
+    return {"kinds": sorted(kinds), "rates": [] if kinds else rates}
+
+
+def _rates_of(run: Run, k: int) -> Iterator[Claim]:
     n, per_gpu, epochs, base_lr = 1437, 32, 4, 0.05
     per_epoch = n // (k * per_gpu)
     steps, warmup = epochs * per_epoch, per_epoch * (k > 1)
-    result = list(answer(k, n, per_gpu, epochs, base_lr))
-    if not all(isinstance(rate, (int, float)) for rate in result):
-        kinds = sorted({type(rate).__name__ for rate in result} - {"int", "float"})
+    found = run(_rates, k, n, per_gpu, epochs, base_lr)
+    kinds = found["kinds"]
+    if kinds:
         hint = f"Some are of the type {kinds[0]}, which isn't a Python number."
         yield Claim("all rates are numbers", False, hint)
         return
-    rates = np.array(result, dtype=np.float64)
+    rates = np.array(found["rates"], dtype=np.float64)
     yield Claim(
         "there's a learning rate for each step",
         len(rates) == steps,

@@ -1,30 +1,31 @@
 """Strategies: what the replicas compute, and how their results are combined."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import tensorflow as tf
 
-from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_07 as common
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
 EXERCISES = common.exercises(ARRAYS)
 
 
-@EXERCISES.add(
-    "07.5", "strategy, w, batch, losses", returns=tf.Tensor, gpus=common.GPUS
-)
-def gradient_of_all(answer):
-    strategy = tf.distribute.MirroredStrategy(d2l.try_all_gpus()[:2])
-    return in_all(_gradient_of_all(answer, strategy, n) for n in (8, 7))
-
-
-def _gradient_of_all(answer, strategy, n):
+def _problem(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return n images, their labels, and parameters."""
     rng = np.random.RandomState(n)
     X = rng.randn(n, 3).astype(np.float32)
     y = rng.randn(n).astype(np.float32)
-    start = rng.randn(3).astype(np.float32)
+    return X, y, rng.randn(3).astype(np.float32)
+
+
+def _computed(answer: Callable, gpus: Gpus, n: int) -> dict:
+    """Have the answer compute a gradient; record which replicas computed losses."""
+    X, y, start = _problem(n)
+    strategy = tf.distribute.MirroredStrategy(gpus[:2])
     with strategy.scope():
         w = tf.Variable(start)
     data = tf.data.Dataset.from_tensor_slices((X, y)).batch(n)
@@ -37,7 +38,25 @@ def _gradient_of_all(answer, strategy, n):
             replicas.add(int(tf.get_static_value(context.replica_id_in_sync_group)))
         return (tf.linalg.matvec(X, w) - y) ** 2 / 2
 
-    value = answer(strategy, w, batch, losses).numpy()
+    value = answer(strategy, w, batch, losses)
+    return {"replicas": replicas, "value": ARRAYS.fetch(value)}
+
+
+@EXERCISES.add(
+    "07.5",
+    "strategy, w, batch, losses",
+    returns=tf.Tensor,
+    gpus=common.GPUS,
+    repeat=False,  # in one process, TensorFlow makes one group of two devices
+)
+def gradient_of_all(run: Run):
+    return in_all(_gradient_of_all(run, n) for n in (8, 7))
+
+
+def _gradient_of_all(run: Run, n: int) -> Iterator[Claim]:
+    X, y, start = _problem(n)
+    found = run(_computed, n)
+    replicas, value = found["replicas"], found["value"]
     yield Claim(
         "both replicas compute losses, each for its own shard",
         len(replicas) == 2,

@@ -52,6 +52,11 @@ def _gradients(answers, to, sums):
             end -= size
         return to(total * (1 / len(X)), devices[0])
 
+    @wrong("07.1", "`sizes` had changed")
+    def takes_the_sizes_away(gradient, w, X, y, devices, sizes):
+        given, sizes[:] = list(sizes), []
+        return last_shard_first(gradient, w, X, y, devices, given)
+
     @wrong("07.1", "the mean of the shards' gradients")
     def forgets_the_sizes(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, devices, sizes)
@@ -82,7 +87,7 @@ def _gradients(answers, to, sums):
         found = [gradient(*(to(x, device) for x in (w, X, y))) for device in devices]
         return to(sums(found, devices[0]) * (1 / len(found)), devices[0])
 
-    @wrong("07.1", "but computed everything on")
+    @wrong("07.1", "but computed everything on GPU 0")
     def all_on_the_first(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, [devices[0]] * len(devices), sizes)
         found = [part * size for part, size in zip(found, sizes, strict=True)]
@@ -123,7 +128,7 @@ def _gradients(answers, to, sums):
             found.append(gradient(*(to(x, device) for x in (w, X[rows], y[rows]))))
         return sums(found, devices[0])
 
-    @wrong("07.1", "but the first device is")
+    @wrong("07.1", "but the first device is GPU 0")
     def left_on_the_last(gradient, w, X, y, devices, sizes):
         found = parts(gradient, w, X, y, devices, sizes)
         found = [part * size for part, size in zip(found, sizes, strict=True)]
@@ -163,6 +168,12 @@ def _accuracies(answers, to, host):
             logits = host(nets[i](to(X[i::k], devices[i])))
             found += (logits.argmax(axis=1) == host(y)[i::k]).sum()
         return float(found / len(X))
+
+    @wrong("07.2", "`devices` had changed")
+    def takes_the_devices_away(nets, X, y, devices):
+        found = counts(nets, X, y, devices)
+        devices.pop()
+        return sum(count for count, _ in found) / len(X)
 
     @wrong("07.2", "the mean of the shards' accuracies")
     def adds_accuracies(nets, X, y, devices):
@@ -223,7 +234,7 @@ def _accuracies(answers, to, host):
             right += (host(net(to(X, device))).argmax(axis=1) == host(y)).sum()
         return float(right / len(X) / k)
 
-    @wrong("07.2", "but the network on")
+    @wrong("07.2", "but the network on GPU 1")
     def examples_stay_behind(nets, X, y, devices):
         return counted_on_the_host(nets, X, y, [devices[0]] * len(devices))
 

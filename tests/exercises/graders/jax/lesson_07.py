@@ -55,7 +55,7 @@ def matrix_by_rows(X, W, devices):
     return laid_out(X, W, devices, ["batch"], ["model"])
 
 
-@wrong("07.5", "batch along `batch` and no other axis")
+@wrong("07.5", "and no other axis of the mesh")
 def batch_both_ways(X, W, devices):
     return laid_out(X, W, devices, ["batch", "model"], [None, "model"])
 
@@ -74,18 +74,18 @@ def both_along_one(X, W, devices):
     return X, W, product
 
 
-@wrong("07.5", "you computed it elsewhere, or gathered it")
+@wrong("07.5", "or gathered it")
 def brings_it_together(X, W, devices):
     X, W, product = laid_out(X, W, devices, ["batch"], [None, "model"])
     return X, W, jax.device_put(product, NamedSharding(X.sharding.mesh, P()))
 
 
-@wrong("07.5", "devices: X and W and the product")
+@wrong("07.5", "Not on all four devices: X and W and the product")
 def two_devices(X, W, devices):
     return laid_out(X, W, devices[:2], ["batch"], [], shape=(2,))
 
 
-@wrong("07.5", "ndarray, ArrayImpl, ArrayImpl")
+@wrong("07.5", "You return ndarray, ArrayImpl, ArrayImpl")
 def returns_what_it_was_given(X, W, devices):
     _, W, product = laid_out(X, W, devices, ["batch"], [None, "model"])
     return X, W, product

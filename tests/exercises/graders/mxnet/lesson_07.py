@@ -41,7 +41,7 @@ def with_a_trainer(params, devices, batch_size, lr):
     ).step(batch_size, ignore_stale_grad=True)
 
 
-@wrong("07.5", "Each device followed the gradient of its own shard")
+@wrong("07.5", "followed the gradient of its own shard")
 def nobody_adds(params, devices, batch_size, lr):
     for parameter in params:
         for device in devices:
@@ -72,14 +72,14 @@ def forgets_the_batch(params, devices, batch_size, lr):
     with_set_data(params, devices, 1, lr)
 
 
-@wrong("07.5", "the gradient of the first shard")
+@wrong("07.5", "only the gradient of the first shard")
 def first_shard_only(params, devices, batch_size, lr):
     for parameter in params:
         for device in devices:
             move(parameter, device, parameter.grad(devices[0]), lr / batch_size)
 
 
-@wrong("07.5", "The copy on cpu(2) hasn't changed")
+@wrong("07.5", "The copy on GPU 1 hasn't changed")
 def first_copy_only(params, devices, batch_size, lr):
     for parameter in params:
         total = add_up(parameter.list_grad(), devices[0])

@@ -1,14 +1,16 @@
 """Arrays on devices: bytes, keys, donated arguments and memory plans."""
 
 import warnings
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from d2l_gpu import jax as d2l
+from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.jax.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_02 as common
 
 HALVED = (
@@ -23,46 +25,63 @@ def _zeros(shape, dtype):
 
 
 EXERCISES = common.exercises(
-    ARRAYS,
-    _zeros,
-    ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
-    (RuntimeError, ValueError),
-    {"bool": common.WHOLE_BYTES, "float64": HALVED, "int64": HALVED},
-    {"NumPy's generator": (np.random.seed, np.random.rand)},
+    common.Tensors(
+        ARRAYS,
+        _zeros,
+        ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
+        (RuntimeError, ValueError),
+        {"bool": common.WHOLE_BYTES, "float64": HALVED, "int64": HALVED},
+        {"NumPy's generator": (np.random.seed, np.random.rand)},
+    )
 )
 
 
-@EXERCISES.add("02.4", "W, gradient, lr", returns=jax.Array)
-def step(answer):
-    device = d2l.gpu(1)
-    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+def _stepped(answer: Callable, gpus: Gpus) -> dict:
+    device = gpus[1]
     # Not from a NumPy array: JAX might share its memory, which it can't write to.
     W = jnp.arange(12.0, device=device).reshape(3, 4)
     gradient = jax.device_put(np.full((3, 4), 2, np.float32), device)
     place = W.unsafe_buffer_pointer()
     result = answer(W, gradient, 0.5)
-    right = result.shape == W.shape and np.allclose(result, values - 1)
+    return {
+        "result": np.asarray(result),
+        "home": gpus.where(result),
+        "places": (
+            place,
+            result.unsafe_buffer_pointer() if len(result.devices()) == 1 else None,
+        ),
+        "old deleted": W.is_deleted(),
+        "gradient deleted": gradient.is_deleted(),
+    }
+
+
+@EXERCISES.add("02.4", "W, gradient, lr", returns=jax.Array, changes="W")
+def step(run: Run):
+    found = run(_stepped)
+    result, (before, after) = found["result"], found["places"]
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    right = result.shape == values.shape and np.allclose(result, values - 1)
     yield Claim(
         "it returns the new parameters", right, common.wrong_step(result, values)
     )
     yield Claim(
         "the new parameters are on the device of the old ones",
-        result.device == device,
-        f"They're on {result.device}, but the old ones are on {device}.",
+        found["home"] == "GPU 1",
+        f"They're on {found['home']}, but the old ones are on GPU 1.",
     )
     yield Claim(
         "the gradient isn't donated",
-        not gradient.is_deleted(),
+        not found["gradient deleted"],
         "The gradient's memory was given up too. Which of the arguments do you donate?",
     )
     yield Claim(
         "the old parameters are donated",
-        W.is_deleted(),
+        found["old deleted"],
         "The old parameters still exist, so both they and the new ones take memory.",
     )
     yield Claim(
         "the new parameters use the memory of the old ones",
-        right and result.unsafe_buffer_pointer() == place,
+        right and after == before,
         "The new parameters have memory of their own, so for a moment both existed. "
         "Deleting the old ones afterwards is too late.",
     )
@@ -96,15 +115,30 @@ def sharing(answer):
     )
 
 
-@EXERCISES.add("02.6", "A, B, x", returns=jax.Array)
-def product(answer):
+def _factors() -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    A, B, x = (rng.standard_normal(shape) for shape in ((256, 256), (256, 256), (256,)))
+    return [rng.standard_normal(shape) for shape in ((256, 256), (256, 256), (256,))]
+
+
+def _multiplied(answer: Callable, gpus: Gpus) -> np.ndarray:
+    return np.asarray(answer(*_on(gpus[1])))
+
+
+def _planned(answer: Callable, gpus: Gpus) -> int:
+    """Return how many bytes the memory plan needs besides arguments and result."""
+    plan = jax.jit(answer).lower(*_on(gpus[1])).compile().memory_analysis()
+    return plan.temp_size_in_bytes
+
+
+def _on(device: jax.Device) -> list[jax.Array]:
+    return [jax.device_put(each.astype(np.float32), device) for each in _factors()]
+
+
+@EXERCISES.add("02.6", "A, B, x", returns=jax.Array)
+def product(run: Run):
+    A, B, x = _factors()
     wanted = A @ B @ x
-    A, B, x = (
-        jax.device_put(each.astype(np.float32), d2l.gpu(1)) for each in (A, B, x)
-    )
-    result = answer(A, B, x)
+    result = run(_multiplied)
     hint = "The values aren't those of A B x. You can't swap matrices in a product."
     if result.shape != x.shape:
         hint = (
@@ -116,8 +150,7 @@ def product(answer):
         result.shape == x.shape and np.allclose(result, wanted, rtol=1e-3, atol=0.05),
         hint,
     )
-    plan = jax.jit(answer).lower(A, B, x).compile().memory_analysis()
-    matrices = plan.temp_size_in_bytes / A.nbytes
+    matrices = run(_planned) / A.astype(np.float32).nbytes
     yield Claim(
         "the memory plan needs less than one matrix besides arguments and result",
         matrices < 1,

@@ -1,10 +1,13 @@
 """Tensors on devices: their sizes in bytes, random numbers and shared memory."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.exercises.arrays import Arrays
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.crossing import HOST
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,17 +16,11 @@ if TYPE_CHECKING:
 Generator = tuple[Callable[[int], Any], Callable[[], float]]
 
 
-def exercises(
-    arrays: Arrays,
-    zeros: Callable[[tuple, str], Any],
-    types: Sequence[str],
-    refusals: tuple[type[Exception], ...],
-    surprise: Mapping[str, str],
-    generators: Mapping[str, Generator],
-) -> Registry:
-    """Return the shared exercises of lesson 02, 02.1 to 02.3, for one framework.
+@dataclass(frozen=True)
+class Tensors:
+    """What the shared exercises have to know of a framework's tensors.
 
-    Args:
+    Attributes:
         arrays: the framework's arrays.
         zeros: creates an array of zeros, given its shape and data type.
         types: names of data types that the framework supports.
@@ -31,23 +28,27 @@ def exercises(
         surprise: hints for data types whose size may surprise.
         generators: the global random number generators, by name.
     """
+
+    arrays: Arrays
+    zeros: Callable[[tuple, str], Any]
+    types: Sequence[str]
+    refusals: tuple[type[Exception], ...]
+    surprise: Mapping[str, str]
+    generators: Mapping[str, Generator]
+
+    def nbytes(self, shape: tuple, dtype: str) -> int:
+        """Return the size of an array in bytes, which is created for that."""
+        return self.arrays.fetch(self.zeros(shape, dtype)).nbytes
+
+
+def exercises(tensors: Tensors) -> Registry:
+    """Return the shared exercises of lesson 02, 02.1 to 02.3, for one framework."""
     registry = Registry()
-
-    @registry.add("02.1", "shape, dtype", returns=int)
-    def bytes_of(answer):
-        def measured(shape, dtype):
-            return arrays.fetch(zeros(shape, dtype)).nbytes
-
-        return _bytes_of(answer, measured, types, refusals, surprise)
-
-    @registry.add("02.2", returns=(int, float))
-    def parameters(answer):
-        return _parameters(answer)
-
-    @registry.add("02.3", "shape, seed, device", returns=arrays.kind)
-    def random_on(answer):
-        return _random_on(answer, arrays, generators)
-
+    registry.add("02.1", "shape, dtype", returns=int)(given(bytes_of, tensors))
+    registry.add("02.2", returns=(int, float))(parameters)
+    registry.add("02.3", "shape, seed, device", returns=tensors.arrays.kind)(
+        given(random_on, tensors)
+    )
     return registry
 
 
@@ -58,16 +59,27 @@ WHOLE_BYTES = "Memory is addressed in bytes, not in bits."
 BEYOND_ALL_COMPUTERS = (2**30, 2**30)
 
 
-def _bytes_of(
-    answer: Callable[[tuple, str], int],
-    measured: Callable[[tuple, str], int],
-    types: Sequence[str],
-    refusals: tuple[type[Exception], ...],
-    surprise: Mapping[str, str],
-) -> Iterator[Claim]:
+def _sizes(
+    tensors: Tensors, answer: Callable, gpus: Gpus, *cases: tuple[tuple, str]
+) -> list[int]:
+    return [answer(*case) for case in cases]
+
+
+def _size_beyond_computers(
+    tensors: Tensors, answer: Callable, gpus: Gpus
+) -> int | None:
+    """Return the size of a very large array, None if the answer can't create it."""
+    try:
+        return answer(BEYOND_ALL_COMPUTERS, "float32")
+    except (MemoryError, *tensors.refusals):
+        return None
+
+
+def bytes_of(tensors: Tensors, run: Run) -> Iterator[Claim]:
     """Check that the sizes of arrays in bytes are predicted."""
+    measured, types = tensors.nbytes, tensors.types
     shape = (1024, 1024)
-    given, wanted = answer(shape, "float32"), measured(shape, "float32")
+    [given], wanted = run(_sizes, (shape, "float32")), measured(shape, "float32")
     hint = f"You return {given:,} bytes for it."
     if given == wanted // 4:
         hint += " That's the number of elements."
@@ -78,7 +90,11 @@ def _bytes_of(
         given == wanted,
         hint,
     )
-    other = {name: (answer((3, 5), name), measured((3, 5), name)) for name in types}
+    sizes = run(_sizes, *(((3, 5), name) for name in types))
+    other = {
+        name: (given, measured((3, 5), name))
+        for name, given in zip(types, sizes, strict=True)
+    }
     wrong = [name for name, (given, wanted) in other.items() if given != wanted]
     hint = ""
     if wrong:
@@ -90,9 +106,11 @@ def _bytes_of(
         if len(wrong) > 3:
             hint += "What does `dtype` tell you?"
         else:
-            hint += surprise.get(name, f"An array of them has {other[name][1]} bytes.")
+            hint += tensors.surprise.get(
+                name, f"An array of them has {other[name][1]} bytes."
+            )
     yield Claim("other data types are right too", not wrong, hint)
-    single, empty = answer((), "float32"), answer((7, 0), "float32")
+    single, empty = run(_sizes, ((), "float32"), ((7, 0), "float32"))
     hint = f"For the shape (7, 0), which has no elements, you return {empty} bytes."
     if single != measured((), "float32"):
         hint = (
@@ -105,17 +123,16 @@ def _bytes_of(
         hint,
     )
     each = measured((1,), "float32")
-    try:
-        large = answer(BEYOND_ALL_COMPUTERS, "float32")
-        hint = f"You return {large:,} bytes."
-        if large <= 0:
-            hint += " An integer of NumPy or of the framework has overflowed."
-    except (MemoryError, *refusals):
-        large = None
+    large = run(_size_beyond_computers)
+    if large is None:
         hint = (
             "You create the array, which doesn't fit in memory. Its shape and its type "
             "are all you need."
         )
+    else:
+        hint = f"You return {large:,} bytes."
+        if large <= 0:
+            hint += " An integer of NumPy or of the framework has overflowed."
     yield Claim(
         "arrays too large for any computer are right",
         large == 2**60 * each,
@@ -128,7 +145,7 @@ def _bytes_of(
 GIB = 2**30
 
 
-def _parameters(answer: float) -> Iterator[Claim]:
+def parameters(answer: float) -> Iterator[Claim]:
     """Check that this many parameters, and not one more, can be trained in 16 GiB."""
     import numpy as np
 
@@ -157,25 +174,41 @@ def _parameters(answer: float) -> Iterator[Claim]:
 # ------------------------------------------------------------------ 02.3
 
 
-def _random_on(
-    answer: Callable[[tuple, int, Any], Any],
-    arrays: Arrays,
-    generators: Mapping[str, Generator],
-) -> Iterator[Claim]:
+def _drawn(tensors: Tensors, answer: Callable, gpus: Gpus) -> dict:
+    """Draw numbers on every device, again, with another seed, and among others'."""
+    on_host = tensors.arrays.on_host
+    devices = [*gpus, tensors.arrays.cpu()]
+    first = devices[0]
+    return {
+        "homes": [gpus.where(answer((4, 5), 3, device)) for device in devices],
+        "many": on_host(answer((100, 50), 3, devices[1])),
+        "drawn": [on_host(answer((4, 5), 3, device)) for device in devices],
+        "again": on_host(answer((4, 5), 3, first)),
+        "other seed": on_host(answer((4, 5), 4, first)),
+        "others": {
+            name: (
+                _goes_on(seed, draw, lambda: None),
+                _goes_on(seed, draw, lambda: answer((4, 5), 3, first)),
+            )
+            for name, (seed, draw) in tensors.generators.items()
+        },
+    }
+
+
+def random_on(tensors: Tensors, run: Run) -> Iterator[Claim]:
     """Check that every device gets the same random numbers."""
     import numpy as np
 
-    devices = [*arrays.gpus(), arrays.cpu()]
-    homes = [arrays.where(answer((4, 5), 3, device)) for device in devices]
-    wanted = [arrays.name(device) for device in devices]
+    found = run(_drawn)
+    homes = found["homes"]
+    wanted = [*(f"GPU {i}" for i in range(len(homes) - 1)), HOST]
     apart = [pair for pair in zip(homes, wanted, strict=True) if len({*pair}) > 1]
     yield Claim(
         "the arrays are on `device`",
         homes == wanted,
         "One array is on {}, but you were given {}.".format(*apart[0]) if apart else "",
     )
-    x = answer((100, 50), 3, devices[1])
-    values = arrays.on_host(x)
+    values = found["many"]
     hint = f"The shape is {values.shape}, the type {values.dtype}"
     if values.size:
         hint += (
@@ -191,8 +224,7 @@ def _random_on(
         and abs(values.mean() - 0.5) < 0.05,
         f"{hint}." + few * " Most numbers occur more than once.",
     )
-    drawn = [arrays.on_host(answer((4, 5), 3, device)) for device in devices]
-    again = arrays.on_host(answer((4, 5), 3, devices[0]))
+    drawn, again = found["drawn"], found["again"]
     hint = "A different device gives different numbers."
     if not np.array_equal(again, drawn[0]):
         hint = (
@@ -205,14 +237,11 @@ def _random_on(
     )
     yield Claim(
         "a different seed gives different numbers",
-        not np.array_equal(again, arrays.on_host(answer((4, 5), 4, devices[0]))),
+        not np.array_equal(again, found["other seed"]),
         "Seeds 3 and 4 gave the same numbers.",
     )
     disturbed = [
-        name
-        for name, (seed, draw) in generators.items()
-        if _goes_on(seed, draw, lambda: None)
-        != _goes_on(seed, draw, lambda: answer((4, 5), 3, devices[0]))
+        name for name, (alone, beside) in found["others"].items() if alone != beside
     ]
     yield Claim(
         "other code's random numbers don't change",

@@ -1,13 +1,15 @@
 """Tensors on devices: bytes, random numbers, variables and shared memory."""
 
 import re
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_02 as common
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
@@ -18,36 +20,70 @@ def _zeros(shape, dtype):
 
 
 EXERCISES = common.exercises(
-    ARRAYS,
-    _zeros,
-    ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
-    (tf.errors.OpError, ValueError),
-    {"bool": common.WHOLE_BYTES},
-    {
-        "TensorFlow's generator": (
-            tf.random.set_seed,
-            lambda: float(tf.random.uniform(())),
-        ),
-        "NumPy's generator": (np.random.seed, np.random.rand),
-    },
+    common.Tensors(
+        ARRAYS,
+        _zeros,
+        ["float16", "bfloat16", "bool", "uint8", "int32", "float64", "int64"],
+        (tf.errors.OpError, ValueError),
+        {"bool": common.WHOLE_BYTES},
+        {
+            "TensorFlow's generator": (
+                tf.random.set_seed,
+                lambda: float(tf.random.uniform(())),
+            ),
+            "NumPy's generator": (np.random.seed, np.random.rand),
+        },
+    )
 )
 
 
-@EXERCISES.add("02.4", "W, gradient, lr")
-def step(answer):
-    device = d2l.gpu(1)
-    values = np.arange(12, dtype=np.float32).reshape(3, 4)
-    with tf.device(device):
-        W = tf.Variable(values)
-        gradient = tf.fill((3, 4), 2.0)
+def _values() -> np.ndarray:
+    return np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def _stepped(answer: Callable, gpus: Gpus) -> dict:
+    W, gradient = _parameters(gpus)
     returned = answer(W, gradient, 0.5)
-    new = W.numpy()
+    return {"new": W.numpy(), "returned": returned is not None}
+
+
+def _copied(answer: Callable, gpus: Gpus) -> tuple[str, ...]:
+    """Return what TensorFlow says about a silent copy, empty if there's none: the
+    operation, its device and its operand's, or the whole message."""
+    W, gradient = _parameters(gpus)
+    with _no_silent_copies():
+        try:
+            answer(W, gradient, 0.5)
+        except tf.errors.InvalidArgumentError as error:
+            problem = str(error)
+            if "conflicting devices" not in problem:
+                raise
+        else:
+            return ()
+    found = re.search(
+        r"compute (\w+) as .*expected to be on (\S+) but is actually on (\S+)", problem
+    )
+    if not found:
+        return (problem,)
+    operation, *places = found.groups()
+    return operation, *(gpus.called(d2l.name(place)) for place in places)
+
+
+def _parameters(gpus: Gpus) -> tuple[tf.Variable, tf.Tensor]:
+    with tf.device(gpus[1]):
+        return tf.Variable(_values()), tf.fill((3, 4), 2.0)
+
+
+@EXERCISES.add("02.4", "W, gradient, lr", changes="W")
+def step(run: Run):
+    found, values = run(_stepped), _values()
+    new = found["new"]
     yield Claim(
         "`W` has changed",
         not np.array_equal(new, values),
         "It hasn't: you return something new, which takes memory in addition to that "
         "of `W`."
-        if returned is not None
+        if found["returned"]
         else (
             "It hasn't. Inside the function, `W = …` only gives the name to something "
             "else."
@@ -58,18 +94,11 @@ def step(answer):
         np.allclose(new, values - 1),
         common.wrong_step(new, values),
     )
-    problem = ""
-    with _no_silent_copies():
-        try:
-            answer(W, gradient, 0.5)
-        except tf.errors.InvalidArgumentError as error:
-            problem = str(error)
-            if "conflicting devices" not in problem:
-                raise
+    copied = run(_copied)
     yield Claim(
         "everything is computed on the device of `W`, and nothing is copied",
-        not problem,
-        _copied(problem),
+        not copied,
+        _what_was_copied(copied),
     )
 
 
@@ -84,16 +113,13 @@ def _no_silent_copies():
         tf.config.experimental.set_device_policy(before)
 
 
-def _copied(problem: str) -> str:
-    found = re.search(
-        r"compute (\w+) as .*expected to be on (\S+) but is actually on (\S+)", problem
-    )
-    if not found:
-        return problem
-    operation, where, operand = found.groups()
+def _what_was_copied(copied: tuple[str, ...]) -> str:
+    if len(copied) < 3:
+        return " ".join(copied)
+    operation, where, operand = copied
     hint = (
-        f"The operation {operation} ran on {d2l.name(where)}, but its operand was on "
-        f"{d2l.name(operand)} and had to be copied."
+        f"The operation {operation} ran on {where}, but its operand was on {operand} "
+        "and had to be copied."
     )
     if "Assign" in operation:
         return f"{hint} You created the value to assign on another device."

@@ -24,7 +24,7 @@ def seeds_mxnet(shape, seed, device):
     return np.random.uniform(size=shape).as_in_ctx(device)
 
 
-@wrong("02.3", "but you were given cpu(1)")
+@wrong("02.3", "is on the host, but you were given GPU 0")
 def forgets_the_device(shape, seed, device):
     npx.random.seed(seed)
     return np.random.uniform(size=shape)
@@ -35,12 +35,12 @@ def writes_into_a_slice(W, gradient, lr):
     W[:] = W - lr * gradient
 
 
-@wrong("02.4", "to a copy, or to a new array")
+@wrong("02.4", "You wrote to a copy, or to a new array")
 def gives_the_name_away(W, gradient, lr):
     W = W - lr * gradient
 
 
-@wrong("02.4", "It hasn't: you return a new array")
+@wrong("02.4", "you return a new array")
 def returns_a_new_array(W, gradient, lr):
     return W - lr * gradient
 
@@ -60,7 +60,7 @@ def changes_the_first_row(W, gradient, lr):
     W[0] -= lr * gradient[0]
 
 
-@wrong("02.4", "belongs to the caller")
+@wrong("02.4", "`gradient` had changed")
 def scales_the_gradient(W, gradient, lr):
     gradient *= lr
     W -= gradient
@@ -69,11 +69,11 @@ def scales_the_gradient(W, gradient, lr):
 SHARING = {"A[1:]", "A[0][1:]", "A.as_in_ctx(A.ctx)"}
 
 right("02.5")(sorted(SHARING))
-wrong("02.5", "What's between them")({*SHARING, "A[::2]"})
-wrong("02.5", "What does the column in the lesson do")({*SHARING, "A[:, 0]"})
+wrong("02.5", "What's between them?")({*SHARING, "A[::2]"})
+wrong("02.5", "the column in the lesson")({*SHARING, "A[:, 0]"})
 wrong("02.5", "the number that is added")({*SHARING, "A + 0"})
 wrong("02.5", "What does its name say")({*SHARING, "A.copy()"})
-wrong("02.5", "What is a part of a row")(SHARING - {"A[0][1:]"})
+wrong("02.5", "What is a part of a row?")(SHARING - {"A[0][1:]"})
 wrong("02.5", "if the array is already there")(SHARING - {"A.as_in_ctx(A.ctx)"})
-wrong("02.5", "whole rows that follow each other")(set())
+wrong("02.5", "that follow each other in memory?")(set())
 wrong("02.5", "isn't one of them")({str(d2l.cpu())})

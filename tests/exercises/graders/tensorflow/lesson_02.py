@@ -28,7 +28,7 @@ def seeds_tensorflow(shape, seed, device):
         return tf.random.uniform(shape)
 
 
-@wrong("02.3", "on CPU:0, but you were given CPU:1")
+@wrong("02.3", "is on the host, but you were given GPU 0")
 def forgets_the_device(shape, seed, device):
     return tf.random.stateless_uniform(shape, seed=(seed, 0))
 

@@ -7,4 +7,6 @@ from d2l_gpu import jax as d2l
 from d2l_gpu.exercises.jax.arrays import ARRAYS
 from d2l_gpu.exercises.shared import lesson_01 as common
 
-EXERCISES = common.exercises(ARRAYS, d2l._gpus, jax.Device, lambda: jnp.ones(1))
+EXERCISES = common.exercises(
+    common.Devices(ARRAYS, d2l._gpus, lambda: jnp.ones(1)), jax.Device
+)

@@ -9,4 +9,6 @@ from d2l_gpu.exercises.shared import lesson_01 as common
 
 npx.set_np()
 
-EXERCISES = common.exercises(ARRAYS, d2l._gpus, mx.Context, lambda: np.ones(1))
+EXERCISES = common.exercises(
+    common.Devices(ARRAYS, d2l._gpus, lambda: np.ones(1)), mx.Context
+)

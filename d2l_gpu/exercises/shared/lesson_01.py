@@ -2,43 +2,43 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from numbers import Number
 from typing import Any
 
-from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.common import gpu_choice
 from d2l_gpu.exercises.arrays import Arrays
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 
 
-def exercises(
-    arrays: Arrays, gpus: Gpus, device: type, create: Callable[[], Any]
-) -> Registry:
+@dataclass(frozen=True)
+class Devices:
+    """What the shared exercises have to know of a framework's devices.
+
+    Attributes:
+        arrays: the framework's arrays.
+        choice: the framework's GPUs; two are in use.
+        create: creates an array without naming a device.
+    """
+
+    arrays: Arrays
+    choice: gpu_choice.Gpus
+    create: Callable[[], Any]
+
+
+def exercises(devices: Devices, device: type) -> Registry:
     """Return the shared exercises of lesson 01, 01.1 to 01.4, for one framework.
 
     Args:
-        arrays: the framework's arrays.
-        gpus: the framework's GPUs; two are in use.
-        device: the type of the framework's devices.
-        create: creates an array without naming a device.
+        devices: the framework's devices.
+        device: their type.
     """
     registry = Registry()
-
-    @registry.add("01.1", "i", returns=device)
-    def gpu_in_turn(answer):
-        return _gpu_in_turn(answer, gpus, arrays.name)
-
-    @registry.add("01.2", "i, visible")
-    def on_machine(answer):
-        return _on_machine(answer)
-
-    @registry.add("01.3", "f, device")
-    def run_on(answer):
-        return _run_on(answer, arrays, create)
-
-    @registry.add("01.4", "gpus")
-    def doubling_times(answer):
-        return _doubling_times(answer)
-
+    registry.add("01.1", "i", returns=device)(given(gpu_in_turn, devices))
+    registry.add("01.2", "i, visible")(on_machine)
+    registry.add("01.3", "f, device")(given(run_on, devices))
+    registry.add("01.4", "gpus")(doubling_times)
     return registry
 
 
@@ -49,7 +49,7 @@ _BEYOND = (ArithmeticError, LookupError, ValueError)
 
 
 @contextmanager
-def _with_gpus(gpus: Gpus, n: int) -> Iterator[None]:
+def _with_gpus(gpus: gpu_choice.Gpus, n: int) -> Iterator[None]:
     """Leave only the first n of the GPUs in use."""
     decision = gpus.decision
     gpus.decision = replace(decision, devices=decision.devices[:n])
@@ -59,43 +59,58 @@ def _with_gpus(gpus: Gpus, n: int) -> Iterator[None]:
         gpus.decision = decision
 
 
-def _gpu_in_turn(
-    answer: Callable[[int], Any], gpus: Gpus, name: Callable[[Any], str]
-) -> Iterator[Claim]:
+def _turns(
+    devices: Devices,
+    answer: Callable,
+    gpus: Gpus,
+    n: int,
+    indices: Sequence[int],
+    caught: bool = True,
+) -> list[str]:
+    """Return the names of the devices for some indices, with n GPUs.
+
+    They're the names that the devices really have, since this is about numbering.
+
+    Args:
+        caught: whether to return what an answer raises instead.
+    """
+    found = []
+    with _with_gpus(devices.choice, n):
+        for i in indices:
+            try:
+                found.append(devices.arrays.name(answer(i)))
+            except _BEYOND as error:
+                if not caught:
+                    raise
+                found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def gpu_in_turn(devices: Devices, run: Run) -> Iterator[Claim]:
     """Check that the i-th GPU is returned, wrapping around after the last."""
-    names = [name(gpus.gpu(i)) for i in range(2)]
-    host = name(gpus.cpu())
-
-    def called(n: int, i: int) -> str:
-        with _with_gpus(gpus, n):
-            return name(answer(i))
-
-    def tried(n: int, i: int) -> str:
-        try:
-            return called(n, i)
-        except _BEYOND as error:
-            return f"{type(error).__name__}: {error}"
-
-    first = [called(2, i) for i in range(2)]
+    name, choice = devices.arrays.name, devices.choice
+    names = [name(choice.gpu(i)) for i in range(2)]
+    host = name(choice.cpu())
+    first = run(_turns, 2, [0, 1], False)
     yield Claim(
         "with two GPUs, indices 0 and 1 return the first and the second",
         first == names,
         f"They return {first[0]} and {first[1]}. GPUs are numbered from 0.",
     )
-    around = [tried(2, i) for i in range(2, 7)]
+    around = run(_turns, 2, list(range(2, 7)))
     yield Claim(
         "from index 2 on, it starts again with the first GPU",
         around == [names[i % 2] for i in range(2, 7)],
         _not_around(around, names, host),
     )
-    alone = [tried(1, i) for i in range(3)]
+    alone = run(_turns, 1, [0, 1, 2])
     yield Claim(
         "with one GPU, every index returns that GPU",
         alone == names[:1] * 3,
         f"With one GPU, indices 0, 1 and 2 return {', '.join(alone)}. There are two "
         "GPUs here, but other machines have a different number.",
     )
-    none = [tried(0, i) for i in range(2)]
+    none = run(_turns, 0, [0, 1])
     hint = f"Without a GPU, it returns {none[0]}."
     if "ZeroDivisionError" in none[0]:
         hint = (
@@ -119,16 +134,46 @@ def _not_around(given: Sequence[str], names: Sequence[str], host: str) -> str:
 # ------------------------------------------------------------------ 01.2
 
 
-def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
+def _on_the_machine(
+    answer: Callable,
+    gpus: Gpus,
+    visible: str | None,
+    indices: Sequence[int],
+    caught: bool = True,
+) -> list[tuple[str, Any]]:
+    """Return the type and value of the numbers for some indices.
+
+    Args:
+        caught: whether to return what an answer raises instead.
+    """
+    found = []
+    for i in indices:
+        try:
+            number = answer(i, visible)
+        except (AttributeError, LookupError, ValueError) as error:
+            if not caught:
+                raise
+            number = f"{type(error).__name__}: {error}"
+        plain = number is None or isinstance(number, Number | str)
+        found.append((type(number).__name__, number if plain else repr(number)))
+    return found
+
+
+def on_machine(run: Run) -> Iterator[Claim]:
     """Check that the renumbering by ``CUDA_VISIBLE_DEVICES`` is undone."""
-    result = [answer(i, "3,1") for i in range(2)]
-    kinds = {type(number).__name__ for number in result}
+
+    def asked(visible: str | None, *indices: int) -> list:
+        return [number for _, number in run(_on_the_machine, visible, indices)]
+
+    first = run(_on_the_machine, "3,1", (0, 1), False)
+    result = [number for _, number in first]
+    kinds = {kind for kind, _ in first}
     yield Claim(
         "the number is an integer",
         kinds == {"int"},
         f"You return a {' or '.join(sorted(kinds))}.",
     )
-    given = _numbers(answer, "1,2,0")
+    given = asked("1,2,0", 0, 1, 2)
     yield Claim(
         "with `3,1`, the program's GPUs 0 and 1 are the machine's GPUs 3 and 1",
         result == [3, 1],
@@ -141,20 +186,20 @@ def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
         + ", ".join(map(str, given))
         + ". You're given the program's number and should return the machine's.",
     )
-    many = _numbers(answer, "10,11,2")
+    many = asked("10,11,2", 0, 1, 2)
     yield Claim(
         "GPU numbers may have two digits",
         many == [10, 11, 2],
         f"With `10,11,2`, you return {', '.join(map(str, many))}. Where does one "
         "number end?",
     )
-    unset = _numbers(answer, None)
+    unset = asked(None, 0, 1, 2)
     yield Claim(
         "without the variable, the numbers don't change",
         unset == [0, 1, 2],
         f"Without the variable, you return {unset[0]} for the program's GPU 0.",
     )
-    beyond, hidden = _tried(answer, 2, "3,1"), _tried(answer, 0, "")
+    [beyond], [hidden] = asked("3,1", 2), asked("", 0)
     yield Claim(
         "it returns None for a GPU that the program can't see",
         beyond is None,
@@ -165,17 +210,6 @@ def _on_machine(answer: Callable[[int, str | None], Any]) -> Iterator[Claim]:
         hidden is None,
         f"With an empty string, you return {hidden}. What does `''.split(',')` return?",
     )
-
-
-def _numbers(answer: Callable, visible: str | None) -> list:
-    return [_tried(answer, i, visible) for i in range(3)]
-
-
-def _tried(answer: Callable, i: int, visible: str | None) -> Any:
-    try:
-        return answer(i, visible)
-    except (AttributeError, LookupError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def _wrong_numbers(two: Sequence[int], three: Sequence[int]) -> str:
@@ -192,26 +226,38 @@ def _wrong_numbers(two: Sequence[int], three: Sequence[int]) -> str:
 # ------------------------------------------------------------------ 01.3
 
 
-def _run_on(
-    answer: Callable[[Callable[[], Any], Any], Any],
-    arrays: Arrays,
-    create: Callable[[], Any],
-) -> Iterator[Claim]:
-    """Check that a function runs with a default device, which is then restored."""
-    devices, where = arrays.gpus()[::-1], arrays.where
-    wanted = [arrays.name(device) for device in devices]
-    made, came_back, before, after = [], [], [], []
+def _ran(devices: Devices, answer: Callable, gpus: Gpus) -> list[dict]:
+    """Have a function run on each GPU, and look where arrays are created."""
+    create, where = devices.create, gpus.where
+    made = []
 
     def f() -> Any:
         made.append(create())
         return made[-1]
 
-    calls = []
-    for device in devices:
-        before.append(where(create()))
-        came_back.append(answer(f, device))
-        after.append(where(create()))
-        calls.append(len(made) - sum(calls))
+    cases = []
+    for device in gpus[::-1]:
+        made.clear()
+        before = where(create())
+        came_back = answer(f, device)
+        cases.append(
+            {
+                "device": gpus.name(device),
+                "calls": len(made),
+                "made": where(made[-1]) if made else "",
+                "came back": where(came_back),
+                "same object": bool(made) and came_back is made[-1],
+                "before": before,
+                "after": where(create()),
+            }
+        )
+    return cases
+
+
+def run_on(devices: Devices, run: Run) -> Iterator[Claim]:
+    """Check that a function runs with a default device, which is then restored."""
+    cases = run(_ran)
+    calls = [case["calls"] for case in cases]
     yield Claim(
         "`f` is called exactly once",
         set(calls) == {1},
@@ -221,24 +267,25 @@ def _run_on(
     )
     if set(calls) != {1}:
         return
-    seen = [where(x) for x in made]
+    seen, wanted = ([case[key] for case in cases] for key in ("made", "device"))
     yield Claim(
         "`f` creates its arrays on `device`",
         seen == wanted,
-        _elsewhere(seen, [where(x) for x in came_back], wanted),
+        _elsewhere(seen, [case["came back"] for case in cases], wanted),
     )
     yield Claim(
         "it returns what `f` returns",
-        all(x is y for x, y in zip(came_back, made, strict=True)),
+        all(case["same object"] for case in cases),
         "You return a different object, even if it's only a copy.",
     )
+    first = cases[0]
     yield Claim(
         "afterwards, the default device is the same as before",
-        after == before,
-        f"Afterwards, a new array is created on {after[0]}; before the call it was "
-        f"{before[0]}.",
+        all(case["after"] == case["before"] for case in cases),
+        f"Afterwards, a new array is created on {first['after']}; before the call it "
+        f"was {first['before']}.",
     )
-    yield from _if_it_raises(answer, devices, create, where)
+    yield from _if_it_raises(run)
 
 
 def _elsewhere(
@@ -254,42 +301,56 @@ def _elsewhere(
     return f"You were given {wanted[0]}, but `f` created its array on {seen[0]}."
 
 
-def _if_it_raises(
-    answer: Callable, devices: Sequence[Any], create: Callable, where: Callable
-) -> Iterator[Claim]:
+def _failed(devices: Devices, answer: Callable, gpus: Gpus) -> list[dict]:
+    """Have a function run on each GPU that raises an error."""
+
     class Planted(Exception):
         pass
 
     def fails() -> None:
         raise Planted
 
-    passed_on, before, after = True, [], []
-    for device in devices:
-        before.append(where(create()))
+    create, where = devices.create, gpus.where
+    cases = []
+    for device in gpus[::-1]:
+        before, passed_on = where(create()), False
         try:
             answer(fails, device)
         except Planted:
-            pass
-        else:
-            passed_on = False
-        after.append(where(create()))
+            passed_on = True
+        after = where(create())
+        cases.append({"passed on": passed_on, "before": before, "after": after})
+    return cases
+
+
+def _if_it_raises(run: Run) -> Iterator[Claim]:
+    cases = run(_failed)
     yield Claim(
         "an error in `f` reaches the caller",
-        passed_on,
+        all(case["passed on"] for case in cases),
         "You swallow the error, so the caller carries on as if nothing had happened.",
     )
     yield Claim(
         "after an error, the default device is the same as before too",
-        after == before,
-        f"After `f` had raised an error, new arrays were created on {after[0]}. "
-        "Python doesn't run the lines after one that raises.",
+        all(case["after"] == case["before"] for case in cases),
+        f"After `f` had raised an error, new arrays were created on "
+        f"{cases[0]['after']}. Python doesn't run the lines after one that raises.",
     )
 
 
 # ------------------------------------------------------------------ 01.4
 
 
-def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
+def _times(answer: Callable, gpus: Gpus, table: dict) -> list[float] | None:
+    """Return the two doubling times; None if the answer doesn't return two numbers."""
+    try:
+        first, second = map(float, answer(table))
+    except (TypeError, ValueError):
+        return None
+    return [first, second]
+
+
+def doubling_times(run: Run) -> Iterator[Claim]:
     """Check that growth rates are fitted to a table of GPUs."""
     import numpy as np
 
@@ -297,7 +358,7 @@ def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
     years = np.array([2010, 2013, 2016, 2017, 2020, 2022])
     steady = np.stack([2 ** ((years - 2010) / 2), 50 * 2 ** ((years - 2010) / 4)])
     real = steady * rng.uniform(0.6, 1.6, steady.shape)
-    result = _pair(answer(_table(years, steady)))
+    result = run(_times, _table(years, steady))
     yield Claim(
         "it returns two numbers",
         result is not None,
@@ -311,7 +372,7 @@ def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
         _wrong_times(result, years, steady),
     )
     wanted = [1 / np.polyfit(years, np.log2(values), 1)[0] for values in real]
-    given = _pair(answer(_table(years, real))) or [np.nan] * 2
+    given = run(_times, _table(years, real)) or [np.nan] * 2
     yield Claim(
         "for uneven growth, they're those of the best-fitting line",
         np.allclose(given, wanted),
@@ -323,14 +384,6 @@ def _doubling_times(answer: Callable[[dict], Any]) -> Iterator[Claim]:
 def _table(years, values) -> dict:
     rows = zip(years.tolist(), *values.tolist(), strict=True)
     return {f"GPU {i}": row for i, row in enumerate(rows)}
-
-
-def _pair(result: Any) -> list[float] | None:
-    try:
-        first, second = map(float, result)
-    except (TypeError, ValueError):
-        return None
-    return [first, second]
 
 
 def _wrong_times(given: Sequence[float], years, values) -> str:

@@ -25,7 +25,7 @@ def copies_the_result(f, device):
     return jax.device_put(f(), device)
 
 
-@wrong("01.3", "but `f` created its array on cpu:0")
+@wrong("01.3", "but `f` created its array on the host")
 def forgets_the_device(f, device):
     return f()
 
@@ -55,13 +55,13 @@ def puts_once_more(f, device):
         return jax.device_put(f(), device)
 
 
-@wrong("01.3", "a new array is created on cpu:2")
+@wrong("01.3", "a new array is created on GPU 1")
 def leaves_it_set(f, device):
     jax.config.update("jax_default_device", device)
     return f()
 
 
-@wrong("01.3", "new arrays were created on cpu:2")
+@wrong("01.3", "new arrays were created on GPU 1")
 def restores_only_without_an_error(f, device):
     before = jax.config.jax_default_device
     jax.config.update("jax_default_device", device)

@@ -24,7 +24,7 @@ def copies_the_result(f, device):
     return f().as_in_ctx(device)
 
 
-@wrong("01.3", "but `f` created its array on cpu(0)")
+@wrong("01.3", "but `f` created its array on the host")
 def forgets_the_device(f, device):
     return f()
 
@@ -54,13 +54,13 @@ def copies_once_more(f, device):
         return f().copy()
 
 
-@wrong("01.3", "a new array is created on cpu(2)")
+@wrong("01.3", "a new array is created on GPU 1")
 def leaves_it_set(f, device):
     mx.Context._default_ctx.value = device
     return f()
 
 
-@wrong("01.3", "new arrays were created on cpu(2)")
+@wrong("01.3", "new arrays were created on GPU 1")
 def restores_only_without_an_error(f, device):
     device.__enter__()
     result = f()

@@ -27,7 +27,7 @@ def copies_the_result(f, device):
         return tf.identity(result)
 
 
-@wrong("01.3", "but `f` created its array on CPU:0")
+@wrong("01.3", "but `f` created its array on the host")
 def forgets_the_device(f, device):
     return f()
 
@@ -81,7 +81,7 @@ def strictly(shape, device):
         return tf.ones(shape)
 
 
-@wrong("01.5", "you return a tensor on CPU:0")
+@wrong("01.5", "you return a tensor on the host")
 def wishes(shape, device):
     with tf.device(device):
         return tf.ones(shape)
@@ -119,7 +119,7 @@ def hides_the_error(shape, device):
         tf.config.set_soft_device_placement(before)
 
 
-@wrong("01.5", "For CPU:1, the tensor is on CPU:0")
+@wrong("01.5", "For GPU 0, the tensor is on the host")
 def creates_it_outside(shape, device):
     x = tf.ones(shape)
     with tf.device(device):
@@ -135,13 +135,13 @@ def makes_zeros(shape, device):
 # Scopes that stay open come last: what follows in this process is in them as well.
 
 
-@wrong("01.3", "a new array is created on CPU:2")
+@wrong("01.3", "a new array is created on GPU 1")
 def leaves_it_open(f, device):
     tf.device(device).__enter__()
     return f()
 
 
-@wrong("01.3", "new arrays were created on CPU:2")
+@wrong("01.3", "new arrays were created on GPU 1")
 def closes_only_without_an_error(f, device):
     scope = tf.device(device)
     scope.__enter__()

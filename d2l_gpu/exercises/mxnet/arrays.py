@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as onp
 from mxnet import gluon, np, npx
 
 from d2l_gpu import mxnet as d2l
@@ -26,7 +27,9 @@ def _peek(x: Any) -> dict[str, bytes]:
     if isinstance(x, gluon.Parameter):
         copies = x.list_data() if x._data is not None else []
         return {f" on {copy.ctx}": _to_numpy(copy).tobytes() for copy in copies}
-    return {"": _to_numpy(x).tobytes()} if isinstance(x, np.ndarray) else {}
+    if isinstance(x, np.ndarray):
+        return {"": _to_numpy(x).tobytes()}
+    return {"": x.tobytes()} if isinstance(x, onp.ndarray) else {}
 
 
 ARRAYS = Arrays(

@@ -1,24 +1,33 @@
 """CuPy functions, ported."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mxnet import np
 
+from d2l_gpu.exercises.arrays import Arrays
+from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.mxnet.arrays import ARRAYS
-from d2l_gpu.exercises.registry import Claim
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_a2 as common
 
 
-def all_reduce(arrays, answer):
-    """Check as for the other frameworks, and that no addition mixes devices."""
+def _apart(arrays: Arrays, answer: Callable, gpus: Gpus) -> list[str]:
+    """Return where the first two arrays are that were added on different devices."""
     apart = []
 
     def watched(parts):
         with _noticing(apart):
             return answer(parts)
 
-    yield from common.all_reduce(arrays, watched)
+    common.reduced(arrays, watched, gpus)
+    return [gpus.name(device) for device in apart]
+
+
+def all_reduce(arrays: Arrays, run: Run) -> Iterator[Claim]:
+    """Check as for the other frameworks, and that no addition mixes devices."""
+    yield from common.all_reduce(arrays, run)
+    apart = [f"an array on {place}" for place in run(_apart)]
     yield Claim(
         "arrays are copied to one device before they're added",
         not apart,
@@ -28,15 +37,15 @@ def all_reduce(arrays, answer):
 
 
 @contextmanager
-def _noticing(apart: list[str]) -> Iterator[None]:
-    """Record the first addition of arrays on different devices, which MXNet allows."""
+def _noticing(apart: list) -> Iterator[None]:
+    """Record the devices of the first addition that mixes them, which MXNet allows."""
     names = "__add__", "__radd__", "__iadd__"
     originals = {name: getattr(np.ndarray, name) for name in names}
 
     def noticing(original):
         def add(self, other):
             if isinstance(other, np.ndarray) and other.ctx != self.ctx and not apart:
-                apart.extend(f"an array on {x.ctx}" for x in (self, other))
+                apart.extend(x.ctx for x in (self, other))
             return original(self, other)
 
         return add

@@ -42,7 +42,7 @@ def _centred(answers, to, home, host, on):
         with on(home(x)):
             return x - host(x).mean()
 
-    @wrong("A2.1", "You return the values of `x` and subtract nothing")
+    @wrong("A2.1", "and subtract nothing")
     def only_copies(x, device):
         return to(x, device)
 
@@ -73,7 +73,11 @@ def _shards(answers, to):
             start = end
         return tuple(found)
 
-    @wrong("A2.2", "rows for 3 devices into 2 shards")
+    @wrong("A2.2", "`devices` had changed")
+    def takes_the_devices_away(X, devices):
+        return [to(part, devices.pop(0)) for part in np.array_split(X, len(devices))]
+
+    @wrong("A2.2", "into 2 shards")
     def rounds_up(X, devices):
         size = -(-len(X) // len(devices))
         return [
@@ -92,11 +96,11 @@ def _shards(answers, to):
     def all_to_each(X, devices):
         return [to(X, device) for device in devices]
 
-    @wrong("A2.2", "but the devices are")
+    @wrong("A2.2", "but the devices are GPU 0, GPU 1, GPU 2")
     def all_to_one(X, devices):
         return [to(part, devices[0]) for part in np.array_split(X, len(devices))]
 
-    @wrong("A2.2", "They have the type ndarray")
+    @wrong("A2.2", "have the type ndarray")
     def stays_on_the_host(X, devices):
         return np.array_split(X, len(devices))
 
@@ -104,7 +108,7 @@ def _shards(answers, to):
     def every_third(X, devices):
         return [to(X[i :: len(devices)], device) for i, device in enumerate(devices)]
 
-    @wrong("A2.2", "8 rows into [2, 3, 3] instead of [3")
+    @wrong("A2.2", "You split 8 rows into [2, 3, 3]")
     def the_rest_last(X, devices):
         ends = [len(X) * (i + 1) // len(devices) for i in range(len(devices))]
         return [
@@ -141,7 +145,7 @@ def _sums(answers, to, home, host, on):
     def reduces_only(parts):
         return [summed(parts, home(parts[0])), *parts[1:]]
 
-    @wrong("A2.3", "but the arrays you were given are on")
+    @wrong("A2.3", "but the arrays you were given are on GPU 0, GPU 1, GPU 2")
     def sends_nothing_back(parts):
         return [summed(parts, home(parts[0]))] * len(parts)
 

@@ -13,14 +13,14 @@ def to(x, device):
 add_shared(ANSWERS, to, lambda x: x.ctx, lambda x: x.asnumpy())
 
 
-@ANSWERS.wrong("A2.1", "so an in-place operation changes `x`")
+@ANSWERS.wrong("A2.1", "`x` had changed")
 def subtracts_in_place(x, device):
     x = x.as_in_ctx(device)
     x -= x.mean()
     return x
 
 
-@ANSWERS.wrong("A2.3", "you added up the sum in it")
+@ANSWERS.wrong("A2.3", "`parts[0]` had changed")
 def sums_in_place(parts):
     total = parts[0]
     for part in parts[1:]:
@@ -28,7 +28,7 @@ def sums_in_place(parts):
     return [total.as_in_ctx(part.ctx) for part in parts]
 
 
-@ANSWERS.wrong("A2.3", "You added an array on cpu(1)")
+@ANSWERS.wrong("A2.3", "You added an array on GPU 0 and an array on GPU 1")
 def adds_apart(parts):
     total = parts[0] + parts[1] + parts[2]
     return [total.as_in_ctx(part.ctx) for part in parts]

@@ -13,14 +13,14 @@ def to(x, device):
 add_shared(ANSWERS, to, lambda x: x.device, lambda x: x.cpu().numpy())
 
 
-@ANSWERS.wrong("A2.1", "so an in-place operation changes `x`")
+@ANSWERS.wrong("A2.1", "`x` had changed")
 def subtracts_in_place(x, device):
     x = x.to(device)
     x -= x.mean()
     return x
 
 
-@ANSWERS.wrong("A2.3", "you added up the sum in it")
+@ANSWERS.wrong("A2.3", "`parts[0]` had changed")
 def sums_in_place(parts):
     for part in parts[1:]:
         parts[0] += part.to(parts[0].device)

@@ -14,6 +14,6 @@ def to(x, device):
 add_shared(ANSWERS, to, lambda x: x.device, lambda x: x.numpy(), tf.device)
 
 
-@ANSWERS.wrong("A2.1", "where new arrays go by default")
+@ANSWERS.wrong("A2.1", "which is where new arrays go by default")
 def without_a_scope(x, device):
     return to(x, device) - tf.reduce_mean(x)

@@ -40,9 +40,11 @@ summary { color: var(--jp-content-font-color2); cursor: pointer; padding: 5px; }
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 {%- block input_group -%}
-{%- if cell.metadata.get('jupyter', {}).get('source_hidden') -%}
-<details><summary>{{ cell.source.split('\n')[0] | replace('# @title ', '')
-                     | escape_html }}</summary>{{ super() }}</details>
+{%- if cell.id == 'header-install'
+       or cell.metadata.get('jupyter', {}).get('source_hidden') -%}
+<details><summary>{{ cell.source.split('\n')[0] | replace('# @title ', '# ')
+                     | replace('# ', '', 1) | escape_html }}</summary>{{ super() }}
+</details>
 {%- else -%}{{ super() }}{%- endif -%}
 {%- endblock -%}
 {%- block data_png scoped -%}

@@ -184,5 +184,5 @@ def check_kernel(facts: Facts) -> list[Finding]:
         again = pip("install", "--force-reinstall", "ipykernel", "jupyter_client")
         to_do = f"Install Jupyter's kernel again: {again}"
         if any(hiding(Path.cwd())):
-            to_do = "First see to the files that the check names has found."
+            to_do = "First rename the files that the check `names` has found."
     return [Finding("kernel", PROBLEM, what, to_do)]

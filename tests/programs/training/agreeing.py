@@ -106,7 +106,7 @@ def lost_on_one_rank():
     try:
         checkpoints("lost").resume()
     except ValueError as error:
-        assert "(not there on all ranks): bring back" in str(error), error
+        assert "(not on all ranks): restore a copy" in str(error), error
     else:
         raise AssertionError("Work was lost without a word.")
 

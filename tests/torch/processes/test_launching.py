@@ -170,7 +170,7 @@ def test_report_without_launch_prints_a_line_of_json(monkeypatch):
     [
         ({"x": torch.ones(2)}, TypeError, r"a Tensor of shape \(2,\), which JSON"),
         ({"x": {1}}, TypeError, "a set, which JSON cannot represent: pass numbers"),
-        ({"x": [1j]}, TypeError, "a complex, which JSON cannot hold"),
+        ({"x": [1j]}, TypeError, "a complex, which JSON cannot represent"),
         ({"x": torch.tensor(1j)}, TypeError, r"a Tensor of shape \(\), which JSON"),
         ({}, TypeError, "got nothing to report"),
         ({"progress": 1.5}, ValueError, "from 0 to 1, but got 1.5"),

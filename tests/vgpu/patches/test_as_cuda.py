@@ -314,7 +314,7 @@ def test_a_script_runs_as_python_would_run_it(script, tmp_path):
         assert plain.returncode == done.returncode == 0, done.stderr
         assert done.stdout == plain.stdout
         assert done.stderr.count("\n") == 1
-        assert "1 virtual GPU, simulated on the CPU, answers to" in done.stderr
+        assert "1 virtual GPU, simulated on the CPU, is available as" in done.stderr
 
 
 def test_a_module_runs_as_python_would_run_it(script, tmp_path):
@@ -394,7 +394,7 @@ def test_a_program_ends_as_it_would(script, ending):
             "The number of virtual GPUs must be at least 1, but got 0.",
         ),
         (["--gpus", "two", TUTORIAL], "argument --gpus: invalid int value: 'two'"),
-        (["--memory", "lots", TUTORIAL], "Memory 'lots' is not understood"),
+        (["--memory", "lots", TUTORIAL], "Cannot parse the memory size 'lots'"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence):

@@ -286,7 +286,7 @@ def test_a_file_that_has_the_md5_only_is_refused(server, folder):
     server.files[NAME] = GOOD
     forged = hashlib.sha256(BAD).hexdigest()
     message = error_of(lambda: get(folder, server.url, sha256=forged))
-    assert "what it sends has another checksum" in message
+    assert "the file it sent has the wrong checksum" in message
     assert names_in(folder) == []
     right = hashlib.sha256(GOOD).hexdigest()
     assert get(folder, server.url, sha256=right).read_bytes() == GOOD

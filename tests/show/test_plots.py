@@ -82,7 +82,7 @@ def test_an_animator_adds_a_point_to_each_curve_but_none_for_none():
     animator.add([2, 3], torch.tensor([0.25, 0.75]))
     animator.add(4, 0.125)
     assert animator.data == [[(1, 0.5), (2, 0.25), (4, 0.125)], [(3, 0.75)]]
-    with pytest.raises(ValueError, match="3 values of x and 2 of y"):
+    with pytest.raises(ValueError, match="3 of x and 2 of y"):
         animator.add([1, 2, 3], [1, 2])
 
 

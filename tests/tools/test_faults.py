@@ -66,7 +66,7 @@ def test_entries_are_read_in_order(tmp_path):
     ("text", "sentence"),
     [
         (ENTRY + ENTRY, "has a fault 'one-too-many', but that name is already taken"),
-        (ENTRY.replace("what =", "why ="), "see to what, why."),
+        (ENTRY.replace("what =", "why ="), "check what, why."),
         (ENTRY.replace("one-too-many", "One too many"), "in lower case with hyphens"),
         (ENTRY.replace('["tests/test_count.py"]', "[]"), "a list of tests: name some"),
         (ENTRY.replace('new = "1"', "new = 1"), "must consist of strings: quote them"),
@@ -231,7 +231,7 @@ def test_nothing_is_said_of_faults_whose_tests_are_skipped(toy, temporary):
 
 
 @pytest.mark.parametrize(
-    ("old", "count"), [("a * b", "stands 0 times"), ("def ", "stands 2 times")]
+    ("old", "count"), [("a * b", "occurs 0 times"), ("def ", "occurs 2 times")]
 )
 def test_a_fault_that_fits_no_more_is_one_sentence(old, count, toy, temporary):
     said = []

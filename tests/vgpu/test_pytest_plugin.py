@@ -186,7 +186,7 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
     result.stdout.fnmatch_lines(
         [
             "The number of virtual GPUs must be at least 1, but got 0.",
-            "Memory 'lots' is not understood: *",
+            "Cannot parse the memory size 'lots': *",
             "@pytest.mark.virtual_gpus(n=2, *) got an unexpected * 'memroy'.",
         ]
     )

@@ -127,7 +127,6 @@ class Header:
                 f"[{each.title}]({_on_github(_beside(self.path, each))})"
                 for each in self.others
             ),
-            "editions": _on_github(PurePath("docs", "editions.md")),
             "languages": self._line_of_languages(),
             "share": str(self.share),
             "lesson_title": self.title,

@@ -112,7 +112,9 @@ def test_an_optimizer_with_its_state_elsewhere(foreach, other):
 def test_a_device_that_is_not_there(name):
     X = torch.ones(1)
     for call in (lambda: X.to(name), lambda: torch.ones(1, device=name)):
-        with pytest.raises(RuntimeError, match=f"invalid device ordinal.*no {name}, because only 2"):
+        with pytest.raises(
+            RuntimeError, match=f"invalid device ordinal.*no {name}, because only 2"
+        ):
             call()
     for call in (torch.vgpu.set_device, torch.vgpu.Stream, torch.vgpu.memory_allocated):
         with pytest.raises(RuntimeError, match="invalid device ordinal"):

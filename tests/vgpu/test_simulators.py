@@ -82,7 +82,11 @@ def test_copies_between_simulations_go_by_way_of_the_host():
         ({"memory": "0B"}, ValueError, "at least one byte"),
         ({"backing": "vgpu"}, ValueError, "real device"),
         ({"backing": "gpu"}, ValueError, "a GPU of this machine, .*, but got 'gpu'"),
-        ({"backing": "xpu:99"}, ValueError, "a GPU of this machine, .*, but got 'xpu:99'"),
+        (
+            {"backing": "xpu:99"},
+            ValueError,
+            "a GPU of this machine, .*, but got 'xpu:99'",
+        ),
         ({"backing": []}, ValueError, "'cpu', 'meta', or a GPU"),
         ({"backing": None, "replicas": True}, ValueError, "backing='meta'"),
         ({"replicas": True}, ValueError, "backing='meta'"),

@@ -18,7 +18,8 @@ _to_numpy = np.ndarray.asnumpy
 def _peek(x: Any) -> dict[str, bytes]:
     """Return the values of an array, a parameter, or a block's parameters."""
     if isinstance(x, gluon.Block):
-        parts = x.collect_params().items()
+        # Names as in files of parameters: those of `collect_params` count all layers.
+        parts = x._collect_params_with_prefix().items()
         return {
             f".{name}{place}": data
             for name, parameter in parts

@@ -168,3 +168,9 @@ def asks_for_one_device_each(model):
 def adds_them_up(layers, devices, X):
     H = layers[0](X)
     return layers[1](np.zeros(H.shape, ctx=devices[1]) + H.as_in_ctx(devices[1]) * 2)
+
+
+@wrong("04.4", "`layers[0].weight on cpu(1)`")
+def moves_the_first_layer(layers, devices, X):
+    layers[0].collect_params().reset_ctx(devices[1])
+    return layers[1](layers[0](X.as_in_ctx(devices[1])))

@@ -170,3 +170,12 @@ def asks_the_ends(model):
     if len(places) > 1:
         raise ValueError(str(places))
     return places.pop()
+
+
+@wrong("04.4", "/bias` had changed")
+def adds_the_bias_itself(layers, devices, X):
+    first, second = layers
+    bias = tf.identity(second.bias)
+    second.bias.assign(tf.zeros_like(bias))
+    with tf.device(devices[1]):
+        return with_scopes([first, second], devices, X) + bias

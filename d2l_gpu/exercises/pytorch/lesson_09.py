@@ -7,18 +7,21 @@ import os
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
@@ -31,7 +34,7 @@ class _Died(BaseException):
 
 
 @dataclass
-class _Run:
+class _Training:
     """One process's part of a training run, step by step.
 
     Attributes:
@@ -66,7 +69,7 @@ class _Run:
 class _Dropping(nn.Module):
     """Dropout on a network's input; raises `_Died` when the run is due to die."""
 
-    def __init__(self, run: _Run):
+    def __init__(self, run: _Training):
         super().__init__()
         self.run = run
 
@@ -81,15 +84,16 @@ class _Dropping(nn.Module):
 
 _WEIGHTS = torch.linspace(1, 2, 64)
 _LAST, _DIES, _EVERY = 50, 35, 10
+_LEFT = _LAST - _DIES + _DIES % _EVERY  # the steps left after the last checkpoint
 
 
 def _vector(net: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
 
 
-def _undisturbed() -> tuple[_Run, torch.Tensor]:
+def _undisturbed() -> tuple[_Training, torch.Tensor]:
     """Return the run without a crash, and its final parameters."""
-    run = _Run()
+    run = _Training()
     net, optimizer, batches = run.new()
     for _ in range(_LAST // len(batches) + 1):
         for X, y in batches:
@@ -101,102 +105,136 @@ def _undisturbed() -> tuple[_Run, torch.Tensor]:
     return run, _vector(net)
 
 
-@EXERCISES.add("09.1", "new, folder, last", returns=nn.Module)
-def train_on(answer):
-    wanted, weights = _undisturbed()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        calm = _Run()
-        net = answer(calm.new, Path(name), _LAST)
-        made = len(calm.parameters)
-        yield Claim(
-            "a run without a crash makes all its steps",
-            made == _LAST,
-            f"It made {made} steps, but `last` was {_LAST}.",
-        )
-        if made != _LAST:
-            return
-        yield Claim(
-            "it ends with the right weights",
-            torch.equal(_vector(net), weights),
-            f"The weights aren't the ones this network has after {_LAST} steps of its "
-            "optimizer on the batches in their order.",
-        )
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with contextlib.suppress(_Died):
-            answer(_Run(dies=_DIES).new, folder, _LAST)
-        left = sorted(path.name for path in folder.iterdir())
-        yield Claim(
-            "a run that dies leaves a checkpoint behind",
-            bool(left),
-            f"It died after {_DIES} steps, and the folder is empty.",
-        )
-        if not left:
-            return
-        run = _Run()
+def _calm(answer: Callable, gpus: Gpus) -> dict:
+    """Return what a run without a crash found."""
+    with _folder() as folder:
+        run = _Training()
         net = answer(run.new, folder, _LAST)
-        made = len(run.parameters)
-        hint = f"The second run made {made} steps. "
-        if made == _LAST:
-            hint += "It started from the beginning."
-        elif made > _LAST - _DIES + _DIES % _EVERY:
-            hint += "It resumed from an older checkpoint."
-        else:
-            hint += f"The first had made {_DIES}, so together they're too few."
-        yield Claim(
-            f"the next run continues after the last multiple of {_EVERY} steps",
-            made == _LAST - _DIES + _DIES % _EVERY,
-            hint,
-        )
-        if made != _LAST - _DIES + _DIES % _EVERY:
-            return
-        first = _LAST - made
-        yield Claim(
-            "its batches are the ones that come next",
-            run.batches == wanted.batches[first:],
-            _wrong_batch(run.batches[0], wanted.batches, first),
-        )
-        if run.batches != wanted.batches[first:]:
-            return
-        yield Claim(
-            "it continues with the parameters of that step",
-            torch.equal(run.parameters[0], wanted.parameters[first]),
-            "They're those of a new network."
-            if torch.equal(run.parameters[0], wanted.parameters[0])
-            else "They're those of another step.",
-        )
-        yield Claim(
-            "the optimizer still has its momentum",
-            run.momentum,
-            "Before the first step, the optimizer of the new process had no momentum.",
-        )
-        yield Claim(
-            "dropout drops the same inputs as without a crash",
-            run.dropped == wanted.dropped[first:],
-            "It drops what it dropped at the very beginning: the random numbers start "
-            "again from the seed."
-            if run.dropped[0] == wanted.dropped[0]
-            else (
-                "The state of the random number generator differs from the one "
-                "without a crash."
-            ),
-        )
-        yield Claim(
-            "the final weights are the same, bit for bit",
-            torch.equal(_vector(net), weights),
-            "The largest difference between two weights is "
-            f"{(_vector(net) - weights).abs().max():.2g}.",
-        )
-        again = _Run()
-        net = answer(again.new, folder, _LAST)
-        yield Claim(
-            "called once more, it has nothing left to do",
-            not again.parameters and torch.equal(_vector(net), weights),
-            f"All {_LAST} steps had been made, but it made {len(again.parameters)} "
-            "more."
-            if again.parameters
-            else "It made no step, but returned a network other than the trained one.",
-        )
+    return {"steps": len(run.parameters), "weights": _vector(net).numpy()}
+
+
+def _crashed(answer: Callable, gpus: Gpus) -> dict:
+    """Return what a run that dies leaves behind, and what the next two runs do."""
+    found: dict[str, Any] = {"resumed": None, "again": None}
+    with _folder() as folder:
+        with contextlib.suppress(_Died):
+            answer(_Training(dies=_DIES).new, folder, _LAST)
+        found["left"] = sorted(path.name for path in folder.iterdir())
+        for name in ("resumed", "again") if found["left"] else ():
+            run = _Training()
+            net = answer(run.new, folder, _LAST)
+            found[name] = {
+                "steps": len(run.parameters),
+                "batches": run.batches,
+                "dropped": run.dropped,
+                "first": run.parameters[0].numpy() if run.parameters else None,
+                "momentum": run.momentum,
+                "weights": _vector(net).numpy(),
+            }
+            if len(run.parameters) != _LEFT:
+                break
+    return found
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Make a folder for the block."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+@EXERCISES.add("09.1", "new, folder, last", returns=nn.Module)
+def train_on(run: Run):
+    wanted, weights = _undisturbed()
+    calm = run(_calm)
+    made = calm["steps"]
+    yield Claim(
+        "a run without a crash makes all its steps",
+        made == _LAST,
+        f"It made {made} steps, but `last` was {_LAST}.",
+    )
+    if made != _LAST:
+        return
+    yield Claim(
+        "it ends with the right weights",
+        _same(calm["weights"], weights),
+        f"The weights aren't the ones this network has after {_LAST} steps of its "
+        "optimizer on the batches in their order.",
+    )
+    found = run(_crashed)
+    left, resumed, again = found["left"], found["resumed"], found["again"]
+    yield Claim(
+        "a run that dies leaves a checkpoint behind",
+        bool(left),
+        f"It died after {_DIES} steps, and the folder is empty.",
+    )
+    if not left:
+        return
+    made = resumed["steps"]
+    hint = f"The second run made {made} steps. "
+    if made == _LAST:
+        hint += "It started from the beginning."
+    elif made > _LEFT:
+        hint += "It resumed from an older checkpoint."
+    else:
+        hint += f"The first had made {_DIES}, so together they're too few."
+    yield Claim(
+        f"the next run continues after the last multiple of {_EVERY} steps",
+        made == _LEFT,
+        hint,
+    )
+    if made != _LEFT:
+        return
+    first = _LAST - made
+    yield Claim(
+        "its batches are the ones that come next",
+        resumed["batches"] == wanted.batches[first:],
+        _wrong_batch(resumed["batches"][0], wanted.batches, first),
+    )
+    if resumed["batches"] != wanted.batches[first:]:
+        return
+    yield Claim(
+        "it continues with the parameters of that step",
+        _same(resumed["first"], wanted.parameters[first]),
+        "They're those of a new network."
+        if _same(resumed["first"], wanted.parameters[0])
+        else "They're those of another step.",
+    )
+    yield Claim(
+        "the optimizer still has its momentum",
+        resumed["momentum"],
+        "Before the first step, the optimizer of the new process had no momentum.",
+    )
+    yield Claim(
+        "dropout drops the same inputs as without a crash",
+        resumed["dropped"] == wanted.dropped[first:],
+        "It drops what it dropped at the very beginning: the random numbers start "
+        "again from the seed."
+        if resumed["dropped"][0] == wanted.dropped[0]
+        else (
+            "The state of the random number generator differs from the one "
+            "without a crash."
+        ),
+    )
+    # Bits are compared with those of the same process: another one may round otherwise.
+    yield Claim(
+        "the final weights are the same, bit for bit",
+        np.array_equal(resumed["weights"], calm["weights"]),
+        "The largest difference between two weights is "
+        f"{np.abs(resumed['weights'] - calm['weights']).max():.2g}.",
+    )
+    yield Claim(
+        "called once more, it has nothing left to do",
+        not again["steps"] and np.array_equal(again["weights"], calm["weights"]),
+        f"All {_LAST} steps had been made, but it made {again['steps']} more."
+        if again["steps"]
+        else "It made no step, but returned a network other than the trained one.",
+    )
+
+
+def _same(weights: np.ndarray, wanted: torch.Tensor) -> bool:
+    """Return whether weights of two processes are the same, but for rounding."""
+    return np.allclose(weights, wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def _wrong_batch(found: float, batches: list[float], due: int) -> str:
@@ -321,120 +359,197 @@ class _Probe:
         return OrderedDict, ()  # one of the few types that torch.load allows
 
 
-@EXERCISES.add("09.2", "state, path")
-def save_whole(answer):
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        path = Path(name) / "state.pt"
-        answer({"step": 10, "weight": torch.arange(1000.0)}, path)
-        found = _read(path)
-        yield Claim(
-            "`torch.load` returns what was saved",
-            bool(found) and found.get("step") == 10 and len(found["weight"]) == 1000,
-            _not_loaded(path, found),
-        )
-        if not found:
-            return
+_FIRST = {"step": 10, "weight": np.arange(1000) / 7}
+
+
+def _state(values: dict) -> dict:
+    """Return a state with tensors instead of arrays."""
+    return {
+        key: torch.tensor(value) if isinstance(value, np.ndarray) else value
+        for key, value in values.items()
+    }
+
+
+def _saved(answer: Callable, gpus: Gpus, values: dict) -> dict:
+    """Return what saving a first state leaves in an empty folder."""
+    with _folder() as folder:
+        answer(_state(values), folder / _NAME)
+        names = sorted(path.name for path in folder.iterdir())
+        return {"names": names, **_read(folder / _NAME)}
+
+
+def _replaced(answer: Callable, gpus: Gpus, values: dict, later: dict) -> dict:
+    """Return what happens to a file when a later state replaces it."""
+    with _folder() as folder:
+        path = folder / _NAME
+        answer(_state(values), path)
         watch = _WatchedFile(path, path.read_bytes())
         with _watched(watch):
-            state = {"step": 20, "weight": torch.arange(1000.0)}
-            answer(state | {"probe": _Probe(watch.look)}, path)
-        found = _read(path)
-        yield Claim(
-            "a later state replaces the earlier one",
-            bool(found) and found.get("step") == 20,
-            f"The file still has step {found.get('step')}, not step 20."
-            if found
-            else "`torch.load` can't read the file any more.",
-        )
-        broken = {"overwritten", "removed", "changed"} & set(watch.events)
-        yield Claim(
-            "at every moment, one complete checkpoint exists",
-            not broken,
-            "You removed the old file before the new one had taken its place. If the "
-            "process dies in between, there's no checkpoint."
-            if "removed" in broken
-            else (
-                "You wrote the new state over the old file. If the process dies "
-                "halfway, the file is incomplete and the old state is lost."
-            ),
-        )
-        if broken:
-            return
-        forced = "forced" in watch.events
-        late = forced and "renamed" in watch.events[: watch.events.index("forced")]
-        yield Claim(
-            "the content is flushed to disk before the file gets its final name",
-            forced and not late,
-            "You flushed the file to disk only after renaming it. After a power "
-            "failure, the name can exist without its content."
-            if forced
-            else (
-                "You never flushed the file to disk (`os.fsync`). A system may rename "
-                "a file at once and write its content later."
-            ),
-        )
-        if not forced or late:
-            return
-        yield Claim(
-            "the new file is written in the same folder",
-            watch.sources == [Path(name).absolute()],
+            answer(_state(later) | {"probe": _Probe(watch.look)}, path)
+        return {
+            "events": watch.events,
+            "in the folder": [source == folder.absolute() for source in watch.sources],
+            **_read(path),
+        }
+
+
+def _failed(answer: Callable, gpus: Gpus, values: dict) -> list[dict]:
+    """Return what two failures to replace a file leave behind."""
+    with _folder() as folder:
+        path, found = folder / _NAME, []
+        answer(_state(values), path)
+        before, names = path.read_bytes(), set(folder.iterdir())
+        watch = _WatchedFile(path, before, full=True)
+        with _watched(watch):
+            for state in {"step": 30}, {"step": 40, "probe": _Probe(_fail)}:
+                try:
+                    answer(state, path)
+                    raised = False
+                except (OSError, _NotSaved):
+                    raised = True
+                with _unheard():
+                    there = path.read_bytes() if path.is_file() else None
+                    left = sorted(each.name for each in set(folder.iterdir()) - names)
+                found.append(
+                    {
+                        "raised": raised,
+                        "there": there is not None,
+                        "kept": there == before,
+                        "left": left,
+                    }
+                )
+        return found
+
+
+@EXERCISES.add("09.2", "state, path")
+def save_whole(run: Run):
+    found, later = run(_saved, _FIRST), {**_FIRST, "step": 20}
+    yield Claim(
+        "`torch.load` returns what was saved",
+        _equal(found["state"], _FIRST),
+        _not_loaded(found),
+    )
+    if not _equal(found["state"], _FIRST):
+        return
+    found = run(_replaced, _FIRST, later)
+    yield Claim(
+        "a later state replaces the earlier one",
+        _equal(found["state"], later),
+        f"After a second call with step 20, {_difference(found, later)}.",
+    )
+    broken = {"overwritten", "removed", "changed"} & set(found["events"])
+    yield Claim(
+        "at every moment, one complete checkpoint exists",
+        not broken,
+        "You removed the old file before the new one had taken its place. If the "
+        "process dies in between, there's no checkpoint."
+        if "removed" in broken
+        else (
+            "You wrote the new state over the old file. If the process dies "
+            "halfway, the file is incomplete and the old state is lost."
+        ),
+    )
+    if broken:
+        return
+    forced = "forced" in found["events"]
+    late = forced and "renamed" in found["events"][: found["events"].index("forced")]
+    yield Claim(
+        "the content is flushed to disk before the file gets its final name",
+        forced and not late,
+        "You flushed the file to disk only after renaming it. After a power "
+        "failure, the name can exist without its content."
+        if forced
+        else (
+            "You never flushed the file to disk (`os.fsync`). A system may rename "
+            "a file at once and write its content later."
+        ),
+    )
+    if not forced or late:
+        return
+    yield Claim(
+        "the new file is written in the same folder",
+        found["in the folder"] == [True],
+        _where_from(found["in the folder"]),
+    )
+    yield from _when_it_fails(run(_failed, _FIRST))
+
+
+def _where_from(in_the_folder: list[bool]) -> str:
+    if False in in_the_folder:
+        return (
             "You wrote it in another folder and then renamed it. That folder may be on "
             "another disk, and then renaming fails or becomes a copy."
-            if watch.sources
-            else "No file was renamed to the name you were given.",
         )
-        yield from _when_it_fails(answer, path)
+    if not in_the_folder:
+        return "No file was renamed to the name you were given."
+    return f"{len(in_the_folder)} files were renamed to the name you were given."
 
 
-def _when_it_fails(answer, path: Path) -> Iterator[Claim]:
-    before, names = path.read_bytes(), set(path.parent.iterdir())
-    watch = _WatchedFile(path, before, full=True)
-    silent = []
-    with _watched(watch):
-        for state, failure in (
-            ({"step": 30}, "when the disk was full"),
-            ({"step": 40, "probe": _Probe(_fail)}, "when the state couldn't be saved"),
-        ):
-            try:
-                answer(state, path)
-            except (OSError, _NotSaved):
-                pass
-            else:
-                silent.append(failure)
+def _when_it_fails(found: list[dict]) -> Iterator[Claim]:
+    failures = "the disk was full", "the state couldn't be saved"
+    cases = list(zip(failures, found, strict=True))
+    lost = [(when, each["there"]) for when, each in cases if not each["kept"]]
     yield Claim(
         "if saving fails, the earlier file is kept",
-        path.is_file() and path.read_bytes() == before,
-        "After two failed saves, the earlier file has changed."
-        if path.is_file()
-        else "After two failed saves, the earlier file is gone.",
+        not lost,
+        f"When {lost[0][0]}, "
+        f"{'the earlier file changed' if lost[0][1] else 'the earlier file was lost'}."
+        if lost
+        else "",
     )
+    silent = [f"when {when}" for when, each in cases if not each["raised"]]
     yield Claim(
         "if saving fails, the error is raised",
         not silent,
         f"You raised no error {' or '.join(silent)}, so the caller can't know that "
         "nothing was saved.",
     )
-    left = sorted(path.name for path in set(path.parent.iterdir()) - names)
+    left = [(when, ", ".join(each["left"])) for when, each in cases if each["left"]]
     yield Claim(
         "if saving fails, no other file is left behind",
         not left,
-        f"After the failed saves, the folder also contains {', '.join(left)}.",
+        f"When {left[0][0]}, you left {left[0][1]} behind in the folder."
+        if left
+        else "",
     )
 
 
-def _not_loaded(path: Path, found: dict) -> str:
-    if not path.exists():
-        there = ", ".join(sorted(each.name for each in path.parent.iterdir()))
+def _not_loaded(found: dict) -> str:
+    if _NAME not in found["names"]:
+        there = ", ".join(found["names"])
         return (
-            f"There's no file {path.name} after the call. The folder contains "
+            f"There's no file {_NAME} after the call. The folder contains "
             f"{there or 'nothing'}."
         )
-    if not found:
-        return f"`torch.load` can't read a dictionary from {path.name}."
-    return (
-        "`torch.load` returns a dictionary, but with other values than those you were "
-        "given."
+    return f"After the call, {_difference(found, _FIRST)}."
+
+
+def _difference(found: dict, wanted: dict) -> str:
+    """Return what differs between a state that was read and the right one."""
+    state = found["state"]
+    if found["problem"]:
+        return f"`torch.load` can't read {_NAME}: {found['problem']}"
+    if state is None:
+        return f"{_NAME} contains a {found['type']} instead of the dictionary"
+    for key, value in wanted.items():
+        if key not in state:
+            there = ", ".join(map(repr, state))
+            return f"{_NAME} has no {key!r}, only {there or 'an empty dictionary'}"
+        if not np.array_equal(state[key], value):
+            short = isinstance(value, int) and isinstance(state[key], int)
+            what = f"{state[key]}, not {value}" if short else "another value"
+            return f"under {key!r}, the file has {what}"
+    return f"{_NAME} has more in it than the state"
+
+
+def _equal(state: dict | None, wanted: dict) -> bool:
+    return state is not None and all(
+        key in state and np.array_equal(state[key], value)
+        for key, value in wanted.items()
     )
+
+
+_NAME = "state.pt"
 
 
 class _NotSaved(RuntimeError):
@@ -446,21 +561,37 @@ def _fail() -> None:
 
 
 def _read(path: Path) -> dict:
-    """Return the saved state; empty if the file can't be loaded or isn't a dict."""
+    """Return the saved state, or what else is in the file, or why it can't be read."""
+    found: dict[str, Any] = {"state": None, "type": "", "problem": ""}
     try:
-        found = torch.load(path)
-    except Exception:  # a broken file can raise almost anything
-        return {}
-    return found if isinstance(found, dict) else {}
+        state = torch.load(path)
+    except Exception as error:  # a broken file can raise almost anything
+        found["problem"] = f"{type(error).__name__}"
+        return found
+    found["type"] = type(state).__name__
+    if isinstance(state, dict):
+        found["state"] = {
+            str(key): value.detach().cpu().numpy()
+            if isinstance(value, torch.Tensor)
+            else value
+            for key, value in state.items()
+            if isinstance(value, torch.Tensor | int)
+        }
+    return found
 
 
 # ------------------------------------------------------------------ 09.3
 
 
+def _returned(answer: Callable, gpus: Gpus, cases: Sequence[tuple]) -> list:
+    """Return what the answer returns for each tuple of arguments."""
+    return [answer(*case) for case in cases]
+
+
 @EXERCISES.add("09.3", "step_seconds, save_seconds, hours_of_one, gpus", returns=int)
-def steps_between(answer):
+def steps_between(run: Run):
     cases = ((0.5, 60, 50_000, 16_384), (2, 20, 50_000, 1024), (0.25, 5, 9_000, 8))
-    found = [answer(*case) for case in cases]
+    found = run(_returned, cases)
     positive = all(steps >= 1 for steps in found)
     yield Claim(
         "it's a number of steps, at least 1",
@@ -546,9 +677,8 @@ _TRIALS = (
 
 
 @EXERCISES.add("09.4", "seconds", returns=str)
-def choose(answer):
-    trials = [{name: list(taken) for name, taken in t.items()} for t in _TRIALS]
-    found = [answer(trial) for trial in trials]
+def choose(run: Run):
+    found = run(_returned, [(trial,) for trial in _TRIALS])
     known = all(name in trial for name, trial in zip(found, _TRIALS, strict=True))
     yield Claim(
         "it returns the name of a form",

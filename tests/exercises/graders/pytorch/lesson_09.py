@@ -251,7 +251,7 @@ def in_the_folder_above(state, path):
         part.unlink(missing_ok=True)
 
 
-@wrong("09.2", "the folder also contains state.part")
+@wrong("09.2", "When the disk was full, you left state.part behind")
 def leaves_the_part(state, path):
     part = path.with_suffix(".part")
     written(state, part)
@@ -268,13 +268,13 @@ def says_nothing(state, path):
         part.unlink(missing_ok=True)
 
 
-@wrong("09.2", "The file still has step 10")
+@wrong("09.2", "under 'step', the file has 10, not 20")
 def never_twice(state, path):
     if not path.exists():
         from_memory(state, path)
 
 
-@wrong("09.2", "the earlier file is gone")
+@wrong("09.2", "the earlier file was lost")
 def cleans_up_too_much(state, path):
     part = path.with_suffix(".part")
     try:
@@ -289,6 +289,28 @@ def cleans_up_too_much(state, path):
 @wrong("09.2", "There's no file state.pt after the call")
 def under_another_name(state, path):
     written(state, path.with_suffix(".part"))
+
+
+@wrong("09.2", "contains a list instead of the dictionary")
+def as_a_list(state, path):
+    from_memory(list(state.items()), path)
+
+
+@wrong("09.2", "has no 'weight', only 'step'")
+def the_step_alone(state, path):
+    from_memory({"step": state["step"]}, path)
+
+
+@wrong("09.2", "under 'weight', the file has another value")
+def in_half_precision(state, path):
+    if "weight" in state:
+        state = state | {"weight": state["weight"].half().double()}
+    from_memory(state, path)
+
+
+@wrong("09.2", "`torch.load` can't read state.pt: ")
+def as_text(state, path):
+    path.write_text(repr(state))
 
 
 # ------------------------------------------------------------------ 09.3
@@ -400,3 +422,10 @@ def slowest(seconds):
 @wrong("09.4", "You return 'fast', 'fast', 'fast'")
 def a_name_of_its_own(seconds):
     return "fast"
+
+
+@wrong("09.4", "had changed. Arguments belong to the caller")
+def pops_the_first(seconds):
+    for taken in seconds.values():
+        taken.pop(0)
+    return fastest(seconds, first=0)

@@ -2,20 +2,26 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache, partial
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu import vgpu
+from d2l_gpu.exercises.gpus import HOST, Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
 
 class _Watched(nn.Module):
-    """Passes its input through; records its device, its length and the mode.
+    """Passes its input through; records its device, the first number of each example,
+    and the mode.
 
     The replicas of a network, made by ``d2l.replicate``, share one list.
     """
@@ -23,7 +29,8 @@ class _Watched(nn.Module):
     seen: list = []  # noqa: RUF012  shared by replicas on purpose
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        _Watched.seen.append((str(X.device), len(X), self.training))
+        firsts = vgpu.peek(X).reshape(len(X), -1)[:, 0].tolist()
+        _Watched.seen.append((X.device, firsts, self.training))
         return X
 
 
@@ -33,60 +40,98 @@ def _watch() -> list:
     return _Watched.seen
 
 
-def _replicas(net: nn.Module, k: int) -> list[nn.Module]:
-    return d2l.replicate(net, [d2l.gpu(i) for i in range(k)])
+def _noted(seen: list, gpus: Gpus) -> list[tuple[str, list[float], bool]]:
+    """Return what was seen, with the names that records have for devices."""
+    return [(gpus.name(device), firsts, mode) for device, firsts, mode in seen]
 
 
-def _gradient(net: nn.Module) -> torch.Tensor | None:
-    """Return all gradients as one vector on the CPU; None if one is missing."""
+def _examples(seen: list) -> Counter[str]:
+    """Return how many examples each device computed."""
+    took = Counter()
+    for device, firsts, _ in seen:
+        took[device] += len(firsts)
+    return took
+
+
+def _state(net: nn.Module) -> np.ndarray:
+    """Return all parameters and buffers as one vector."""
+    parts = [vgpu.peek(x).reshape(-1).double() for x in net.state_dict().values()]
+    return torch.cat(parts).numpy()
+
+
+def _gradient(net: nn.Module) -> np.ndarray | None:
+    """Return all gradients as one vector; None if one is missing."""
     gradients = [p.grad for p in net.parameters()]
     if any(gradient is None for gradient in gradients):
         return None
-    return torch.cat([gradient.cpu().reshape(-1) for gradient in gradients])
+    return torch.cat([gradient.cpu().reshape(-1) for gradient in gradients]).numpy()
 
 
-def _loss_gradient(net: nn.Module, X, y, reduction: str = "mean") -> torch.Tensor:
-    """Return the loss gradient as one vector, computed on the network's device and
-    copied to the CPU; leave the network's own gradients unchanged."""
-    device = next(net.parameters()).device
-    loss = F.cross_entropy(net(X.to(device)), y.to(device), reduction=reduction)
+def _loss_gradient(net: nn.Module, X, y) -> torch.Tensor:
+    """Return the gradient of the mean loss as one vector; leave the network's own
+    gradients unchanged."""
+    loss = F.cross_entropy(net(X), y)
     gradients = torch.autograd.grad(loss, list(net.parameters()))
-    return torch.cat([gradient.cpu().reshape(-1) for gradient in gradients])
+    return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
 
 def _close(a: torch.Tensor | None, b: torch.Tensor) -> bool:
     return a is not None and bool((a - b).norm() <= 1e-4 * b.norm())
 
 
+def _tensor(x: np.ndarray | None) -> torch.Tensor | None:
+    return None if x is None else torch.tensor(x)
+
+
 # ------------------------------------------------------------------ 07.1
 
 
-@EXERCISES.add("07.1", "replicas, X, y, sizes")
-def unequal_gradients(answer):
+_SIZES = ([20, 10], [9, 3])
+
+
+def _unequal_net() -> nn.Module:
     torch.manual_seed(1)
-    net = nn.Sequential(_Watched(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
-    replicas = _replicas(net, 2)
-    X, y = torch.randn(30, 12), torch.arange(30) % 5
-    sizes = [20, 10]
-    seen = _watch()
-    with d2l.transfers() as log:
-        answer(replicas, X, y, list(sizes))
-    took = {str(d2l.gpu(i)): 0 for i in range(2)}
-    for device, examples, _ in seen:
-        took[device] = took.get(device, 0) + examples
+    return nn.Sequential(_Watched(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
+
+
+def _unequal_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(11)
+    return [(torch.randn(n, 12), torch.arange(n) % 5) for n in map(sum, _SIZES)]
+
+
+def _unequal(answer: Callable, gpus: Gpus, calls: int) -> dict:
+    """Return what the last of so many calls with the same replicas found."""
+    replicas = d2l.replicate(_unequal_net(), list(gpus[:2]))
+    cases = zip(_unequal_batches()[:calls], _SIZES, strict=False)
+    for (X, y), sizes in cases:
+        seen = _watch()
+        with d2l.transfers() as log:
+            answer(replicas, X, y, list(sizes))
+    return {
+        "seen": _noted(seen, gpus),
+        "gradients": [_gradient(net) for net in replicas],
+        "copies": gpus.copies(log),
+    }
+
+
+@EXERCISES.add("07.1", "replicas, X, y, sizes")
+def unequal_gradients(run: Run):
+    net, (batch, other), sizes = _unequal_net(), _unequal_batches(), _SIZES[0]
+    X, y = batch
+    found = run(_unequal, 1)
+    took = [_examples(found["seen"])[f"GPU {i}"] for i in range(2)]
     yield Claim(
         "each replica computes as many examples as `sizes` says",
-        list(took.values()) == sizes,
-        f"The replicas computed {took[str(d2l.gpu(0))]} and {took[str(d2l.gpu(1))]} "
+        took == sizes,
+        f"The replicas computed {took[0]} and {took[1]} "
         f"examples. They should have computed {sizes[0]} and {sizes[1]}.",
     )
-    sent = sum(copy.nbytes for copy in log if copy.source.type == "cpu")
-    wanted = _loss_gradient(replicas[0], X, y)
-    first, second = map(_gradient, replicas)
+    wanted = _loss_gradient(net, X, y)
+    first, second = map(_tensor, found["gradients"])
     yield Claim(
         "the first replica has the gradient of the whole batch",
         _close(first, wanted),
-        _wrong_gradient(first, wanted, replicas, X, y, sizes),
+        _wrong_gradient(first, wanted, net, X, y, sizes),
     )
     if not _close(first, wanted):
         return
@@ -96,30 +141,49 @@ def unequal_gradients(answer):
         "The two replicas have different gradients, so after one step they'd be "
         "different networks.",
     )
-    other = torch.randn(12, 12), torch.arange(12) % 5
-    answer(replicas, *other, [9, 3])
-    wanted = _loss_gradient(replicas[0], *other)
+    wanted = _loss_gradient(net, *other)
     yield Claim(
         "a second call isn't affected by the first",
-        all(_close(_gradient(net), wanted) for net in replicas),
+        all(_close(_tensor(g), wanted) for g in run(_unequal, 2)["gradients"]),
         "`backward` adds to existing gradients, so those of the previous batch are "
         "still included.",
     )
+    sent = [
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
+        )
+        for i in range(2)
+    ]
+    example = (X.nbytes + y.nbytes) // len(y)
     yield Claim(
         "each example is sent to only one device",
-        sent <= X.nbytes + y.nbytes + 8,
-        f"{sent:,} bytes left the CPU, but the batch has only "
-        f"{X.nbytes + y.nbytes:,}. What does a device do with examples that aren't "
-        "its own?",
+        all(a <= n * example + 8 for a, n in zip(sent, sizes, strict=True)),
+        _sent_too_much(sent, sizes, example),
     )
 
 
-def _wrong_gradient(found, wanted, replicas, X, y, sizes) -> str:
+def _sent_too_much(sent: Sequence[int], sizes: Sequence[int], example: int) -> str:
+    if sum(sent) > sum(sizes) * example + 8:
+        return (
+            f"{sum(sent):,} bytes left the CPU, but the batch has only "
+            f"{sum(sizes) * example:,}. What does a device do with examples that "
+            "aren't its own?"
+        )
+    i = 0 if sent[0] > sizes[0] * example + 8 else 1
+    return (
+        f"The CPU sent {sent[i]:,} bytes to GPU {i}, whose {sizes[i]} examples have "
+        f"{sizes[i] * example:,}. Why should the others go by way of it?"
+    )
+
+
+def _wrong_gradient(found, wanted, net, X, y, sizes) -> str:
     if found is None:
         return "Some parameters of the first replica have no gradient."
     shards = [
         _loss_gradient(net, *part)
-        for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True)
+        for part in zip(X.split(sizes), y.split(sizes), strict=True)
     ]
     if _close(found, sum(shards) / 2):
         return (
@@ -152,66 +216,110 @@ def _shares(sizes: list[int]) -> list[float]:
 # ------------------------------------------------------------------ 07.2
 
 
-@EXERCISES.add("07.2", "replicas, batches", returns=float, gpus=3)
-def accuracy_of_all(answer):
+def _dropping_net() -> nn.Module:
+    """Return a network in use, in evaluation mode."""
     torch.manual_seed(2)
     net = nn.Sequential(
         _Watched(),
         nn.Linear(6, 16),
         nn.Unflatten(1, (8, 2)),  # lets BatchNorm1d train on a single example
-        nn.BatchNorm1d(8),
+        _used(nn.BatchNorm1d(8)),
         nn.Dropout(),
         nn.Flatten(),
         nn.Linear(16, 4),
     )
-    replicas = _replicas(net, 3)
-    batches = _labelled(replicas[0])
-    n = sum(len(y) for _, y in batches)
-    for net in replicas:
-        net.train()
-    replicas[2].eval()
-    statistics = [b.cpu().clone() for net in replicas for b in net.buffers()]
+    return net.eval()
+
+
+def _used(layer: nn.BatchNorm1d) -> nn.BatchNorm1d:
+    """Give a layer statistics as of earlier batches."""
+    layer.running_mean.normal_()
+    layer.running_var.uniform_(0.5, 2)
+    layer.num_batches_tracked.fill_(7)
+    return layer
+
+
+def _labelled(net: nn.Module) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches whose accuracy differs from batch to batch, and from one third of
+    a batch to the next; the last batch has fewer examples than there are devices."""
+    torch.manual_seed(22)
+    batches = []
+    for size, right in ((32, 23), (4, 3), (32, 9), (32, 32), (2, 0)):
+        X = torch.randn(size, 6)
+        best = _scores(net, X).argmax(1)
+        y = torch.where(torch.arange(size) < right, best, best ^ 1)
+        batches.append((X.numpy(), y.numpy()))
+    return batches
+
+
+def _accuracy(answer: Callable, gpus: Gpus, batches: Sequence[tuple]) -> dict:
+    replicas = d2l.replicate(_dropping_net(), list(gpus[:3]))
+    for net, mode in zip(replicas, _MODES, strict=True):
+        net.train(mode)
+    pairs = [(torch.tensor(X), torch.tensor(y)) for X, y in batches]
     seen = _watch()
     with d2l.transfers() as log:
-        result = answer(replicas, batches)
-    seen = list(seen)
-    counted = sum(examples for _, examples, _ in seen)
+        result = answer(replicas, pairs)
+    return {
+        "result": result,
+        "seen": _noted(seen, gpus),
+        "copies": gpus.copies(log),
+        "modes": [net.training for net in replicas],
+        "states": [_state(net) for net in replicas],
+    }
+
+
+_MODES = [True, True, False]
+
+
+@EXERCISES.add("07.2", "replicas, batches", returns=float, gpus=3, changes="replicas")
+def accuracy_of_all(run: Run):
+    net = _dropping_net()
+    arrays = _labelled(net)
+    batches = [(torch.tensor(X), torch.tensor(y)) for X, y in arrays]
+    n = sum(len(y) for _, y in batches)
+    found = run(_accuracy, arrays)
+    result, seen = found["result"], found["seen"]
+    counted = sum(len(firsts) for _, firsts, _ in seen)
+    computed = Counter(itertools.chain(*(firsts for _, firsts, _ in seen)))
+    once = computed == Counter(itertools.chain(*(X[:, 0].tolist() for X, _ in batches)))
     hint = f"The replicas computed {counted} examples, but there are {n}. "
     if counted > n:
         hint += (
             "Some are counted twice. Did you pad a batch, or send it to every replica?"
         )
-    else:
+    elif counted < n:
         hint += "Which ones are left over when you cut a batch into three?"
-    yield Claim("every example is computed exactly once", counted == n, hint)
+    else:
+        hint = f"The replicas computed {n} examples, but some twice and others never."
+    yield Claim("every example is computed exactly once", once, hint)
     yield Claim(
         "the networks run in evaluation mode",
         not any(training for _, _, training in seen),
         "A network was in training mode, in which dropout is active and batch "
         "normalization uses the batch's statistics.",
     )
-    if counted != n or any(training for _, _, training in seen):
+    if not once or any(training for _, _, training in seen):
         return
-    right = [
-        int((scores.argmax(1) == y).sum())
-        for scores, y in ((_scores(replicas[0], X), y) for X, y in batches)
-    ]
+    right = [int((_scores(net, X).argmax(1) == y).sum()) for X, y in batches]
     wanted = sum(right) / n
     yield Claim(
         "the accuracy is that over all examples",
         abs(result - wanted) < 1e-6,
-        _wrong_accuracy(result, wanted, right, replicas[0], batches),
+        _wrong_accuracy(result, wanted, right, net, batches),
     )
-    most = max(len(y) for _, y in batches)
-    largest = max(examples for _, examples, _ in seen)
+    parts = [_parts(X, seen) for X, _ in batches]
+    uneven = [sizes for sizes in parts if max(sizes) - min(sizes) > 1]
     yield Claim(
         "each batch is divided among all devices",
-        largest <= -(-most // 3),
-        f"One replica got {largest} examples of a batch of {most}, although there are "
-        "three replicas.",
+        not uneven,
+        f"Of a batch of {sum(uneven[0])}, the three replicas got {uneven[0][0]}, "
+        f"{uneven[0][1]} and {uneven[0][2]} examples."
+        if uneven
+        else "",
     )
-    fetched = [copy for copy in log if copy.target.type == "cpu"]
-    nbytes = sum(copy.nbytes for copy in fetched)
+    fetched = [nbytes for nbytes, _, target in found["copies"] if target == HOST]
+    nbytes = sum(fetched)
     yield Claim(
         "at most one number is fetched from each device",
         len(fetched) <= 3 and nbytes <= 3 * 8,
@@ -226,38 +334,28 @@ def accuracy_of_all(answer):
             )
         ),
     )
-    modes = [net.training for net in replicas]
-    after = [b.cpu() for net in replicas for b in net.buffers()]
-    same = all(map(torch.equal, statistics, after))
+    before, modes = _state(net), found["modes"]
+    same = all(np.allclose(state, before) for state in found["states"])
     yield Claim(
         "afterwards, the replicas are in the state they started in",
-        modes == [True, True, False] and same,
+        modes == _MODES and same,
         "Two replicas were in training mode and one in evaluation mode. Now their "
-        f"`training` is {', '.join(map(str, modes))}, and their batch statistics "
-        f"{'are the same' if same else 'have changed'}.",
+        f"`training` is {', '.join(map(str, modes))}, and their parameters and batch "
+        f"statistics {'are the same' if same else 'have changed'}.",
     )
 
 
-def _labelled(net: nn.Module) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return batches whose accuracy differs from batch to batch, and from one third of
-    a batch to the next; the last batch has fewer examples than there are devices."""
-    batches = []
-    for size, right in ((32, 23), (32, 9), (32, 32), (2, 0)):
-        X = torch.randn(size, 6)
-        best = _scores(net, X).argmax(1)
-        batches.append((X, torch.where(torch.arange(size) < right, best, best ^ 1)))
-    return batches
+def _parts(X: torch.Tensor, seen: list) -> list[int]:
+    """Return how many examples of a batch each device computed."""
+    own, parts = set(X[:, 0].tolist()), Counter()
+    for device, firsts, _ in seen:
+        parts[device] += sum(first in own for first in firsts)
+    return [parts[f"GPU {i}"] for i in range(3)]
 
 
 def _scores(net: nn.Module, X: torch.Tensor) -> torch.Tensor:
-    """Return a network's scores in evaluation mode, on the CPU."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
     with torch.no_grad():
-        scores = net(X.to(next(net.parameters()).device)).cpu()
-    for module, mode in modes.items():
-        module.training = mode
-    return scores
+        return net(X)
 
 
 def _wrong_accuracy(result, wanted, right, net, batches) -> str:
@@ -268,7 +366,7 @@ def _wrong_accuracy(result, wanted, right, net, batches) -> str:
     if near(sum(map(lambda r, n: r / n, right, sizes)) / len(sizes)):
         return (
             "That's the mean of the batches' accuracies, in which one of the 2 "
-            "examples in the last batch counts as much as 16 in the others."
+            "examples in the last batch counts as much as 16 in a batch of 32."
         )
     hits = [torch.zeros(2) for _ in range(3)]
     shares = []
@@ -294,8 +392,7 @@ def _wrong_accuracy(result, wanted, right, net, batches) -> str:
 # ------------------------------------------------------------------ 07.3
 
 
-@EXERCISES.add("07.3", "new_net, load_data, settings, seeds", returns=tuple, seconds=60)
-def sweep(answer):
+def _swept(answer: Callable, gpus: Gpus, settings: list, seeds: list) -> dict:
     calls, sizes = Counter(), set()
 
     def new_net(seed: int) -> nn.Module:
@@ -306,28 +403,60 @@ def sweep(answer):
         sizes.add(batch_size)
         return _load_data(batch_size)
 
+    result = answer(new_net, load_data, list(settings), list(seeds))
+    found: dict[str, Any] = {"number": len(result), "calls": calls, "sizes": sizes}
+    found["dictionary"] = len(result) == 2 and isinstance(result[1], dict)
+    if found["dictionary"]:
+        best, results = result
+        found |= {
+            "best": best if isinstance(best, tuple) and best in settings else None,
+            "as text": _short(best),
+            "keys": len(results),
+            "results": {
+                setting: _numbers(results[setting])
+                for setting in settings
+                if setting in results
+            },
+            "first": _short(next(iter(results.values()), None)),
+        }
+    return found
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return the numbers in a list or tuple; none at all if there's something else."""
+    if isinstance(values, list | tuple) and all(isinstance(x, float) for x in values):
+        return list(values)
+    return []
+
+
+@EXERCISES.add(
+    "07.3",
+    "new_net, load_data, settings, seeds",
+    returns=tuple,
+    seconds=60,
+    repeat=False,  # it trains for several seconds, always on the first GPU
+)
+def sweep(run: Run):
     seeds = [_LUCKY, 4, 5]
     settings = [(1, 64, 1e-5), (2, 32, 0.2), (1, 128, 0.2), (2, 32, 3.0)]
-    result = answer(new_net, load_data, list(settings), list(seeds))
+    swept = run(_swept, settings, seeds)
+    calls, sizes = Counter(swept["calls"]), swept["sizes"]
     yield Claim(
         "it returns the best setting, and a dictionary with all of them",
-        len(result) == 2 and isinstance(result[1], dict),
-        f"You return {len(result)} values. Return two, the second a dictionary.",
+        swept["dictionary"],
+        f"You return {swept['number']} values. Return two, the second a dictionary.",
     )
-    if len(result) != 2 or not isinstance(result[1], dict):
+    if not swept["dictionary"]:
         return
-    best, found = result
-    complete = set(found) == set(settings) and all(
-        isinstance(each, list | tuple)
-        and len(each) == len(seeds)
-        and all(isinstance(value, float) for value in each)
-        for each in found.values()
+    best, found = swept["best"], swept["results"]
+    complete = swept["keys"] == len(found) == len(settings) and all(
+        len(each) == len(seeds) for each in found.values()
     )
     yield Claim(
         "the dictionary has a list for each setting, with one number for each seed",
         complete,
-        f"It has {len(found)} keys for {len(settings)} settings, and the first value "
-        f"is {_short(next(iter(found.values()), None))}.",
+        f"It has {swept['keys']} keys for {len(settings)} settings, and the first "
+        f"value is {swept['first']}.",
     )
     if not complete:
         return
@@ -345,7 +474,9 @@ def sweep(answer):
         f"You loaded data with the batch sizes {sorted(sizes)}, but the settings have "
         f"{sorted({size for _, size, _ in settings})}.",
     )
-    histories = {run: _accuracies(*run) for run in itertools.product(settings, seeds)}
+    histories = {
+        each: _accuracies(*each) for each in itertools.product(settings, seeds)
+    }
 
     def differs(choose) -> bool:
         return any(
@@ -374,14 +505,14 @@ def sweep(answer):
         return
     wanted = max(settings, key=lambda setting: sum(found[setting]))
     lucky = max(settings, key=lambda setting: max(found[setting]))
-    hint = f"{_short(best)} doesn't have the highest mean."
+    hint = f"{swept['as text']} doesn't have the highest mean."
     if best == lucky:
         hint = (
             f"{best} has the highest single accuracy, with one of the seeds. How good "
             "is it with the others?"
         )
-    elif best not in settings:
-        hint = f"{_short(best)} isn't one of the settings."
+    elif best is None:
+        hint = f"{swept['as text']} isn't one of the settings."
     yield Claim(
         "the best setting has the highest mean over the seeds", best == wanted, hint
     )
@@ -435,33 +566,47 @@ class _Centred(nn.Module):
         return X - X.mean(1, keepdim=True)
 
 
-@EXERCISES.add("07.4", "net, X, devices", returns=torch.Tensor, gpus=16)
-def scores_of(answer):
+def _centring_net() -> nn.Module:
+    """Return a network in use, in evaluation mode."""
     torch.manual_seed(4)
-    devices = [d2l.gpu(i) for i in range(16)]
-    net = nn.Sequential(_Centred(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 5))
-    net = net.to(devices[0])
-    size = sum(p.nbytes for p in net.parameters())
-    X = torch.randn(100, 256)
-    with torch.no_grad():
-        wanted = net(X.to(devices[0])).cpu()
+    layers = nn.Linear(256, 64), _used(nn.BatchNorm1d(64)), nn.ReLU(), nn.Linear(64, 5)
+    return nn.Sequential(_Centred(), *layers).eval()
+
+
+def _scored(answer: Callable, gpus: Gpus, X: np.ndarray) -> dict:
+    net, examples = _centring_net().to(gpus[0]), torch.tensor(X)
     seen = _watch()
     with d2l.transfers() as log:
-        result = answer(net, X, list(devices))
-    took = Counter()
-    for device, examples, _ in seen:
-        took[device] += examples
+        result = answer(net, examples, list(gpus[:16]))
+    return {
+        "seen": _noted(seen, gpus),
+        "copies": gpus.copies(log),
+        "scores": result.detach().cpu().numpy(),
+        "where": gpus.where(result),
+        "home": sorted({gpus.where(p) for p in net.parameters()}),
+        "state": _state(net),
+    }
+
+
+@EXERCISES.add("07.4", "net, X, devices", returns=torch.Tensor, gpus=16, changes="net")
+def scores_of(run: Run):
+    net = _centring_net()
+    size = sum(p.nbytes for p in net.state_dict().values())
+    torch.manual_seed(44)
+    X, few = torch.randn(100, 256), torch.randn(5, 256)
+    wanted = _scores(net, X)
+    found = run(_scored, X.numpy())
+    scores = torch.tensor(found["scores"])
     yield Claim(
         "there's a row for each example",
-        tuple(result.shape) == tuple(wanted.shape),
-        f"The result has the shape {tuple(result.shape)}, but you were given {len(X)} "
+        scores.shape == wanted.shape,
+        f"The result has the shape {tuple(scores.shape)}, but you were given {len(X)} "
         "examples. 100 isn't a multiple of 16.",
     )
-    if result.shape != wanted.shape:
+    if scores.shape != wanted.shape:
         return
-    found = result.detach().cpu()
-    same = torch.allclose(found, wanted, atol=1e-5)
-    mixed = torch.allclose(found.sum(0), wanted.sum(0), atol=1e-3)
+    same = torch.allclose(scores, wanted, atol=1e-5)
+    mixed = torch.allclose(scores.sum(0), wanted.sum(0), atol=1e-3)
     yield Claim(
         "the rows are the network's scores, in the order of the examples",
         same,
@@ -469,38 +614,43 @@ def scores_of(answer):
         if mixed
         else "Some rows differ from what the network computes on one device.",
     )
-    counts = sorted((took[str(device)] for device in devices), reverse=True)
+    took = _examples(found["seen"])
+    counts = sorted((took[f"GPU {i}"] for i in range(16)), reverse=True)
     yield Claim(
         "the examples are spread over all 16 devices, as evenly as possible",
         counts == [7] * 4 + [6] * 12,
         f"The devices computed {', '.join(map(str, counts))} examples.",
     )
-    home = {str(p.device) for p in net.parameters()}
     yield Claim(
         "the network stays where it was, and the result is on the same device",
-        home == {str(devices[0])} and result.device == devices[0],
-        f"The network is now on {', '.join(sorted(home))} and the result on "
-        f"{result.device}; both belong on {devices[0]}.",
+        found["home"] == ["GPU 0"] and found["where"] == "GPU 0",
+        f"The network is now on {', '.join(found['home'])} and the result on "
+        f"{found['where']}; both belong on GPU 0.",
     )
-    moved = log.nbytes
+    yield Claim(
+        "the network keeps its values",
+        np.allclose(found["state"], _state(net)),
+        "Its parameters or batch statistics have changed, although it isn't trained.",
+    )
+    moved = sum(nbytes for nbytes, *_ in found["copies"])
     needed = X.nbytes + 15 * size + wanted.nbytes
     hint = f"{moved:,} bytes crossed, and {needed:,} are enough. "
-    whole = sum(copy.source.type == "cpu" and copy.nbytes >= X.nbytes for copy in log)
+    whole = sum(
+        source == HOST and nbytes >= X.nbytes for nbytes, source, _ in found["copies"]
+    )
     if whole > 1:
         hint += f"You sent the whole batch from the CPU {whole} times."
     else:
         hint += "Copy the network once to each other device, and no example twice."
     yield Claim("nothing is copied unnecessarily", moved <= 1.05 * needed, hint)
-    few = torch.randn(5, 256)
-    with torch.no_grad():
-        wanted = net(few.to(devices[0])).cpu()
-    result = answer(net, few, list(devices)).detach().cpu()
+    wanted = _scores(net, few)
+    scores = torch.tensor(run(_scored, few.numpy())["scores"])
     yield Claim(
         "it works with fewer examples than devices",
-        result.shape == wanted.shape and torch.allclose(result, wanted, atol=1e-5),
+        scores.shape == wanted.shape and torch.allclose(scores, wanted, atol=1e-5),
         "For 5 examples, the scores have the right shape but wrong values."
-        if result.shape == wanted.shape
-        else f"For 5 examples, you return scores of the shape {tuple(result.shape)}; "
+        if scores.shape == wanted.shape
+        else f"For 5 examples, you return scores of the shape {tuple(scores.shape)}; "
         f"it should be {tuple(wanted.shape)}.",
     )
 
@@ -508,24 +658,48 @@ def scores_of(answer):
 # ------------------------------------------------------------------ 07.5
 
 
-@EXERCISES.add("07.5", "scores, y, k, n", returns=torch.Tensor)
-def rank_loss(answer):
+def _ranked() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return a network, and a batch."""
     torch.manual_seed(5)
     net = nn.Linear(6, 4).double()
-    X, y = torch.randn(10, 6).double(), torch.arange(10) % 4
+    return net, torch.randn(10, 6).double(), torch.arange(10) % 4
 
-    def averaged(k: int, n: int) -> torch.Tensor:
-        """Return the gradient that DDP averages over k ranks, for a batch of n."""
-        total = 0
-        for part, labels in zip(
-            X[:n].tensor_split(k), y[:n].tensor_split(k), strict=True
-        ):
-            loss = answer(net(part), labels, k, n)
-            if loss.requires_grad:
-                total = total + torch.autograd.grad(loss, net.weight)[0]
-        return total / k if isinstance(total, torch.Tensor) else torch.zeros(4, 6)
 
-    shape = tuple(answer(net(X[:4]), y[:4], 2, 8).shape)
+def _rank_losses(answer: Callable, gpus: Gpus, k: int, n: int) -> list[dict]:
+    """Return the loss of each of k ranks for a batch of n, and its gradient."""
+    net, X, y = _ranked()
+    found = []
+    for part, labels in zip(X[:n].tensor_split(k), y[:n].tensor_split(k), strict=True):
+        loss = answer(net(part), labels, k, n)
+        gradient = torch.zeros_like(net.weight)
+        if loss.requires_grad and loss.shape == ():
+            gradient, *_ = torch.autograd.grad(loss, net.weight)
+        found.append(
+            {
+                "shape": tuple(loss.shape),
+                "loss": loss.detach().numpy(),
+                "gradient": gradient.numpy(),
+            }
+        )
+    return found
+
+
+@EXERCISES.add("07.5", "scores, y, k, n", returns=torch.Tensor)
+def rank_loss(run: Run):
+    net, X, y = _ranked()
+
+    def batch_loss(n: int) -> torch.Tensor:
+        return F.cross_entropy(net(X[:n]), y[:n])
+
+    def averaged(ranks: list[dict]) -> torch.Tensor:
+        """Return the gradient that DDP averages over the ranks."""
+        return torch.tensor(np.mean([rank["gradient"] for rank in ranks], axis=0))
+
+    def gradient(n: int) -> torch.Tensor:
+        return torch.autograd.grad(batch_loss(n), net.weight)[0]
+
+    ranks = run(_rank_losses, 2, 8)
+    shape = ranks[0]["shape"]
     yield Claim(
         "it returns a single number for a shard",
         shape == (),
@@ -534,8 +708,7 @@ def rank_loss(answer):
     )
     if shape != ():
         return
-    wanted = torch.autograd.grad(F.cross_entropy(net(X[:8]), y[:8]), net.weight)[0]
-    found = averaged(2, 8)
+    found, wanted = averaged(ranks), gradient(8)
     yield Claim(
         "with shards of equal size, DDP's average is the gradient of the batch",
         _close(found, wanted),
@@ -543,35 +716,25 @@ def rank_loss(answer):
     )
     if not _close(found, wanted):
         return
-    wanted = torch.autograd.grad(F.cross_entropy(net(X), y), net.weight)[0]
-    found = averaged(3, 10)
     yield Claim(
         "so it is with shards of 4, 3 and 3",
-        _close(found, wanted),
+        _close(averaged(run(_rank_losses, 3, 10)), gradient(10)),
         "An example in a shard of 4 counts for less than one in a shard of 3. DDP "
         "averages over ranks, but you want a mean over examples.",
     )
-    batch = F.cross_entropy(net(X[:2]), y[:2])
-    wanted = torch.autograd.grad(batch, net.weight)[0]
+    ranks = run(_rank_losses, 3, 2)
     yield Claim(
         "so it is if a rank has no examples",
-        _close(averaged(3, 2), wanted),
+        _close(averaged(ranks), gradient(2)),
         "DDP divides by the number of ranks, including those without examples.",
     )
-    losses = torch.stack(
-        [
-            answer(net(part), labels, 3, 2).detach()
-            for part, labels in zip(
-                X[:2].tensor_split(3), y[:2].tensor_split(3), strict=True
-            )
-        ]
-    )
+    losses, batch = np.array([float(rank["loss"]) for rank in ranks]), batch_loss(2)
     yield Claim(
         "the mean of the ranks' losses is the loss of the batch, even then",
-        bool(torch.isclose(losses.mean(), batch)),
+        np.isclose(losses.mean(), batch.item()),
         "The loss of the rank without examples is NaN: a mean over no examples is 0/0. "
         "If you log the mean over the ranks, that's NaN too."
-        if bool(losses.isnan().any())
+        if np.isnan(losses).any()
         else (
             f"The mean of the ranks' losses is {losses.mean():.4f}, the loss of the "
             f"batch {batch:.4f}."
@@ -605,28 +768,41 @@ def _wrong_average(found: torch.Tensor, wanted: torch.Tensor) -> str:
 # ------------------------------------------------------------------ 07.6
 
 
+def _sharded(answer: Callable, gpus: Gpus, parts: Sequence[np.ndarray]) -> dict:
+    shards = [torch.tensor(part).to(gpus[i]) for i, part in enumerate(parts)]
+    with d2l.transfers() as log:
+        result = answer(shards)
+    return {
+        "texts": [_shape(each) for each in result],
+        "shapes": [tuple(getattr(each, "shape", ())) for each in result],
+        "where": [gpus.where(each) for each in result],
+        "values": [
+            each.detach().cpu().numpy()
+            for each in result
+            if isinstance(each, torch.Tensor)
+        ],
+        "copies": gpus.copies(log),
+    }
+
+
 @EXERCISES.add("07.6", "shards", returns=tuple, gpus=3)
-def statistics(answer):
+def statistics(run: Run):
     torch.manual_seed(6)
     values = torch.randn(60, 8) * torch.linspace(0.5, 2, 8)
     values[:30] += 3  # give the shards different means
     sizes = [30, 20, 10]
-    shards = [part.to(d2l.gpu(i)) for i, part in enumerate(values.split(sizes))]
-    with d2l.transfers() as log:
-        result = answer(shards)
-    fits = len(result) == 2 and all(
-        isinstance(each, torch.Tensor) and each.shape == (8,) for each in result
-    )
+    parts = values.split(sizes)
+    found = run(_sharded, [part.numpy() for part in parts])
+    fits = found["shapes"] == [(8,), (8,)] and len(found["values"]) == 2
     yield Claim(
         "it returns a mean and a variance for each channel",
         fits,
         "There are 8 channels, so two tensors of shape (8,) are needed. You return "
-        f"{len(result)} values: {', '.join(_shape(each) for each in result)}.",
+        f"{len(found['texts'])} values: {', '.join(found['texts'])}.",
     )
     if not fits:
         return
-    mean, variance = (each.detach().cpu() for each in result)
-    parts = values.split(sizes)
+    mean, variance = (torch.tensor(each) for each in found["values"])
     wanted = values.mean(0), values.var(0, correction=0)
     yield Claim(
         "the mean is that of the whole batch",
@@ -638,30 +814,31 @@ def statistics(answer):
         torch.allclose(variance, wanted[1], rtol=1e-3),
         _wrong_variance(variance, wanted[1], parts),
     )
-    home = {str(each.device) for each in result}
     yield Claim(
         "both are on the device of the first shard",
-        home == {str(d2l.gpu(0))},
-        f"The mean is on {result[0].device} and the variance on {result[1].device}; "
-        f"the first shard is on {d2l.gpu(0)}.",
+        set(found["where"]) == {"GPU 0"},
+        f"The mean is on {found['where'][0]} and the variance on {found['where'][1]}; "
+        "the first shard is on GPU 0.",
     )
     enough = 2 * 2 * 8 * 4 + 2 * 8
-    hint = f"{log.nbytes:,} bytes crossed, and {enough} are enough. "
-    if any("cpu" in (copy.source.type, copy.target.type) for copy in log):
+    copies = found["copies"]
+    crossed = sum(nbytes for nbytes, *_ in copies)
+    hint = f"{crossed:,} bytes crossed, and {enough} are enough. "
+    if any(HOST in (source, target) for _, source, target in copies):
         hint += "Some of them went by way of the CPU."
-    elif log.nbytes >= shards[2].nbytes:
+    elif crossed >= parts[2].nbytes:
         hint += (
             "A whole shard crossed. Which numbers does another device need from a "
             "shard's 8 columns?"
         )
     else:
         hint += (
-            f"They crossed in {len(log)} copies. What does each of the two other "
+            f"They crossed in {len(copies)} copies. What does each of the two other "
             "devices send, and does anything go back to them?"
         )
     yield Claim(
         "only two numbers per channel cross from each other device",
-        log.nbytes <= enough,
+        crossed <= enough,
         hint,
     )
 

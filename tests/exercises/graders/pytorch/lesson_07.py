@@ -104,6 +104,14 @@ def sends_all_to_both(replicas, X, y, sizes):
     add_up(replicas)
 
 
+@wrong("07.1", "Why should the others go by way of it")
+def by_way_of_the_first(replicas, X, y, sizes):
+    X, y = (each.to(device_of(replicas[0])) for each in (X, y))
+    n = len(y)
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
+    add_up(replicas)
+
+
 @wrong("07.1", "on the same device")
 def leaves_the_labels_behind(replicas, X, y, sizes):
     for net, part, labels in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
@@ -192,11 +200,32 @@ def fetches_scores(replicas, batches):
     return right / sum(len(y) for _, y in batches)
 
 
-@wrong("07.2", "although there are three replicas")
+@wrong("07.2", "the three replicas got 32, 0 and 0 examples")
 @tested
 def uses_one(replicas, batches):
     right = sum(h for X, y in batches for h, _ in hits_of(replicas[:1], X, y)).item()
     return right / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "Of a batch of 4, the three replicas got 2, 2 and 0 examples")
+@tested
+def in_chunks(replicas, batches):
+    right = torch.zeros((), device=device_of(replicas[0]))
+    for X, y in batches:
+        chunks = zip(replicas, X.chunk(3), y.chunk(3), strict=False)
+        for net, part, labels in chunks:
+            scores = net(part.to(device_of(net)))
+            hits = (scores.argmax(1) == labels.to(scores.device)).sum()
+            right += hits.to(right.device)
+    return right.item() / sum(len(y) for _, y in batches)
+
+
+@wrong("07.2", "some twice and others never")
+@tested
+def gives_the_last_again(replicas, batches):
+    X, y = batches[-1]
+    again = torch.cat([X[:1], X[:1]]), torch.cat([y[:1], y[:1]])
+    return d2l.evaluate_accuracy_gpus(replicas, [*batches[:-1], again])
 
 
 @wrong("07.2", "counted twice")
@@ -396,11 +425,28 @@ def replicates_by_way_of_the_cpu(net, X, devices):
     return torch.cat(rows)
 
 
-@wrong("07.4", "on vgpu:0; both belong on vgpu:0")
+@wrong("07.4", "on GPU 0; both belong on GPU 0")
 def takes_the_network_along(net, X, devices):
     shards = zip(devices, X.tensor_split(16), strict=True)
     rows = [net.to(device)(shard.to(device)) for device, shard in shards]
     return torch.cat([row.to(devices[0]) for row in rows])
+
+
+@wrong("07.4", "Some rows differ")
+def without_batch_statistics(net, X, devices):
+    replicas = []
+    for device in devices:
+        replicas.append(copy.deepcopy(net).to(device))
+        replicas[-1][2].reset_running_stats()
+    shards = zip(replicas, X.tensor_split(16), devices, strict=True)
+    return torch.cat([r(x.to(device)).to(devices[0]) for r, x, device in shards])
+
+
+@wrong("07.4", "although it isn't trained")
+def resets_the_statistics(net, X, devices):
+    result = with_split_batch(net, X, devices)
+    net[2].reset_running_stats()
+    return result
 
 
 @wrong("07.4", "For 5 examples, you return scores of")
@@ -515,7 +561,7 @@ def on_the_cpu(shards):
     return mean.to(shards[0].device), variance.to(shards[0].device)
 
 
-@wrong("07.6", "the first shard is on vgpu:0")
+@wrong("07.6", "the first shard is on GPU 0")
 def leaves_them(shards):
     mean, variance = by_squares(shards)
     return mean, variance.to(shards[1].device)
@@ -525,3 +571,11 @@ def leaves_them(shards):
 def of_everything(shards):
     mean, variance = by_squares(shards)
     return mean.mean(), variance.mean()
+
+
+@wrong("07.6", "`shards[1]`, `shards[2]` had changed")
+def in_place(shards):
+    n, home = sum(map(len, shards)), shards[0].device
+    mean = sum(x.sum(0).to(home) for x in shards) / n
+    squares = sum(x.square_().sum(0).to(home) for x in shards)
+    return mean, squares / n - mean**2

@@ -1,15 +1,17 @@
 """How far it scales: times are simulated, so they are the same on every machine."""
 
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
@@ -32,8 +34,8 @@ def _text(seconds: float) -> str:
 # ------------------------------------------------------------------ 08.1
 
 
-@EXERCISES.add("08.1", "base, step", returns=(float,))
-def efficiency(answer):
+def _pairs() -> list[tuple]:
+    """Return pairs of simulated steps, each with its base."""
     with torch.device("meta"):
         net = nn.Sequential(
             nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(10816, 10)
@@ -48,15 +50,24 @@ def efficiency(answer):
             (4, "ring", 64, "NVLink2"),
         )
     )
+    return [(one, many), (one_large, fast), (two, many)]
+
+
+def _efficiencies(answer: Callable, gpus: Gpus) -> list[float]:
+    return [answer(base, step) for base, step in _pairs()]
+
+
+@EXERCISES.add("08.1", "base, step", returns=(float,))
+def efficiency(run: Run):
     cases = (
-        ("16 GPUs with as many images on each as the base", one, many),
-        ("4 GPUs that share 256 images", one_large, fast),
-        ("16 GPUs with 2 as the base", two, many),
+        "16 GPUs with as many images on each as the base",
+        "4 GPUs that share 256 images",
+        "16 GPUs with 2 as the base",
     )
-    for what, base, step in cases:
+    values = run(_efficiencies)
+    for what, (base, step), value in zip(cases, _pairs(), values, strict=True):
         wanted = base.batch_size / base.seconds
         wanted = step.batch_size / step.seconds / wanted
-        value = answer(base, step)
         yield Claim(
             f"it's right for {what}",
             abs(value - wanted) < 1e-9,
@@ -178,33 +189,59 @@ def best_number(answer):
 # ------------------------------------------------------------------ 08.4
 
 
-@EXERCISES.add("08.4", "replicas, loss, batches")
-def accumulate(answer):
-    k, parts, n = 2, 4, 128
+_K, _PARTS, _EACH = 2, 4, 128
+
+
+def _accumulating() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return a network, and all examples of all devices."""
     torch.manual_seed(8)
     net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3)).double()
-    X = torch.randn(k * parts * n, 20, dtype=torch.float64)
-    y = torch.arange(len(X)) % 3
-    wanted = _gradient(net, X, y)
-    ends = [i * parts * n for i in range(1, k + 1)]
-    last = sum(_gradient(net, X[end - n : end], y[end - n : end]) for end in ends)
-    devices = [d2l.gpu(i) for i in range(k)]
-    replicas = d2l.replicate(net, devices)
+    X = torch.randn(_K * _PARTS * _EACH, 20, dtype=torch.float64)
+    return net, X, torch.arange(len(X)) % 3
+
+
+def _dealt(devices: Sequence[torch.device]) -> tuple[list[nn.Module], list[list]]:
+    """Return replicas on the devices, and small batches for each."""
+    net, X, y = _accumulating()
     batches = [
-        list(zip(inputs.split(n), labels.split(n), strict=True))
+        list(zip(inputs.split(_EACH), labels.split(_EACH), strict=True))
         for inputs, labels in zip(*d2l.split_batch(X, y, devices), strict=True)
     ]
-    small = _memory_of(replicas[1], *batches[1][0])
-    large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
-    device = d2l.gpu(1)
-    torch.vgpu.reset_peak_memory_stats(device)
-    before = torch.vgpu.memory_allocated(device)
+    return d2l.replicate(net, devices), batches
+
+
+def _accumulated(answer: Callable, gpus: Gpus) -> dict:
+    devices = list(gpus[:_K])
+    replicas, batches = _dealt(devices)
+    before = []
+    for device in devices:
+        torch.vgpu.reset_peak_memory_stats(device)
+        before.append(torch.vgpu.memory_allocated(device))
     with d2l.transfers() as log:
         answer(list(replicas), F.cross_entropy, [list(own) for own in batches])
-    peak = torch.vgpu.max_memory_allocated(device) - before
+    peaks = [
+        torch.vgpu.max_memory_allocated(device) - start
+        for device, start in zip(devices, before, strict=True)
+    ]
     without = [
         i for i, own in enumerate(replicas) for p in own.parameters() if p.grad is None
     ]
+    return {
+        "without": without,
+        "gradients": []
+        if without
+        else [_flat_gradient(own).numpy() for own in replicas],
+        "copies": gpus.copies(log),
+        "peaks": peaks,
+    }
+
+
+@EXERCISES.add("08.4", "replicas, loss, batches")
+def accumulate(run: Run):
+    k, parts, n = _K, _PARTS, _EACH
+    net, X, y = _accumulating()
+    found = run(_accumulated)
+    without = found["without"]
     yield Claim(
         "each replica has gradients",
         not without,
@@ -212,31 +249,39 @@ def accumulate(answer):
     )
     if without:
         return
-    gradients = [_flat_gradient(own) for own in replicas]
+    gradients = [torch.tensor(gradient) for gradient in found["gradients"]]
     yield Claim(
         "both replicas have the same gradients",
         torch.equal(*gradients),
         "Their gradients differ, so the next step would let the replicas drift apart. "
         "What still has to be added up?",
     )
+    wanted = _gradient(net, X, y)
+    ends = [i * parts * n for i in range(1, k + 1)]
+    last = sum(_gradient(net, X[end - n : end], y[end - n : end]) for end in ends)
     yield Claim(
         "they're the gradient of the mean loss over all examples",
         torch.allclose(gradients[0], wanted, atol=1e-9),
         _which_gradient(gradients[0], wanted, last, k, parts),
     )
     nbytes = sum(p.nbytes for p in net.parameters())
+    crossed = sum(size for size, *_ in found["copies"])
     yield Claim(
         "gradients are exchanged only once",
-        log.nbytes <= 2 * (k - 1) * nbytes,
-        f"{log.nbytes:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
+        crossed <= 2 * (k - 1) * nbytes,
+        f"{crossed:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
         "cross to one GPU and back. How often did it cross?",
     )
+    replicas, batches = _dealt([d2l.gpu(i) for i in range(k)])
+    small = _memory_of(replicas[1], *batches[1][0])
+    large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
+    peak = max(found["peaks"])
     yield Claim(
         "it needs memory for one small batch, not for all of them",
         peak <= small + (large - small) / 3,
-        f"At the peak it uses {peak:,} bytes; forward and backward take {small:,} "
-        f"with one small batch and {large:,} with all {parts} at once. What keeps a "
-        "batch's activations in memory, and until when?",
+        f"At the peak, GPU {found['peaks'].index(peak)} uses {peak:,} bytes; forward "
+        f"and backward take {small:,} with one small batch and {large:,} with all "
+        f"{parts} at once. What keeps a batch's activations in memory, and until when?",
     )
 
 
@@ -292,25 +337,38 @@ def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
 # ------------------------------------------------------------------ 08.5
 
 
+def _handed_out(
+    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, list[float]]]
+) -> list[list]:
+    """Return the shares in each case; a text for what isn't a number."""
+    return [
+        [x if isinstance(x, Real) else repr(x) for x in answer(n, list(times))]
+        for n, times in cases
+    ]
+
+
 @EXERCISES.add("08.5", "n, seconds", returns=(list, tuple))
-def share(answer):
+def share(run: Run):
     sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", backing="meta")
     replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
     seconds = _computing(sim, replicas, [64] * 3)
     cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0])
-    yield from in_all(_shared(answer, sim, replicas, n, times) for n, times in cases)
+    found = run(_handed_out, cases)
+    yield from in_all(
+        _shared(shares, sim, replicas, n, times)
+        for shares, (n, times) in zip(found, cases, strict=True)
+    )
 
 
 def _shared(
-    answer: Callable, sim, replicas: Sequence[nn.Module], n: int, times: list[float]
+    shares: list, sim, replicas: Sequence[nn.Module], n: int, times: list[float]
 ) -> Iterator[Claim]:
-    shares = answer(n, list(times))
     whole = all(isinstance(x, Integral) and x >= 0 for x in shares)
     whole &= len(shares) == len(times)
     yield Claim(
         "there's a whole number for each device, and none is negative",
         whole,
-        f"For {len(times)} devices you return {list(shares)}.",
+        f"For {len(times)} devices you return {shares}.",
     )
     if not whole:
         return
@@ -368,27 +426,37 @@ def _who_waits(sim, replicas, shares, times) -> str:
 # ------------------------------------------------------------------ 08.6
 
 
-@EXERCISES.add("08.6", "seconds, n", returns=(float, torch.Tensor))
-def mean_step(answer):
+def _measured() -> torch.Tensor:
     torch.manual_seed(8)
-    seconds = 0.05 * (1 + 0.3 * torch.randn(200).abs())
-    kept = seconds.clone()
-    yield from in_all(_right_mean(answer, seconds, kept, n) for n in (2, 16, 1024, 1))
-    yield Claim(
-        "the measurements haven't changed",
-        torch.equal(seconds, kept),
-        "You changed `seconds`, which belongs to the caller.",
+    return 0.05 * (1 + 0.3 * torch.randn(200).abs())
+
+
+def _means(
+    answer: Callable, gpus: Gpus, seconds: np.ndarray, counts: Sequence[int]
+) -> list[float]:
+    means, times = [], torch.tensor(seconds)
+    for n in counts:
+        torch.manual_seed(n)
+        means.append(float(answer(times, n)))
+    return means
+
+
+@EXERCISES.add("08.6", "seconds, n", returns=(float, torch.Tensor))
+def mean_step(run: Run):
+    seconds, counts = _measured(), (2, 16, 1024, 1)
+    means = run(_means, seconds.numpy(), counts)
+    yield from in_all(
+        _right_mean(value, seconds, n) for value, n in zip(means, counts, strict=True)
     )
 
 
-def _right_mean(answer: Callable, seconds, kept, n: int) -> Iterator[Claim]:
-    torch.manual_seed(n)
-    value, wanted = float(answer(seconds, n)), _expected_maximum(kept, n)
+def _right_mean(value: float, seconds: torch.Tensor, n: int) -> Iterator[Claim]:
+    wanted = _expected_maximum(seconds, n)
     yield Claim(
         "the mean is right to within 1%, for n from 1 to 1,024",
         abs(value - wanted) <= 0.01 * wanted,
         f"For n = {n} you return {value * 1e3:.2f} ms. "
-        + _which_mean(value, wanted, kept, n),
+        + _which_mean(value, wanted, seconds, n),
     )
 
 

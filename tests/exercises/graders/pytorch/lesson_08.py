@@ -137,6 +137,15 @@ def adds_the_losses(replicas, loss, batches):
     add_up(replicas, 1)
 
 
+@wrong("08.4", "At the peak, GPU 0 uses")
+def adds_the_losses_of_one(replicas, loss, batches):
+    sum(loss(replicas[0](X), y) / 8 for X, y in batches[0]).backward()
+    for net, own in zip(replicas[1:], batches[1:], strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    add_up(replicas, 1)
+
+
 @wrong("08.4", "drift apart")
 def exchanges_nothing(replicas, loss, batches):
     for net, own in zip(replicas, batches, strict=True):
@@ -177,6 +186,13 @@ def evenly(n, seconds):
 def drops_the_remainder(n, seconds):
     total = sum(1 / t for t in seconds)
     return [int(n / t / total) for t in seconds]
+
+
+@wrong("08.5", "With 11 + 35 + 17 + 38 images")
+def gives_the_remainder_to_the_last(n, seconds):
+    total = sum(1 / t for t in seconds)
+    *others, _ = [int(n / t / total) for t in seconds]
+    return [*others, n - sum(others)]
 
 
 @wrong("08.5", "For 3 devices")
@@ -241,7 +257,7 @@ def shared(seconds, n):
     return seconds.mean() / n
 
 
-@wrong("08.6", "You changed `seconds`")
+@wrong("08.6", "`seconds` had changed")
 def sorts_in_place(seconds, n):
     value = by_formula(seconds, n)
     seconds.copy_(seconds.sort().values)

@@ -60,7 +60,7 @@ def test_what_an_answer_prints_is_shown_first():
 
     lines = said_of(talks).splitlines()
     assert lines[0] == "  | at vgpu:0"
-    assert lines[16] == "03.1: 0 of 3 checks pass."
+    assert lines[16].startswith("03.1: ")
 
 
 def test_an_answer_is_carried_with_what_it_refers_to():
@@ -86,74 +86,88 @@ def test_an_answer_is_carried_with_what_it_refers_to():
 # ---- Answers that do not
 
 
+# What a cell contains, and part of what is said of it.
+NOT_RUN = [
+    ("d2l.check('03.1')", "not answered yet. It asks for a function total(a, b"),
+    ("d2l.check('03.1', ...)", "not answered yet."),
+    ("d2l.check('03.1', None)", "not answered yet."),
+    ("def f(a, b, c, device): ...", "not answered yet."),
+    ("def f(a, b, c, device):\n    'Says more.'\n    pass", "not answered yet."),
+    ("def f(a, b, c, device):\n    return ...", "not answered yet."),
+    (
+        "def f(a, b, c, device):\n    raise NotImplementedError",
+        "not answered yet.",
+    ),
+    (
+        "def f(a, b, c, device):\n    raise NotImplementedError('later')",
+        "not answered yet.",
+    ),
+    ("d2l.check('03.1', 24)", "it asks for a function total(a, b, c, device), not"),
+    ("def f(a, b): return a", "total(a, b, c, device); yours takes (a, b)."),
+    ("def f(a, b, c, d, e): return a", "yours takes (a, b, c, d, e)."),
+    ("class f:\n    def __init__(self, a): ...", "yours takes (a)."),
+]
+RUN = [
+    ("def f(a, b, c, device): a", "total returned nothing; it must be a"),
+    ("def f(a, b, c, device): return 'x'", "total returned a str; it must be a"),
+    (
+        "def f(a, b, c, device):\n    x = 1\n    return a + x / 0",
+        "your answer raised ZeroDivisionError: division by zero"
+        " (line 3: `return a + x / 0`)",
+    ),
+]
+MORE = [
+    (
+        "exec('def made_of_a_text(): 1 / 0')\n"
+        "def f(a, b, c, device):\n    return made_of_a_text()",
+        " (line 3: `return made_of_a_text()`)",
+    ),
+    (
+        "def f(a, b, c, device): return a + b + c",
+        "your answer raised RuntimeError: Expected all tensors to be on the same",
+    ),
+    (
+        "def f(a, b, c, device): return a[0]",
+        "[ ] the sum of all three is right",
+    ),
+    (
+        "def f(a, b, c, device):\n    import os\n    os._exit(3)",
+        "exited with code 3 before it was done.",
+    ),
+    ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
+    ("def f(a, b, c, device): return input()", "raised EOFError"),
+    (
+        "import threading\nlock = threading.Lock()\n"
+        "def f(a, b, c, device): return lock",
+        "your answer can't be sent to another process: cannot pickle",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("d2l.check('03.1')", "not answered yet. It asks for a function total(a, b"),
-        ("d2l.check('03.1', ...)", "not answered yet."),
-        ("d2l.check('03.1', None)", "not answered yet."),
-        ("def f(a, b, c, device): ...", "not answered yet."),
-        ("def f(a, b, c, device):\n    'Says more.'\n    pass", "not answered yet."),
-        ("def f(a, b, c, device):\n    return ...", "not answered yet."),
-        (
-            "def f(a, b, c, device):\n    raise NotImplementedError",
-            "not answered yet.",
-        ),
-        (
-            "def f(a, b, c, device):\n    raise NotImplementedError('later')",
-            "not answered yet.",
-        ),
-        ("d2l.check('03.1', 24)", "it asks for a function total(a, b, c, device), not"),
-        ("def f(a, b): return a", "total(a, b, c, device); yours takes (a, b)."),
-        ("def f(a, b, c, d, e): return a", "yours takes (a, b, c, d, e)."),
-        ("def f(a, b, c, device): a", "total returned nothing; what it returns is to"),
-        ("def f(a, b, c, device): return 'x'", "total returned a str; what it returns"),
-        (
-            "def f(a, b, c, device):\n    x = 1\n    return a + x / 0",
-            "your answer raised ZeroDivisionError: division by zero"
-            " (line 3: `return a + x / 0`)",
-        ),
-        (
-            "exec('def made_of_a_text(): 1 / 0')\n"
-            "def f(a, b, c, device):\n    return made_of_a_text()",
-            " (line 3: `return made_of_a_text()`)",
-        ),
-        (
-            "def f(a, b, c, device): return a + b + c",
-            "your answer raised RuntimeError: Expected all tensors to be on the same",
-        ),
-        (
-            "def f(a, b, c, device): return a[0]",
-            "[ ] the sum of all three is right",
-        ),
-        (
-            "def f(a, b, c, device):\n    import os\n    os._exit(3)",
-            "exited with code 3 before it was done.",
-        ),
-        ("def f(a, b, c, device): raise SystemExit('x')", "raised SystemExit"),
-        ("def f(a, b, c, device): return input()", "raised EOFError"),
-        (
-            "import threading\nlock = threading.Lock()\n"
-            "def f(a, b, c, device): return lock",
-            "your answer can't be sent to another process: cannot pickle",
-        ),
-        ("class f:\n    def __init__(self, a): ...", "yours takes (a)."),
-    ],
+    "cases",
+    [NOT_RUN, RUN, pytest.param(MORE, marks=pytest.mark.all)],
+    ids=["not run", "run", "more"],
 )
-def test_what_is_said_of_other_answers(source, said, tmp_path):
-    # As a cell of a notebook, whose lines only the process that ran it knows.
-    if "def f" in source or "class f" in source:
-        source += "\n\nd2l.check('03.1', f)"
+def test_what_is_said_of_other_answers(cases):
+    # As cells of a notebook, whose lines only the process that ran them knows.
+    sources = [
+        source + "\n\nd2l.check('03.1', f)" * ("def f" in source or "class f" in source)
+        for source, _ in cases
+    ]
     code = f"""
         import linecache
         from d2l_gpu import torch as d2l
-        source = {source!r}
-        linecache.cache["<cell>"] = len(source), None, source.splitlines(True), "<cell>"
-        exec(compile(source, "<cell>", "exec"), globals())
+        for i, source in enumerate({sources!r}):
+            cell = f"<cell {{i}}>"
+            linecache.cache[cell] = len(source), None, source.splitlines(True), cell
+            exec(compile(source, cell, "exec"), globals())
+            print(end="\\0")
     """
-    out = run_fresh(code)
-    assert out.startswith("03.1: ") and said in out
-    assert "Traceback" not in out
+    outs = run_fresh(code).split("\0")[:-1]
+    for out, (_, said) in zip(outs, cases, strict=True):
+        assert out.startswith("03.1: ") and said in out
+        assert "Traceback" not in out
 
 
 def test_an_answer_that_does_not_end_is_ended():
@@ -205,7 +219,9 @@ def test_values_are_answers_too():
 
     exercise = there.exercises["09.9"]
     assert why_no_answer(exercise, ...) == "not answered yet. It asks for a value."
-    assert why_no_answer(exercise, "4") == "the answer is an int or a float, not '4'."
+    assert (
+        why_no_answer(exercise, "4") == "the answer must be an int or a float, not '4'."
+    )
     assert why_no_answer(exercise, 4) == ""
 
 

@@ -189,7 +189,7 @@ CHEATS = {
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(code, marks=[] if i < 4 else [pytest.mark.all], id=name)
+        pytest.param(code, marks=[] if i < 2 else [pytest.mark.all], id=name)
         for i, (name, code) in enumerate(CHEATS.items())
     ],
 )
@@ -216,6 +216,7 @@ def test_a_signature_that_cannot_be_read_is_a_sentence():
     assert "signature" in problem and "go away" in problem
 
 
+@pytest.mark.all
 def test_a_value_that_is_no_plain_data_is_a_sentence():
     class Four(int):
         def __repr__(self):
@@ -229,6 +230,7 @@ def test_a_value_that_is_no_plain_data_is_a_sentence():
 # ---- Limits
 
 
+@pytest.mark.all
 def test_much_output_is_a_short_verdict():
     verdict = verdict_on("""
         def f(a, b, c, device):
@@ -242,7 +244,8 @@ def test_much_output_is_a_short_verdict():
 
 
 @linux
-def test_what_an_answer_starts_ends_with_it(tmp_path):
+@pytest.mark.all
+def test_what_an_answer_starts_ends_with_it():
     verdict = verdict_on("""
         import os, subprocess, sys
         def f(a, b, c, device):
@@ -293,6 +296,7 @@ def test_an_answer_has_limits_of_memory_files_and_writing():
     assert not (Path.home() / "d2l_gpu_was_here").exists()
 
 
+@pytest.mark.all
 def test_time_ends_for_an_answer_that_lets_no_thread_run():
     began = time.monotonic()
     verdict = verdict_on("""

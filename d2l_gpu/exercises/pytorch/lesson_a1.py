@@ -1,6 +1,7 @@
 """Code that says ``cuda``, on three virtual GPUs that answer to that name."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -8,7 +9,8 @@ from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.exercises.registry import Claim, Registry
+from d2l_gpu.exercises.gpus import HOST, Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry(as_cuda=True)
 
@@ -23,51 +25,91 @@ def _index(device) -> int | None:
 # ------------------------------------------------------------------ A1.1
 
 
-@EXERCISES.add("A1.1", "X, devices", returns=list, gpus=3)
-def shards(answer):
-    X = torch.arange(14.0).reshape(7, 2)
-    found = answer(X)
+_ROWS = 7, 8  # chunks, and parts that are rounded down, are wrong for one of them
+
+
+def _rows(n: int) -> torch.Tensor:
+    return torch.arange(2.0 * n).reshape(n, 2)
+
+
+def _cut(
+    answer: Callable, gpus: Gpus, rows: int, chosen: Sequence[int] | None = None
+) -> dict:
+    devices = () if chosen is None else ([gpus[i] for i in chosen],)
+    found = answer(_rows(rows), *devices)
     tensors = all(isinstance(shard, torch.Tensor) for shard in found)
+    return {
+        "types": [type(shard).__name__ for shard in found],
+        "tensors": tensors,
+        "places": [_place(shard, gpus) for shard in found] if tensors else [],
+        "values": [shard.cpu().numpy() for shard in found] if tensors else [],
+    }
+
+
+def _place(shard: torch.Tensor, gpus: Gpus) -> int | None:
+    """Return the index of a tensor's GPU among those of the experiment; None for
+    anything else."""
+    index = _index(shard.device)
+    return index if index is None else [_index(gpu) for gpu in gpus].index(index)
+
+
+@EXERCISES.add("A1.1", "X, devices", returns=list, gpus=3)
+def shards(run: Run):
+    found = run(_cut, _ROWS[0])
+    tensors, places = found["tensors"], found["places"]
     yield Claim(
         "it returns a list of tensors",
-        tensors and len(found) > 0,
-        "You return a list of "
-        f"{', '.join(type(x).__name__ for x in found) or 'nothing'}.",
+        tensors and len(places) > 0,
+        f"You return a list of {', '.join(found['types']) or 'nothing'}.",
     )
-    if not tensors or not found:
+    if not tensors or not places:
         return
-    places = [_index(shard.device) for shard in found]
     yield Claim(
         "without `devices`, each GPU on the machine has a shard",
         sorted(place for place in places if place is not None) == [0, 1, 2]
         and len(places) == 3,
-        _wrong_places(found, places),
+        _wrong_places(places),
     )
     if len(places) != 3 or None in places:
         return
-    rows = [shard.cpu() for shard in found]
-    whole = torch.cat(rows)
-    hint = f"Your shards have {len(whole)} rows in total; `X` has {len(X)}."
-    if len(whole) == len(X):
-        hint = "The number of rows is right, but their order or values aren't."
-    yield Claim("together they make up `X`", torch.equal(whole, X), hint)
-    sizes = sorted(map(len, rows), reverse=True)
+    parts = [found["values"], run(_cut, _ROWS[1])["values"]]
+    yield Claim("together they make up `X`", *_whole(parts, _ROWS))
+    sizes = [sorted(map(len, shards), reverse=True) for shards in parts]
+    uneven = [each for each in sizes if each and each[0] - each[-1] > 1]
     yield Claim(
         "the shards differ by at most one row",
-        sizes == [3, 2, 2],
-        f"They have {', '.join(map(str, sizes))} rows.",
+        not uneven,
+        f"They have {', '.join(map(str, uneven[0]))} rows." if uneven else "",
     )
-    chosen = [d2l.gpu(2), d2l.gpu(0)]
-    places = [_index(shard.device) for shard in answer(X, chosen)]
+    found = run(_cut, _ROWS[0], [2, 0])
+    places = found["places"]
     yield Claim(
         "with `devices`, the shards are on those, in that order",
         places == [2, 0],
-        f"You were given GPU 2 and GPU 0, but there are {len(places)} shards, on GPUs "
-        f"{', '.join(map(str, places))}.",
+        f"You were given GPU 2 and GPU 0, but there are {len(places)} shards, on "
+        f"{_gpus(places)}.",
     )
+    yield Claim("then, too, they make up `X`", *_whole([found["values"]], _ROWS[:1]))
 
 
-def _wrong_places(found, places) -> str:
+def _whole(parts: Sequence[list], rows: Sequence[int]) -> tuple[bool, str]:
+    """Return whether shards make up the whole, in each case, and a hint if not."""
+    for shards, n in zip(parts, rows, strict=True):
+        there = sum(map(len, shards))
+        if there != n:
+            return False, f"Your shards have {there} rows in total; `X` has {n}."
+        if not torch.equal(torch.cat([torch.tensor(x) for x in shards]), _rows(n)):
+            return False, (
+                "The number of rows is right, but their order or values aren't."
+            )
+    return True, ""
+
+
+def _gpus(places: Sequence[int | None]) -> str:
+    return ", ".join(HOST if each is None else f"GPU {each}" for each in places)
+
+
+def _wrong_places(places: Sequence[int | None]) -> str:
     if all(place is None for place in places):
         return "Everything is on the CPU. Did you look for GPUs before there were any?"
     if len(places) == 2:
@@ -78,23 +120,39 @@ def _wrong_places(found, places) -> str:
         )
     if len(places) == 1:
         return "There's only one shard, but there are 3 GPUs."
-    return (
-        f"There are {len(places)} shards on GPUs {', '.join(map(str, places))}, but "
-        "there are 3 GPUs."
-    )
+    return f"There are {len(places)} shards, on {_gpus(places)}, but there are 3 GPUs."
 
 
 # ------------------------------------------------------------------ A1.2
 
 
+def _returned(answer: Callable, gpus: Gpus, n: int) -> list[tuple[int | None, str]]:
+    """Return what's in the list: numbers of GPUs, and texts.
+
+    The GPUs have the numbers that the machine gives them, since that's the question.
+    """
+    return [(_index(device), repr(device)) for device in answer(n)]
+
+
+def _refused(answer: Callable, gpus: Gpus, n: int) -> dict:
+    """Return what comes of an impossible number."""
+    found = {"length": 0, "error": "", "of value": False, "text": ""}
+    try:
+        found["length"] = len(answer(n))
+    except Exception as error:  # the grader looks which one it is
+        found["error"], found["text"] = type(error).__name__, str(error)
+        found["of value"] = isinstance(error, ValueError)
+    return found
+
+
 @EXERCISES.add("A1.2", "n", returns=list, gpus=3)
-def gpus_for(answer):
-    devices = answer(2)
-    found = [_index(device) for device in devices]
+def gpus_for(run: Run):
+    two = run(_returned, 2)
+    found = [index for index, _ in two]
     yield Claim(
         "it returns GPU devices",
         None not in found,
-        f"For 2, you return {', '.join(map(repr, devices))}.",
+        f"For 2, you return {', '.join(text for _, text in two)}.",
     )
     if None in found:
         return
@@ -105,48 +163,41 @@ def gpus_for(answer):
     )
     if found != [0, 1]:
         return
-    counts = [len(answer(n)) for n in (0, 3)]
+    counts = [len(run(_returned, n)) for n in (0, 3)]
     yield Claim(
         "for 0 it returns none, and for 3 all of them",
         counts == [0, 3],
         f"For 0 you return {counts[0]}, and for 3 you return {counts[1]}.",
     )
-    returned, error = _refusal(answer, 7)
-    hint = (
-        f"For 7, you return a list of length {len(returned or ())} and raise no error."
-    )
-    if error is not None:
+    refusal = run(_refused, 7)
+    if refusal["error"]:
         hint = (
-            f"For 7, it raises {type(error).__name__}. There's a different exception "
+            f"For 7, it raises {refusal['error']}. There's a different exception "
+            "for an argument with an impossible value."
         )
-        hint += "for an argument with an impossible value."
-    yield Claim("for 7, it raises a ValueError", isinstance(error, ValueError), hint)
-    if not isinstance(error, ValueError):
+    else:
+        hint = (
+            f"For 7, you return a list of length {refusal['length']} and raise "
+            "no error."
+        )
+    yield Claim("for 7, it raises a ValueError", refusal["of value"], hint)
+    if not refusal["of value"]:
         return
-    text = str(error)
+    text = refusal["text"]
     yield Claim(
         "the message says how many GPUs were requested, and how many there are",
         "7" in text and "3" in text,
         f"Your message is {text!r}. Which of the two numbers is missing?",
     )
-    returned, error = _refusal(answer, -1)
+    refusal = run(_refused, -1)
     yield Claim(
         "for -1, it raises a ValueError too",
-        isinstance(error, ValueError),
-        f"For -1, you return a list of length {len(returned or ())}: in a slice, -1 "
-        "means all but the last."
-        if error is None
-        else f"For -1, it raises {type(error).__name__}.",
+        refusal["of value"],
+        f"For -1, it raises {refusal['error']}."
+        if refusal["error"]
+        else f"For -1, you return a list of length {refusal['length']}: in a "
+        "slice, -1 means all but the last.",
     )
-
-
-def _refusal(answer, n: int) -> tuple[list | None, Exception | None]:
-    """Call the answer with an impossible number; return its result and the exception
-    it raises, one of which is None."""
-    try:
-        return answer(n), None
-    except Exception as error:  # the caller checks which one it is
-        return None, error
 
 
 # ------------------------------------------------------------------ A1.3
@@ -176,13 +227,13 @@ class _Noting(nn.Module):
 BITS, ROUNDING, DIFFERENT = "bits", "rounding", "different"
 
 
-@EXERCISES.add("A1.3", "net, X, y", returns=str)
-def compare(answer):
+def _compared(answer: Callable, gpus: Gpus) -> dict:
+    """Return what is said of each network, by the name of the right answer."""
     torch.manual_seed(0)
     X, y = torch.randn(64, 20), torch.arange(64) % 5
     alone = torch.zeros_like(X)
     alone[3] = X[3]
-    device = d2l.gpu(0)
+    device = d2l.gpu(0)  # "the first GPU": the exercise speaks of the numbering
     cases = {  # expected answer: (network, inputs)
         BITS: (_Noting(nn.Linear(20, 5, bias=False)), alone),
         ROUNDING: (_Noting(nn.Linear(20, 50), nn.Tanh(), nn.Linear(50, 5)), X),
@@ -192,33 +243,44 @@ def compare(answer):
         ),
     }
     found = {}
-    for wanted, (net, inputs) in cases.items():
+    for name, (net, inputs) in cases.items():
         net.to(device)
         for parameter in net.parameters():  # left over from an earlier batch
             parameter.grad = torch.ones_like(parameter)
-        found[wanted] = answer(net, inputs.to(device), y.to(device))
+        found[name] = {
+            "said": answer(net, inputs.to(device), y.to(device)),
+            "sizes": net.sizes,
+            "largest": net.largest,
+        }
+    return found
+
+
+# Calling the network in training mode changes its batch statistics.
+@EXERCISES.add("A1.3", "net, X, y", returns=str, changes="net")
+def compare(run: Run):
+    cases = run(_compared)
+    found = {name: each["said"] for name, each in cases.items()}
     said = set(found.values())
     yield Claim(
         "it returns 'bits', 'rounding' or 'different'",
         said <= {BITS, ROUNDING, DIFFERENT},
         f"You return {', '.join(map(repr, sorted(said)))}.",
     )
-    net = cases[ROUNDING][0]
+    sizes, largest = cases[ROUNDING]["sizes"], cases[ROUNDING]["largest"]
     yield Claim(
         "the network computes the whole batch once, and each half once",
-        net.sizes == {64: 1, 32: 2},
-        "For 64 examples, you called the network with batches of "
-        f"{_listed(net.sizes)}.",
+        sizes == {64: 1, 32: 2},
+        f"For 64 examples, you called the network with batches of {_listed(sizes)}.",
     )
-    if net.sizes != {64: 1, 32: 2} or not said <= {BITS, ROUNDING, DIFFERENT}:
+    if sizes != {64: 1, 32: 2} or not said <= {BITS, ROUNDING, DIFFERENT}:
         return
     yield Claim(
         "the loss is a sum over the examples",
-        net.largest > 0.1,
+        largest > 0.1,
         "The gradients of the scores are as small as if you had divided them by the "
         "number of examples, which is different for the halves.",
     )
-    if net.largest <= 0.1:
+    if largest <= 0.1:
         return
     hint = (
         f"You return {found[DIFFERENT]!r}. In half a batch, the batch statistics "
@@ -255,7 +317,7 @@ def compare(answer):
     )
 
 
-def _listed(sizes: Counter) -> str:
+def _listed(sizes: dict[int, int]) -> str:
     return ", ".join(f"{times} × {size}" for size, times in sizes.items()) or "none"
 
 

@@ -66,6 +66,21 @@ def drops_the_rest(X, devices=None):
     return cut(X[: len(X) // len(devices) * len(devices)], devices)
 
 
+@wrong("A1.1", "They have 4, 2, 2 rows")
+def gives_the_rest_to_the_last(X, devices=None):
+    devices = devices or all_gpus()
+    size, last = len(X) // len(devices), len(devices) - 1
+    parts = X.split([size] * last + [len(X) - size * last])
+    return [part.to(device) for part, device in zip(parts, devices, strict=True)]
+
+
+@wrong("A1.1", "Your shards have 5 rows in total")
+def thirds(X, devices=None):
+    devices = devices or all_gpus()
+    parts = X.tensor_split(3)
+    return [part.to(device) for part, device in zip(parts, devices, strict=False)]
+
+
 @wrong("A1.1", "They have 3, 3, 1 rows")
 def in_chunks(X, devices=None):
     devices = devices or all_gpus()

@@ -150,15 +150,11 @@ class AnswerProcess:
         self._careful = Careful(self._exercise, answer, self._tag)
 
     def _found(self, request: dict) -> dict:
-        if request["experiment"] is None:
-            claims = self._exercise.grader(self._careful)
-            record = to_json([[c.text, bool(c.holds), c.hint] for c in claims])
-        else:
-            module, name = request["experiment"]
-            experiment = getattr(importlib.import_module(module), name)
-            gpus = Gpus.of(self._tag, request["reverse"])
-            arguments = from_json(request["arguments"])
-            record = run(experiment, self._exercise, self._careful, gpus, *arguments)
+        module, name = request["experiment"]
+        experiment = getattr(importlib.import_module(module), name)
+        gpus = Gpus.of(self._tag, request["reverse"])
+        arguments = from_json(request["arguments"])
+        record = run(experiment, self._exercise, self._careful, gpus, *arguments)
         if replaced := _replaced(self._library):
             raise AnswerError(
                 f"your answer replaced `{replaced}`, a part of the course that the "

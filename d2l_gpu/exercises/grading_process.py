@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,43 +61,39 @@ def main() -> None:
 
 
 def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
-    claims: list[Claim] = []
     value = folder / VALUE
     if value.is_file():
         make_gpus(tag, exercise.gpus, exercise.as_cuda)
-        return grade(exercise, from_json(value.read_text("utf-8")), claims)
+        return grade(exercise, from_json(value.read_text("utf-8")))
     with _started(tag, exercise, folder) as process:
         make_gpus(tag, exercise.gpus, exercise.as_cuda)
-        verdict = grade(exercise, Remote(exercise, process), claims)
+        verdict = grade(exercise, Remote(exercise, process))
     return replace(verdict, printed=_end_of(folder / PRINTED))
 
 
-def grade(exercise: Exercise, subject: Any, claims: list[Claim]) -> Verdict:
+def grade(exercise: Exercise, subject: Any) -> Verdict:
     """Return the verdict on an answer.
 
     Args:
         exercise: the exercise.
         subject: what its grader takes: the value that answers it, or a `Runner`.
-        claims: receives each claim as soon as it is checked, so that those checked
-            before a timeout are not lost.
     """
+    claims: list[Claim] = []
     try:
-        for claim in _claims(exercise, subject):
+        for claim in exercise.grader(subject):
             claims.append(replace(claim, holds=bool(claim.holds)))
         if isinstance(subject, Runner):
             _look_at_arguments(subject, claims)
             if exercise.repeat and all(claim.holds for claim in claims):
                 _once_more(exercise, subject, claims)
     except AnswerError as error:
-        return Verdict(exercise.number, tuple(claims), str(error))
-    return Verdict(exercise.number, tuple(claims))
-
-
-def _claims(exercise: Exercise, subject: Any) -> Iterable[Claim]:
-    """Yield the claims of a grader."""
-    if exercise.outside or not isinstance(subject, Runner):
-        return exercise.grader(subject)
-    return subject.claims()
+        problem = str(error)
+    except Exception as error:  # the grader can make nothing of a record
+        problem = f"what your answer returned can't be used: {type(error).__name__}"
+        problem += f": {error}" if str(error) else ""
+    else:
+        problem = ""
+    return Verdict(exercise.number, tuple(claims), problem)
 
 
 def _look_at_arguments(runner: "Runner", claims: list[Claim]) -> None:
@@ -128,7 +124,7 @@ def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> Non
     places = {claim.text: i for i, claim in enumerate(claims)}
     again: list[Claim] = []
     try:
-        for claim in _claims(exercise, runner):
+        for claim in exercise.grader(runner):
             again.append(replace(claim, holds=bool(claim.holds)))
     except AnswerError as error:
         raise AnswerError(
@@ -163,10 +159,6 @@ class Runner(Run):
         """From now on, repeat what was done with the GPUs in reverse order."""
         self.reverse = True
 
-    def claims(self) -> list[Claim]:
-        """Return the claims of a grader that runs beside the answer."""
-        raise NotImplementedError
-
 
 class Remote(Runner):
     """Runs experiments in the answer's process.
@@ -193,17 +185,7 @@ class Remote(Runner):
         super().once_more()
         self._left = self._exercise.seconds
 
-    def claims(self) -> list[Claim]:
-        reply = self._reply(None, ())
-        try:
-            return [
-                Claim(str(text), holds is True, str(hint))
-                for text, holds, hint in from_json(reply["found"])
-            ]
-        except (RecordError, KeyError, TypeError, ValueError):
-            raise AnswerError(_NONSENSE) from None
-
-    def _reply(self, experiment: list[str] | None, arguments: tuple) -> dict:
+    def _reply(self, experiment: list[str], arguments: tuple) -> dict:
         began = time.monotonic()
         reply = self._process.ask(
             {

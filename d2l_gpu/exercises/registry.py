@@ -30,7 +30,6 @@ values, unless ``changes`` names them. Graders needn't care about either.
 
 import functools
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -80,7 +79,7 @@ class Exercise:
     Attributes:
         number: lesson and exercise, such as ``03.1``.
         name: the answer's name in the lesson.
-        grader: takes the answer and yields claims.
+        grader: takes a `Run`, or the value that is the answer, and yields claims.
         parameters: parameter names of the function asked for; None if the answer is a
             value.
         returns: allowed types of the value, or of what the function returns; empty for
@@ -89,7 +88,6 @@ class Exercise:
         seconds: the time limit.
         as_cuda: whether the virtual GPUs also answer to the name ``cuda``.
         changes: the parameters whose arguments the answer may change.
-        outside: whether the grader takes a `Run` instead of the answer.
         repeat: whether a right answer is run again, on GPUs in reverse order.
     """
 
@@ -102,7 +100,6 @@ class Exercise:
     seconds: float = SECONDS
     as_cuda: bool = False
     changes: tuple[str, ...] = ()
-    outside: bool = False
     repeat: bool = True
 
     @property
@@ -166,7 +163,6 @@ class Registry:
                 seconds,
                 self.as_cuda,
                 tuple(re.findall(r"\w+", changes)),
-                names is None or "run" in inspect.signature(grader).parameters,
                 repeat,
             )
             return grader
@@ -178,7 +174,7 @@ def given(grader: Callable, *what: Any) -> Callable[[Any], Iterable[Claim]]:
     """Return a shared grader, bound to one framework.
 
     Args:
-        grader: takes the framework's interface, then the answer.
+        grader: takes the framework's interface, then what any grader takes.
         what: that interface, such as a `Port` or `Arrays`.
     """
     partial = functools.partial(grader, *what)

@@ -38,7 +38,7 @@ from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.grading_process import Runner
 from d2l_gpu.exercises.judge import why_no_answer
 from d2l_gpu.exercises.records import from_json, to_json
-from d2l_gpu.exercises.registry import Claim, Exercise, find, of_lesson
+from d2l_gpu.exercises.registry import Exercise, find, of_lesson
 from d2l_gpu.exercises.verdict import Verdict
 
 
@@ -149,7 +149,7 @@ def _verdict(framework: str, exercise: Exercise, value: Any) -> Verdict:
         return Verdict(exercise.number, problem=problem)
     if exercise.parameters is not None:
         value = Here(framework, exercise, value)
-    return grading_process.grade(exercise, value, [])
+    return grading_process.grade(exercise, value)
 
 
 class Here(Runner):
@@ -166,10 +166,6 @@ class Here(Runner):
         with self._errors():
             found = run(experiment, self._exercise, self._answer, gpus, *arguments)
         return from_json(found)
-
-    def claims(self) -> list[Claim]:
-        with self._errors():
-            return list(self._exercise.grader(self._answer))
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -194,7 +194,7 @@ def few_processes(tell: Callable[[], None]) -> Iterator[None]:
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(0.1):
+        while not ended.wait(0.25):
             if sum(1 for _ in _descendants()) > PROCESSES:
                 tell()
                 kill_descendants()

@@ -327,7 +327,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=repr)
+@pytest.mark.parametrize("value", PLAIN, ids=str)
 def test_plain_data_cross(value):
     assert from_json(to_json(value)) == value
     assert type(from_json(to_json(value))) is type(value)
@@ -344,7 +344,11 @@ def test_arrays_cross(dtype, shape):
     assert from_json(to_json(np.float32(0.5))) == 0.5
 
 
-@pytest.mark.parametrize("value", [object(), print, os, {"a": object()}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), print, os, {"a": object()}],
+    ids=["object", "function", "module", "dictionary"],
+)
 def test_anything_else_does_not(value):
     with pytest.raises(RecordError):
         to_json(value)

@@ -186,6 +186,7 @@ class Remote(Runner):
         self._left = self._exercise.seconds
 
     def _reply(self, experiment: list[str], arguments: tuple) -> dict:
+        self._process.wait_until_ready()
         began = time.monotonic()
         reply = self._process.ask(
             {
@@ -225,6 +226,16 @@ class _Process:
     def crowded(self) -> None:
         self._crowd = True
 
+    def wait_until_ready(self) -> None:
+        """Wait until the process has started, which is no part of the answer's time.
+
+        Raises:
+            AnswerError: it hasn't.
+        """
+        if not self._ready:
+            self._next(STARTUP, "Python took too long to start; try again.")
+            self._ready = True
+
     def ask(self, request: dict, seconds: float, limit: float) -> dict:
         """Send a request and return the reply.
 
@@ -236,9 +247,6 @@ class _Process:
             AnswerError: there's no reply, or it makes no sense.
         """
         late = f"your answer didn't finish within {limit:g} seconds."
-        if not self._ready:
-            self._next(STARTUP, "Python took too long to start; try again.")
-            self._ready = True
         ticket = secrets.token_hex(8)  # a reply to another request is none to this one
         line = json.dumps({**request, "ticket": ticket})
         with contextlib.suppress(OSError):  # it has ended; there will be no reply

@@ -31,7 +31,7 @@ from d2l_gpu.common.children import end_with_parent
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.arguments import Arguments
 from d2l_gpu.exercises.gpus import Gpus
-from d2l_gpu.exercises.limits import limit_this_process
+from d2l_gpu.exercises.limits import limit_this_process, restrict_writing
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Exercise, find
 
@@ -53,6 +53,8 @@ class AnswerError(Exception):
 
 def main() -> None:
     tag, number, seconds, folder = sys.argv[1:]
+    # First of all: it holds for threads that begin later, not for those there are.
+    restrict_writing(Path(folder))
     requests = _Requests()
     end_with_parent(hear=requests.hear)  # input() finds the end of a file
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -138,7 +140,7 @@ class AnswerProcess:
         """Read the answer, from then on with limits."""
         stdout = (self._folder / PRINTED).open("w", buffering=1, encoding="utf-8")
         pickled = (self._folder / ANSWER).read_bytes()
-        limit_this_process(self._folder)
+        limit_this_process()
         os.chdir(self._folder)
         sys.stdout = stdout
         try:
@@ -245,7 +247,13 @@ def fits(value: Any, types: Sequence[type]) -> bool:
     NumPy's numbers count as Python's.
     """
     numeric = {int: numbers.Integral, float: numbers.Real}
-    return not types or isinstance(value, tuple(numeric.get(t, t) for t in types))
+    # Not isinstance for numbers: it also asks the value itself, which may lie.
+    return not types or any(
+        issubclass(type(value), numeric[kind])
+        if kind in numeric
+        else isinstance(value, kind)
+        for kind in types
+    )
 
 
 def kinds(types: Sequence[type]) -> str:

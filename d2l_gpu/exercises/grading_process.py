@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from d2l_gpu.common.children import end_with_parent, kill_child, start_child
 from d2l_gpu.exercises import answer_process
@@ -42,7 +42,7 @@ STARTUP = 120
 _GRACE = 3
 
 # A reply of more bytes is no record that a grader asks for.
-_LONGEST = 2**28
+_LONGEST = 2**25
 # Characters of what an answer has printed that are read, from the end.
 _PRINTED = 2**16
 
@@ -65,10 +65,12 @@ def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     if value.is_file():
         make_gpus(tag, exercise.gpus, exercise.as_cuda)
         return grade(exercise, from_json(value.read_text("utf-8")))
-    with _started(tag, exercise, folder) as process:
-        make_gpus(tag, exercise.gpus, exercise.as_cuda)
-        verdict = grade(exercise, Remote(exercise, process))
-    return replace(verdict, printed=_end_of(folder / PRINTED))
+    # Opened before the answer runs, which may put something else in this place.
+    with (folder / PRINTED).open("w+b") as printed:
+        with _started(tag, exercise, folder) as process:
+            make_gpus(tag, exercise.gpus, exercise.as_cuda)
+            verdict = grade(exercise, Remote(exercise, process))
+        return replace(verdict, printed=_end_of(printed))
 
 
 def grade(exercise: Exercise, subject: Any) -> Verdict:
@@ -200,8 +202,18 @@ class Remote(Runner):
         )
         self._left -= time.monotonic() - began
         if "problem" in reply:
-            raise AnswerError(str(reply["problem"]))
+            raise AnswerError(self._sentence(str(reply["problem"])))
         return reply
+
+    def _sentence(self, problem: str) -> str:
+        """Return a problem that the answer's process reports, as one about the answer.
+
+        The answer may have worded it itself, to read like a verdict.
+        """
+        subjects = "your answer", "what your answer", f"{self._exercise.name} returned"
+        if problem.startswith(subjects):
+            return problem
+        return f"your answer's process reports: {problem}"
 
 
 _NONSENSE = "your answer interfered with its check: what came back can't be read."
@@ -305,7 +317,7 @@ def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
         )
     answers = _Process(process)
     try:
-        with few_processes(answers.crowded):
+        with few_processes(process.pid, answers.crowded):
             yield answers
     finally:
         kill_child(process)
@@ -313,12 +325,8 @@ def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
         process.wait()
 
 
-def _end_of(path: Path) -> str:
-    """Return the end of a text file; empty if there is none."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _PRINTED))
-            return file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ""
+def _end_of(file: BinaryIO) -> str:
+    """Return the end of a text file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _PRINTED))
+    return file.read(_PRINTED).decode("utf-8", errors="replace")

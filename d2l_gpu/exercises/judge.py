@@ -5,6 +5,7 @@ import dis
 import inspect
 import linecache
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,8 +51,8 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
     problem = why_no_answer(exercise, answer)
     if problem:
         return Verdict(exercise.number, problem=problem)
-    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    with folder as name:
+    environment = _environment(exercise)  # before the answer's code runs here
+    with _folder() as name:
         try:
             if exercise.parameters is None:
                 plain = to_json(answer)
@@ -63,7 +64,8 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
         except Exception as error:
             problem = f"your answer can't be sent to another process: {_text(error)}"
             return Verdict(exercise.number, problem=problem)
-        return _run(framework, exercise, Path(name))
+        verdict = _run(framework, exercise, Path(name), environment)
+    return _with_lines(verdict, answer)
 
 
 def why_no_answer(exercise: Exercise, answer: Any) -> str:
@@ -135,9 +137,22 @@ def _pickled(answer: Any) -> bytes:
     return cloudpickle.dumps(answer)
 
 
-def _run(framework: str, exercise: Exercise, folder: Path) -> Verdict:
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    """Make a temporary folder; remove it afterwards, whatever an answer put there."""
+    name = tempfile.mkdtemp()
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(RecursionError):  # folders in folders in folders
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def _run(
+    framework: str, exercise: Exercise, folder: Path, environment: dict[str, str]
+) -> Verdict:
     said: list[bytes] = []
-    with _process(framework, exercise, folder) as process:
+    with _process(framework, exercise, folder, environment) as process:
         # Its standard input stays open: the process ends when that closes.
         reader = threading.Thread(
             target=lambda: said.append(process.stdout.read()), daemon=True
@@ -150,24 +165,28 @@ def _run(framework: str, exercise: Exercise, folder: Path) -> Verdict:
         reason = f": {lines[-1][:200]}" if lines else ""
         problem = f"the check itself failed, and says nothing about it{reason}."
         return Verdict(exercise.number, problem=problem)
-    return _with_lines(Verdict.from_json(out.decode("utf-8")))
+    return Verdict.from_json(out.decode("utf-8"))
 
 
-@contextlib.contextmanager
-def _process(
-    framework: str, exercise: Exercise, folder: Path
-) -> Iterator[subprocess.Popen]:
-    """Start the grading process; on leaving the block, kill it and what it started."""
+def _environment(exercise: Exercise) -> dict[str, str]:
+    """Return the environment variables of the processes that run and grade."""
     path = [each for each in sys.path if each]
     if "" in sys.path:
         path.append(str(Path.cwd()))  # the answer runs in another folder
-    environment = {
+    return {
         **os.environ,
         **NO_GPUS,
         VIRTUAL: str(exercise.gpus),
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONIOENCODING": "utf-8",
     }
+
+
+@contextlib.contextmanager
+def _process(
+    framework: str, exercise: Exercise, folder: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen]:
+    """Start the grading process; on leaving the block, kill it and what it started."""
     code = f"from {grading_process.__name__} import main; main()"
     with (folder / "output").open("wb") as output:
         process = start_child(
@@ -191,14 +210,18 @@ def _process(
             process.wait()
 
 
-def _with_lines(verdict: Verdict) -> Verdict:
+def _with_lines(verdict: Verdict, answer: Any) -> Verdict:
     """Quote the line of the answer that caused the verdict's problem.
 
-    Only this process can: it ran the notebook's cells, so it has their source.
+    Only this process can: it ran the notebook's cells, so it has their source. The
+    answer says which file it is; only its own is read, or what is in the cache.
     """
     place = PLACE.search(verdict.problem)
     if place is None:
         return verdict
-    line = linecache.getline(place["file"], int(place["line"])).strip()
+    file, line = place["file"], ""
+    own = getattr(getattr(answer, "__code__", None), "co_filename", None)
+    if file in linecache.cache or file == own:
+        line = linecache.getline(file, int(place["line"])).strip()
     quoted = f" (line {place['line']}: `{line}`)" if line else ""
     return replace(verdict, problem=verdict.problem.replace(place.group(), quoted))

@@ -33,19 +33,22 @@ PROCESSES = 64
 # ---- In the process that runs the answer
 
 
-def limit_this_process(folder: Path) -> None:
-    """Limit this process, and those that it starts; call it before the answer's code.
+def restrict_writing(folder: Path) -> None:
+    """Let this thread, and what it starts, write only in a folder, where that works.
 
-    Args:
-        folder: where it may write.
+    Threads that are there already aren't restricted, so call it before any starts.
     """
-    if os.name == "posix":
-        _set_limits()
     if sys.platform == "linux":
         _restrict_writing([folder, Path("/dev/shm"), Path("/dev/null")])
 
 
-def _set_limits() -> None:
+def limit_this_process() -> None:
+    """Limit this process, and those that it starts; call it before the answer's code.
+
+    What it has taken until now doesn't count.
+    """
+    if os.name != "posix":
+        return
     import resource
 
     _lower(resource.RLIMIT_FSIZE, FILE_SIZE)
@@ -86,6 +89,7 @@ _VERSION, _PATH_BENEATH, _SCOPE_SIGNAL = 1, 1, 1 << 1
 _NO_NEW_PRIVILEGES = 38  # prctl
 # Writing files; removing and making files, folders, links and devices.
 _WRITE = 1 << 1 | sum(1 << i for i in range(4, 13))
+_DEVICES = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _OF_FILES = 1 << 1 | _TRUNCATE
 
@@ -104,16 +108,12 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def _restrict_writing(places: Sequence[Path]) -> bool:
-    """Let this thread, and all that it starts, write only to these files and folders.
-
-    Returns:
-        Whether the system can do this.
-    """
+def _restrict_writing(places: Sequence[Path]) -> None:
+    """Let this thread, and what it starts, write only to these files and folders."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)
     if version < 1:
-        return False
+        return
     access = _WRITE | _REFER * (version >= 2) | _TRUNCATE * (version >= 3)
     rules = _Ruleset(access, 0, _SCOPE_SIGNAL * (version >= 6))
     size = 8 if version < 4 else 16 if version < 6 else 24
@@ -121,22 +121,22 @@ def _restrict_writing(places: Sequence[Path]) -> bool:
         _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0
     )
     if ruleset < 0:
-        return False
+        return
     try:
         for place in places:
             if not place.exists():
                 continue
             path = os.open(place, os.O_PATH | os.O_CLOEXEC)
-            rule = _PathBeneath(access if place.is_dir() else access & _OF_FILES, path)
+            own = _OF_FILES if place.is_dir() is False else ~_DEVICES
+            rule = _PathBeneath(access & own, path)
             failed = libc.syscall(
                 _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0
             )
             os.close(path)
             if failed:
-                return False
-        if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
-            return False
-        return libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
+                return
+        if not libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+            libc.syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -155,50 +155,57 @@ def adopt_orphans() -> None:
 def kill_descendants() -> None:
     """Kill all processes that this one and its descendants have started (Linux)."""
     for _ in range(100):  # more may start while we look
-        found = list(_descendants())
-        if not found:
+        living = [pid for pid, ended in _descendants() if not ended]
+        if not living:
             return
-        for pid in found:
+        for pid in living:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
 
 
-def _descendants() -> Iterator[int]:
-    """Yield the numbers of the processes below this one that have not ended."""
+def _descendants() -> Iterator[tuple[int, bool]]:
+    """Yield the number of each process below this one, and whether it has ended."""
     if sys.platform != "linux":
         return
-    children: dict[int, list[int]] = {}
+    children: dict[int, list[tuple[int, bool]]] = {}
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # The name, in parentheses, may contain anything.
                 text = (path / "stat").read_text("utf-8", errors="replace")
                 state, parent, *_ = text.rpartition(")")[2].split()
-                if state != "Z":
-                    children.setdefault(int(parent), []).append(int(path.name))
+                own = int(path.name), state == "Z"
+                children.setdefault(int(parent), []).append(own)
     waiting = [os.getpid()]
     while waiting:
         own = children.get(waiting.pop(), [])
         yield from own
-        waiting += own
+        waiting += [pid for pid, _ in own]
 
 
 @contextlib.contextmanager
-def few_processes(tell: Callable[[], None]) -> Iterator[None]:
+def few_processes(child: int, tell: Callable[[], None]) -> Iterator[None]:
     """Allow at most `PROCESSES` below this one while the block runs.
 
     Args:
+        child: the process that this one started; those that it leaves behind are taken
+            off the system's list when they end.
         tell: is called before they're killed, once.
     """
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.25):
-            if sum(1 for _ in _descendants()) > PROCESSES:
+            found = dict(_descendants())
+            if len(found) > PROCESSES:
                 tell()
                 kill_descendants()
                 return
+            for pid in found:
+                if found[pid] and pid != child:
+                    with contextlib.suppress(OSError):  # another's child
+                        os.waitpid(pid, os.WNOHANG)
 
     thread = threading.Thread(target=watch, name="few processes", daemon=True)
     thread.start()

@@ -41,14 +41,14 @@ class Verdict:
         elif self.claims:
             head = f"{self.number}: {held} of {len(self.claims)} checks pass."
         else:
-            head = f"{self.number}: {_shortened(self.problem)}"
+            head = f"{self.number}: {_on_one_line(self.problem)}"
         lines = [
             f"  [{'x' if claim.holds else ' '}] {claim.text}" for claim in self.claims
         ]
         if self.claims and self.problem:
-            lines.append(f"  Then: {_shortened(self.problem)}")
+            lines.append(f"  Then: {_on_one_line(self.problem)}")
         if self.hint:
-            lines.append(f"  Hint: {_shortened(self.hint)}")
+            lines.append(f"  Hint: {_on_one_line(self.hint)}")
         return "\n".join([*_quoted(self.printed), head, *lines])
 
     def to_json(self) -> str:
@@ -70,8 +70,14 @@ def _quoted(printed: str) -> list[str]:
     left_out = len(lines) - _LINES
     if left_out > 0:
         lines = ["(earlier lines not shown)", *lines[left_out:]]
-    return [f"  | {_shortened(line, _WIDTH)}" for line in lines]
+    return [f"  | {_on_one_line(line, _WIDTH)}" for line in lines]
 
 
-def _shortened(text: str, most: int = _LONGEST) -> str:
+def _on_one_line(text: str, most: int = _LONGEST) -> str:
+    """Return the beginning of a text, without what moves a terminal's cursor.
+
+    An answer has a say in what problems and hints contain. It must not be able to draw
+    a verdict of its own.
+    """
+    text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= most else f"{text[:most]} …"

@@ -33,6 +33,45 @@ def verdict_on(code: str, number: str = "03.1"):
 # ---- Cheats: each returns a wrong sum, and tries to pass all the same.
 
 CHEATS = {
+    "knows the sum by heart": """
+        import torch
+        def f(a, b, c, device):
+            return torch.full((2, 3), 111.0).to(device)
+    """,
+    "raises a verdict": """
+        from d2l_gpu.exercises.answer_process import AnswerError
+        def f(a, b, c, device):
+            raise AnswerError("all checks pass.\\n  [x] the sum of all three is right")
+    """,
+    "raises what a terminal obeys": """
+        def f(a, b, c, device):
+            raise type("\\r\\x1b[2K03.1: all checks pass.\\x1b[8m", (Exception,), {})
+    """,
+    "writes through a thread of the library's": """
+        import gc, os, time
+        def f(a, b, c, device):
+            from d2l_gpu.exercises.answer_process import _Requests
+            def hear(self, data):
+                with open(os.path.expanduser("~/d2l_gpu_was_here"), "w"):
+                    pass
+            _Requests.hear = hear
+            return a
+    """,
+    "replaces what it printed": """
+        import os
+        def f(a, b, c, device):
+            os.remove("printed")
+            os.mkfifo("printed")
+            return a
+    """,
+    "leaves folders in folders": """
+        import os
+        def f(a, b, c, device):
+            for _ in range(3000):
+                os.mkdir("a")
+                os.chdir("a")
+            return a
+    """,
     "writes a verdict": """
         def f(a, b, c, device):
             import glob, json, os
@@ -199,6 +238,9 @@ def test_no_cheat_passes(code):
     said = str(verdict)
     assert verdict.hint or verdict.problem
     assert "Traceback" not in said and len(said) < 3000
+    assert not any(line.startswith("03.1: all") for line in said.splitlines())
+    assert all(c == "\n" or c.isprintable() for c in said)
+    assert not (Path.home() / "d2l_gpu_was_here").exists()
 
 
 def test_a_signature_that_cannot_be_read_is_a_sentence():

@@ -5,6 +5,7 @@ copies and timed with the simulated clock.
 """
 
 import itertools
+import random
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -303,20 +304,20 @@ def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) 
 _SHAPES = [(3, 2), (4,), (1, 2, 3), (1,), (5, 5)] * 4
 
 
-def _gradients(devices: Sequence[torch.device]) -> list[list[torch.Tensor]]:
-    """Return gradients on each device; number n on device i is 10ⁱ (n + 1)."""
+def _gradients(devices: Sequence[torch.device], scale: int) -> list[list[torch.Tensor]]:
+    """Return gradients on each device; number n on device i is 10ⁱ (n + 1) scale."""
     return [
         [
-            torch.full(shape, 10.0**i * (1 + n), device=device)
+            torch.full(shape, 10.0**i * (1 + n) * scale, device=device)
             for n, shape in enumerate(_SHAPES)
         ]
         for i, device in enumerate(devices)
     ]
 
 
-def _summed(answer: Callable, gpus: Gpus) -> tuple:
+def _summed(answer: Callable, gpus: Gpus, scale: int) -> tuple:
     """Return the gradients after the call, and the copies."""
-    gradients = _gradients(gpus[:4])
+    gradients = _gradients(gpus[:4], scale)
     given = [list(own) for own in gradients]
     with d2l.transfers() as log:
         answer(gradients)
@@ -325,12 +326,17 @@ def _summed(answer: Callable, gpus: Gpus) -> tuple:
 
 @EXERCISES.add("06.3", "gradients", gpus=4, changes="gradients")
 def sum_gradients(run: Run):
-    k, before = 4, _gradients([d2l.cpu()] * 4)
-    found, log = run(_summed)
-    given = [[torch.tensor(x) for x in own] for own in found]
+    # No answer can know the scale; 16 million is the last number that float32 counts.
+    k, scale = 4, random.randint(2, 500)
+    before = _gradients([d2l.cpu()] * 4, 1)
+    found, log = run(_summed, scale)
+    given = [[torch.tensor(x) / scale for x in own] for own in found]
     sums = [1111.0 * (1 + n) for n in range(len(_SHAPES))]
     right = [
-        [bool((x == value).all()) for x, value in zip(own, sums, strict=True)]
+        [
+            x.shape == shape and bool((x == value).all())
+            for x, shape, value in zip(own, _SHAPES, sums, strict=True)
+        ]
         for own in given
     ]
     yield Claim(
@@ -381,6 +387,11 @@ def _why_not_summed(given, before, sums, right) -> str:
         return f"On {gpus} {', '.join(numbers)}, none of the tensors has changed."
     k = len(given)
     i, n = next((i, own.index(False)) for i, own in enumerate(right) if not all(own))
+    if given[i][n].shape != _SHAPES[n]:
+        return (
+            f"On GPU {i}, tensor {n} now has the shape {tuple(given[i][n].shape)} "
+            f"instead of {_SHAPES[n]}."
+        )
     value = given[i][n][given[i][n] != sums[n]][0].item()
     found = f"On GPU {i}, tensor {n} contains {value:g} instead of {sums[n]:g}"
     if abs(value * k - sums[n]) < 1e-3:
@@ -401,40 +412,67 @@ def _why_not_summed(given, before, sums, right) -> str:
 _NUMBERS = 10**6
 
 
-def _sums(answer: Callable, gpus: Gpus, k: int) -> list[list[float]]:
-    """Return what k vectors contain after the call; vector i began with 8^i."""
+def _sums(answer: Callable, gpus: Gpus, k: int, scale: int) -> list[list[float]]:
+    """Return what k vectors contain after the call; vector i began with 8^i scale."""
     vectors = [
-        torch.full((10,), 8.0**i, dtype=torch.float64, device=gpus[i]) for i in range(k)
+        torch.full((10,), 8.0**i * scale, dtype=torch.float64, device=gpus[i])
+        for i in range(k)
     ]
     answer(list(vectors))
     return [vector.tolist() for vector in vectors]
 
 
-def _traffic(answer: Callable, gpus: Gpus, k: int) -> list[tuple[int, str, str]]:
-    """Return the copies of large vectors."""
-    vectors = [torch.ones(_NUMBERS, device=device) for device in gpus[:k]]
+def _large(
+    devices: Sequence[torch.device], scale: int
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return large vectors, once in a list for the answer and once for us."""
+    vectors = [torch.full((_NUMBERS,), float(scale), device=each) for each in devices]
+    return list(vectors), vectors
+
+
+def _contents(vectors: Sequence[torch.Tensor]) -> list[tuple[int, float, float]]:
+    """Return the length of each vector, and its least and largest number."""
+    return [
+        (x.numel(), float(x.min()), float(x.max())) if x.numel() else (0, 0.0, 0.0)
+        for x in vectors
+    ]
+
+
+def _traffic(answer: Callable, gpus: Gpus, k: int, scale: int) -> tuple:
+    """Return the copies of large vectors, and what these contain afterwards."""
+    data, vectors = _large(gpus[:k], scale)
     with d2l.transfers() as log:
-        answer(vectors)
-    return gpus.copies(log)
+        answer(data)
+    return gpus.copies(log), _contents(vectors)
 
 
-def _timed(answer: Callable, gpus: Gpus, k: int) -> float:
-    """Return the simulated seconds for large vectors on k V100s."""
+def _timed(answer: Callable, gpus: Gpus, k: int, scale: int) -> tuple:
+    """Return the simulated seconds for large vectors on k V100s, and their contents."""
     sim = d2l.simulator(k, "V100", "PCIe3")
-    vectors = [torch.ones(_NUMBERS, device=device) for device in sim.gpus()]
+    data, vectors = _large(sim.gpus(), scale)
     sim.reset()
-    answer(vectors)
-    return sim.elapsed()
+    answer(data)
+    return sim.elapsed(), _contents(vectors)
 
 
 @EXERCISES.add("06.4", "data", gpus=8, changes="data")
 def better_allreduce(run: Run):
-    k = 8
+    k, scale = 8, random.randint(2, 1000)  # which no answer can know
     problem = _miscounted(run, (1, 2, 4, 8))
+    if not problem:
+        log, large = run(_traffic, k, scale)
+        seconds, timed = run(_timed, k, scale)
+        wanted = [(_NUMBERS, float(k * scale), float(k * scale))] * k
+        if not large == timed == wanted or len(log) < k - 1:
+            problem = (
+                "With ten numbers in each vector the sums are right, but not with a "
+                "million."
+            )
     yield Claim("each vector becomes the sum of all of them", not problem, problem)
-    problem = _miscounted(run, (3, 5, 6, 7))
-    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not problem, problem)
-    log = run(_traffic, k)
+    odd = _miscounted(run, (3, 5, 6, 7))
+    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not odd, odd)
+    if problem:
+        return
     busiest = max(
         sum(nbytes for nbytes, *ends in log if ends[side] == f"GPU {i}")
         for i in range(k)
@@ -449,12 +487,12 @@ def better_allreduce(run: Run):
         f"{k - 1}. Could sums of several vectors travel instead of the vectors "
         "themselves?",
     )
-    its, wanted = run(_timed, k), _timed(_allreduce, (), k)
+    its, (reference, _) = seconds, _timed(_allreduce, (), k, scale)
     shared = sum(not {*a[1:]}.isdisjoint(b[1:]) for a, b in itertools.pairwise(log))
     yield Claim(
         "it takes at most three quarters of the simulated time of `allreduce`",
-        its <= 0.75 * wanted,
-        f"It takes {its / wanted:.0%} of that time. {shared} of {len(log)} copies "
+        its <= 0.75 * reference,
+        f"It takes {its / reference:.0%} of that time. {shared} of {len(log)} copies "
         "start or end at a GPU that's still busy with the previous copy, so they have "
         "to wait. Which copies could run at the same time?",
     )
@@ -474,8 +512,14 @@ def _miscounted(run: Run, counts: Sequence[int]) -> str:
     Digit i of a sum, in base 8, is how often vector i was counted.
     """
     for k in counts:
-        for i, vector in enumerate(run(_sums, k)):
-            wrong = set(vector) - {sum(8.0**j for j in range(k))}
+        scale = random.randint(2, 1000)
+        for i, vector in enumerate(run(_sums, k, scale)):
+            if len(vector) != 10:
+                return (
+                    f"With {k} GPUs, the vector on GPU {i} has {len(vector)} numbers "
+                    "afterwards; it had 10."
+                )
+            wrong = {x / scale for x in vector} - {sum(8.0**j for j in range(k))}
             if wrong:
                 return _what_was_counted(k, i, wrong.pop())
     return ""

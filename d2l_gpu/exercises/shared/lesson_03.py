@@ -1,6 +1,7 @@
 """Graders for the exercises on copying (lesson 03) that all frameworks share."""
 
 import itertools
+import random
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -18,13 +19,15 @@ def _crossings(record: Iterable[tuple]) -> list[Crossing]:
 _HOMES = list(itertools.product((0, 1), repeat=4))
 
 
-def _sums(port: Port, answer: Callable, gpus: Gpus) -> list[dict]:
+def _sums(
+    port: Port, answer: Callable, gpus: Gpus, numbers: Sequence[int]
+) -> list[dict]:
     """Add three tensors, wherever they are and wherever their sum is wanted."""
     cases = []
     for *homes, there in _HOMES:
         operands = [
             port.array(np.full((2, 3), value, np.float32), gpus[home])
-            for value, home in zip((1, 10, 100), homes, strict=True)
+            for value, home in zip(numbers, homes, strict=True)
         ]
         with port.watch() as copies:
             result = answer(*operands, gpus[there])
@@ -39,8 +42,10 @@ def _sums(port: Port, answer: Callable, gpus: Gpus) -> list[dict]:
 
 
 def total(port: Port, run: Run):
-    cases = list(zip(_HOMES, run(_sums), strict=True))
-    right = all(case["values"].tolist() == [[111.0] * 3] * 2 for _, case in cases)
+    numbers = random.sample(range(100, 1000), 3)  # which no answer can know
+    cases = list(zip(_HOMES, run(_sums, numbers), strict=True))
+    wanted = [[float(sum(numbers))] * 3] * 2
+    right = all(case["values"].tolist() == wanted for _, case in cases)
     there = all(case["home"] == f"GPU {homes[3]}" for homes, case in cases)
     superfluous = [
         case["copies"]
@@ -51,7 +56,8 @@ def total(port: Port, run: Run):
     yield Claim(
         "the sum of all three is right",
         right,
-        "With tensors of ones, tens and hundreds, the result has to be 111 everywhere.",
+        f"The tensors contain {numbers[0]}, {numbers[1]} and {numbers[2]} everywhere, "
+        f"so the result has to be {sum(numbers)}.",
     )
     yield Claim(
         "it's on `device`",

@@ -36,7 +36,7 @@ def adds_on_the_cpu(a, b, c, device):
     return jax.device_put(a + b + c, device)
 
 
-@wrong("03.1", "has to be 111")
+@wrong("03.1", "so the result has to be")
 def forgets_one(a, b, c, device):
     a, b = jax.device_put((a, b), device)
     return a + b

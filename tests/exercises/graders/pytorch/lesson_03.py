@@ -44,7 +44,7 @@ def adds_in_place(a, b, c, device):
     return sum([x.to(device) for x in (b, c) if x.device != a.device], a.to(device))
 
 
-@wrong("03.1", "the result has to be 111 everywhere")
+@wrong("03.1", "so the result has to be")
 def forgets_one(a, b, c, device):
     return a.to(device) + b.to(device)
 

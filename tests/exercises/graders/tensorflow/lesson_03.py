@@ -41,7 +41,7 @@ def adds_without_a_scope(a, b, c, device):
         return tf.identity(result)
 
 
-@wrong("03.1", "the result has to be 111 everywhere")
+@wrong("03.1", "so the result has to be")
 def forgets_one(a, b, c, device):
     with tf.device(device):
         return a + b

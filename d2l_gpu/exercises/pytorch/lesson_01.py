@@ -53,6 +53,15 @@ def gpu_around(run: Run):
         got == wanted,
         _not_around(got, wanted),
     )
+    if got == wanted:
+        mixed = [4, 4, 0, 2, 6, 1, 1]
+        again = run(_around, GPUS, mixed)
+        yield Claim(
+            "the device depends on the index, not on earlier calls",
+            again == [wanted[i] for i in mixed],
+            f"Asked for indices {_row(mixed)} in this order, you return {_row(again)}. "
+            "In order from 0, each index gave the right device.",
+        )
     got = run(_around, 1, [0, 1, 2])
     yield Claim(
         "with one GPU, every index gives that GPU",
@@ -68,6 +77,10 @@ def gpu_around(run: Run):
         f"Without a GPU it {what} {got}. `num_gpus()` is 0 then; what does "
         "`try_all_gpus()` return?",
     )
+
+
+def _row(values: Sequence) -> str:
+    return ", ".join(map(str, values))
 
 
 def _not_around(got: Sequence[str], wanted: Sequence[str]) -> str:
@@ -179,13 +192,15 @@ def same_device(run: Run):
     cpu, bare = "cpu", d2l.gpu(0).type
     names = [str(d2l.gpu(i)) for i in range(GPUS)]
     zero, one, *_ = names
-    equal, different = run(_compared, 0, [(one, one), (zero, one)])
+    # GPU 1 is the current device first, so that an answer that remembers this differs
+    # from one that takes a missing index for 0.
+    equal, different = run(_compared, 1, [(one, one), (zero, one)])
     yield Claim(
         "different indices are different devices, and equal indices the same",
         equal and not different,
         f"{zero} and {one} have the same type, but they're different devices.",
     )
-    equal, *different = run(_compared, 0, [(cpu, cpu), (cpu, bare), (bare, cpu)])
+    equal, *different = run(_compared, 1, [(cpu, cpu), (cpu, bare), (bare, cpu)])
     yield Claim(
         "the CPU equals itself and no GPU",
         equal and not any(different),
@@ -194,32 +209,48 @@ def same_device(run: Run):
     pairs = [(bare, bare)]
     for name in names:
         pairs += (bare, name), (name, bare)
-    right = {}
-    for current in range(GPUS):
-        found = run(_compared, current, pairs)
-        wanted = [{a, b} <= {bare, names[current]} for a, b in pairs]
-        right[current] = [x == y for x, y in zip(found, wanted, strict=True)]
-    first, others = right[0], [*right[1], *right[2]]
-    if not all(first):
-        both = all(first[1::2]) or all(first[2::2])
-        hint = (
-            "The result depends on which of the two comes first. Either may lack its "
-            "index."
-            if both
-            else (
-                f"While {zero} is the current device, a tensor sent to `{bare}` "
-                "ends up there. Two different names can mean the same device."
-            )
-        )
-    else:
-        hint = (
-            f"It's right while {zero} is the current device, but not while "
-            "another one is. A missing index doesn't mean index 0."
-        )
+    said, wanted = {}, {}
+    for current in (1, 0, 2):
+        said[current] = run(_compared, current, pairs)
+        wanted[current] = [{a, b} <= {bare, names[current]} for a, b in pairs]
+        if said[current] != wanted[current]:
+            break
     yield Claim(
         f"`{bare}` means the current device, whichever that is",
-        all(first) and all(others),
-        hint,
+        said == wanted,
+        _not_current(dict(zip(pairs, said[1], strict=True)), bare, names)
+        if said[1] != wanted[1]
+        else f"It was right while {one} was the current device, but then "
+        f"{names[current]} became the current one, and your answers were wrong. Which "
+        "device is the current one can change from call to call.",
+    )
+
+
+def _not_current(said: dict, bare: str, names: Sequence[str]) -> str:
+    """Return a hint for comparisons that are wrong while GPU 1 is the current one."""
+    zero, one, *_ = names
+    text = f"While {one} is the current device, "
+    forth = [name for name in names if said[bare, name]]
+    back = [name for name in names if said[name, bare]]
+    if forth != back:
+        return (
+            "The result depends on which of the two comes first. Either may lack its "
+            "index."
+        )
+    if not forth:
+        return (
+            f"{text}a tensor sent to `{bare}` ends up there. Two different names can "
+            "mean the same device."
+        )
+    if forth == [zero]:
+        return (
+            f"{text}you take `{bare}` for {zero}. A missing index doesn't mean index 0."
+        )
+    if forth == [one]:
+        return f"{text}you say that `{bare}` isn't the same device as `{bare}`."
+    return (
+        f"{text}you say that `{bare}` is the same device as {_row(forth)}. Where does "
+        f"a tensor go that's sent to `{bare}`?"
     )
 
 
@@ -324,7 +355,7 @@ def doubling_time(run: Run):
     yield Claim(
         "for values that double every 3 years, it returns 3",
         abs(exact - 3) < 1e-6,
-        _wrong_doubling(exact),
+        _wrong_doubling(exact, years),
     )
     values = np.array([1.0, 1.9, 2.2, 9.5, 8.0])
     wanted = 1 / np.polyfit(years, np.log2(values), 1)[0]
@@ -347,6 +378,14 @@ def doubling_time(run: Run):
             "year counts as much as a step of four. A least-squares line weighs all "
             "points."
         )
+    for k, name in (0, "first"), (-1, "last"):
+        t, v = years - years[k], doublings - doublings[k]
+        if abs(value - (t @ t) / (t @ v)) < 1e-6:
+            hint = (
+                f"You return {value:.4g} years, which is what the best line through "
+                f"the {name} point gives. The least-squares line needn't go through "
+                "any of the points."
+            )
     yield Claim(
         "for scattered points, it uses the least-squares line",
         abs(value - wanted) < 1e-6,
@@ -354,7 +393,8 @@ def doubling_time(run: Run):
     )
 
 
-def _wrong_doubling(value: float) -> str:
+def _wrong_doubling(value: float, years: np.ndarray) -> str:
+    doublings = np.log2(5) + (years - years[0]) / 3
     known = {
         1 / 3: "That's how often it doubles in a year.",
         3 / np.log(2): "In that time it grows by a factor of e, not 2.",
@@ -362,8 +402,13 @@ def _wrong_doubling(value: float) -> str:
         2 ** (1 / 3): "That's the factor by which it grows in a year.",
         2 ** (10 / 3): "That's the factor by which it grows in ten years.",
     }
+    for rise in doublings, doublings - doublings[0]:
+        wrong = (years @ years) / (years @ rise)
+        known[wrong] = (
+            "That's what a line through the origin gives. Yours needs an intercept."
+        )
     for wrong, text in known.items():
-        if abs(value - wrong) < 1e-6:
+        if abs(value - wrong) < 1e-6 * max(1, wrong):
             return f"You return {value:.4g}. {text}"
     return (
         f"You return {value:.4g}. Exponential growth is a straight line only if you "

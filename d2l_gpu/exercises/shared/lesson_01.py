@@ -103,6 +103,15 @@ def gpu_in_turn(devices: Devices, run: Run) -> Iterator[Claim]:
         around == [names[i % 2] for i in range(2, 7)],
         _not_around(around, names, host),
     )
+    if around == [names[i % 2] for i in range(2, 7)]:
+        mixed = [3, 3, 0, 6, 5, 2, 2]
+        again = run(_turns, 2, mixed)
+        yield Claim(
+            "the device depends on the index, not on earlier calls",
+            again == [names[i % 2] for i in mixed],
+            f"Asked for indices {', '.join(map(str, mixed))} in this order, you return "
+            f"{', '.join(again)}. In order from 0, each index gave the right device.",
+        )
     alone = run(_turns, 1, [0, 1, 2])
     yield Claim(
         "with one GPU, every index returns that GPU",
@@ -377,8 +386,31 @@ def doubling_times(run: Run) -> Iterator[Claim]:
         "for uneven growth, they're those of the best-fitting line",
         np.allclose(given, wanted),
         f"For one table, you return {given[0]:.2f} years instead of {wanted[0]:.2f}. "
-        "Fit the line to all points, including those in the middle.",
+        + _why_not_best(given, years, np.log2(real)),
     )
+
+
+def _why_not_best(given: Sequence[float], years, rows) -> str:
+    """Return a hint for doubling times that aren't those of the best-fitting line.
+
+    Args:
+        rows: the logarithms of the values to the base 2.
+    """
+    import numpy as np
+
+    if np.allclose(given, [(years[-1] - years[0]) / (v[-1] - v[0]) for v in rows]):
+        return (
+            "You use only the first and the last point. Fit the line to all points, "
+            "including those in the middle."
+        )
+    for k, name in (0, "first"), (-1, "last"):
+        t = years - years[k]
+        if np.allclose(given, [(t @ t) / (t @ (v - v[k])) for v in rows]):
+            return (
+                f"That's what the best line through the {name} point gives. The "
+                "best-fitting line needn't go through any of the points."
+            )
+    return "The best-fitting line weighs all points equally."
 
 
 def _table(years, values) -> dict:

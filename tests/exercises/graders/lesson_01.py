@@ -46,6 +46,14 @@ def _gpu_in_turn(answers, d2l):
         devices = d2l.try_all_gpus()
         return devices[(i - 1) % len(devices)]
 
+    asked = []
+
+    @wrong("01.1", "each index gave the right device")
+    def takes_turns(i):
+        devices = d2l.try_all_gpus()
+        asked.append(i)
+        return devices[(asked[0] + len(asked) - 1) % len(devices)]
+
     @wrong("01.1", "your numbering stops there")
     def stays_at_the_last(i):
         devices = d2l.try_all_gpus()
@@ -145,6 +153,19 @@ def _doubling_times(answers):
         first, last = min(gpus.values()), max(gpus.values())
         years = last[0] - first[0]
         return [years / np.log2(last[k] / first[k]) for k in (1, 2)]
+
+    @wrong("01.4", "the best line through the first point")
+    def starts_at_the_first(gpus):
+        years, *columns = np.array(list(gpus.values())).T
+        t = years - years[0]
+        return [t @ t / (t @ np.log2(each / each[0])) for each in columns]
+
+    @wrong("01.4", "weighs all points equally")
+    def averages_the_steps(gpus):
+        years, *columns = np.array(list(gpus.values())).T
+        return [
+            1 / np.mean(np.diff(np.log2(each)) / np.diff(years)) for each in columns
+        ]
 
     @wrong("01.4", "one doubling time for arithmetic")
     def returns_one(gpus):

@@ -1,3 +1,4 @@
+import functools
 import statistics
 
 import numpy as np
@@ -50,6 +51,26 @@ def forgets_the_cpu(i):
 @wrong("01.1", "index 1 gives vgpu:1")
 def asks_pytorch(i):
     return torch.device("vgpu", i % torch.accelerator.device_count())
+
+
+class _Turn:
+    """Gives the next device in each call, from that of the first index on."""
+
+    def __init__(self):
+        self.last = None
+
+    def __call__(self, i):
+        devices = d2l.try_all_gpus()
+        self.last = i if self.last is None else self.last + 1
+        return devices[self.last % len(devices)]
+
+
+_turn = _Turn()
+
+
+@wrong("01.1", "each index gave the right device")
+def takes_turns(i):
+    return _turn(i)
 
 
 @wrong("01.1", "gpu_around returned nothing")
@@ -125,6 +146,21 @@ def compares_names(a, b):
 @wrong("01.3", "A missing index doesn't mean index 0")
 def takes_the_first(a, b):
     return (a.type, a.index or 0) == (b.type, b.index or 0)
+
+
+@functools.cache
+def _place(device):
+    return torch.empty(0, device=device).device
+
+
+@wrong("01.3", "and your answers were wrong. Which device is the current one")
+def remembers_the_place(a, b):
+    return _place(a) == _place(b)
+
+
+@wrong("01.3", "the same device as vgpu:0, vgpu:1, vgpu:2")
+def takes_none_for_any(a, b):
+    return a.type == b.type and (None in (a.index, b.index) or a == b)
 
 
 @wrong("01.3", "vgpu:0 and vgpu:1 have the same type")
@@ -282,6 +318,28 @@ def averages_the_steps(years, values):
 @wrong("01.5", "as if the years were the noisy quantity")
 def fits_the_years(years, values):
     return np.polyfit(np.log2(values), years, 1)[0]
+
+
+def through(k, years, values):
+    slope = np.linalg.lstsq(
+        (years - years[k])[:, None], np.log2(values) - np.log2(values[k]), rcond=None
+    )[0]
+    return 1 / slope[0]
+
+
+@wrong("01.5", "the best line through the first point")
+def starts_at_the_first(years, values):
+    return through(0, years, values)
+
+
+@wrong("01.5", "the best line through the last point")
+def ends_at_the_last(years, values):
+    return through(-1, years, values)
+
+
+@wrong("01.5", "a line through the origin")
+def forgets_the_intercept(years, values):
+    return 1 / np.linalg.lstsq(years[:, None], np.log2(values), rcond=None)[0][0]
 
 
 @wrong("01.5", "the least-squares line gives 2.979")

@@ -108,6 +108,16 @@ def clones_twice(x, n):
     return x.clone()[:n].clone()
 
 
+@wrong("02.3", "What else was on the GPU for a moment")
+def asks_for_indices(x, n):
+    return x.take(torch.tensor(range(n)).to(x.device))
+
+
+@wrong("02.3", "What else was on the GPU for a moment")
+def with_a_mask(x, n):
+    return x[torch.arange(len(x), device=x.device) < n]
+
+
 @wrong("02.3", "although the numbers were on the")
 def by_way_of_python(x, n):
     return torch.tensor(x[:n].tolist(), device=x.device)

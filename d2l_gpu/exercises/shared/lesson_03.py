@@ -261,12 +261,12 @@ def send_all(port: Port, run: Run):
     yield Claim(
         "each tensor keeps its shape",
         [each.shape for each in values] == shapes,
-        f"The second tensor had the shape {shapes[1]}, and now has {values[1].shape}.",
+        _wrong_shape(values),
     )
     yield Claim(
         "each tensor keeps its values",
         all((each == i).all() for i, each in enumerate(values)),
-        "The tensors aren't in the order in which they came.",
+        _out_of_order(values) or _wrong_number(values),
     )
     nbytes = sum(copy.nbytes for copy in copies)
     needed = sum(each.nbytes for each in arrays)
@@ -279,6 +279,43 @@ def send_all(port: Port, run: Run):
         len(copies) == 1 and nbytes == needed,
         hint,
     )
+
+
+def _out_of_order(values: Sequence[np.ndarray]) -> str:
+    """Return a hint if the tensors have each other's values; empty if they don't."""
+    numbers = [each.flat[0] if each.size else -1 for each in values]
+    plain = list(range(len(values)))
+    whole = all((each == n).all() for each, n in zip(values, numbers, strict=True))
+    if numbers == plain or sorted(numbers) != plain or not whole:
+        return ""
+    i = next(i for i, n in enumerate(numbers) if n != i)
+    return (
+        "The tensors aren't in the order in which they came: number "
+        f"{i + 1} of your list has the values of number {int(numbers[i]) + 1}."
+    )
+
+
+def _wrong_shape(values: Sequence[np.ndarray]) -> str:
+    same = [
+        each.size > 0
+        and 0 <= each.flat[0] < len(_SHAPES)
+        # A tensor's value is its number.
+        and each.shape == _SHAPES[int(each.flat[0])]
+        for each in values
+    ]
+    if all(same) and _out_of_order(values):
+        return _out_of_order(values)
+    pairs = list(zip(_SHAPES, values, strict=True))
+    i = next((i for i, (shape, x) in enumerate(pairs) if x.shape != shape), 0)
+    return (
+        f"Number {i + 1} of the tensors had the shape {_SHAPES[i]}, and now has "
+        f"{values[i].shape}."
+    )
+
+
+def _wrong_number(values: Sequence[np.ndarray]) -> str:
+    i = next((i for i, each in enumerate(values) if (each != i).any()), 0)
+    return f"Number {i + 1} of the tensors now has other values."
 
 
 def exercises(port: Port) -> Registry:

@@ -170,6 +170,21 @@ def sorted_by_size(tensors, device):
     ]
 
 
+@wrong("03.4", "number 1 of your list has the values of number 40")
+def gives_them_backwards(tensors, device):
+    return with_slices(tensors[::-1], device)
+
+
+@wrong("03.4", "number 1 of your list has the values of number 2.")
+def leaves_them_sorted(tensors, device):
+    return with_slices(sorted(tensors, key=lambda x: -x.numel()), device)
+
+
+@wrong("03.4", "Number 2 of the tensors now has other values")
+def sends_zeros(tensors, device):
+    return [torch.zeros_like(x) for x in with_slices(tensors, device)]
+
+
 @right("03.5")
 def into_an_empty_tensor(x, device):
     return torch.empty_like(x, device=device).copy_(x)

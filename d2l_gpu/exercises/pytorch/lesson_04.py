@@ -393,6 +393,28 @@ def _network() -> tuple[nn.Sequential, torch.Tensor]:
     return net, torch.randn(16, 20)
 
 
+class _Crossed(TorchDispatchMode):
+    """Keeps what operators copy from one GPU to another.
+
+    Attributes:
+        tensors: copies of it, where it came from.
+    """
+
+    def __init__(self, source: torch.device, target: torch.device):
+        super().__init__()
+        self.source, self.target = source, target
+        self.tensors: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if torch.is_tensor(x)]
+        if any(x.device == self.target for x in tensors):
+            self.tensors += [
+                x.detach().clone() for x in tensors if x.device == self.source
+            ]
+        return result
+
+
 def _divided(answer: Callable, gpus: Gpus) -> dict:
     """Return where the layers are, what crossed, and the output and gradients.
 
@@ -411,7 +433,8 @@ def _divided(answer: Callable, gpus: Gpus) -> dict:
     if not _apart(found["homes"]):
         return found
     X = X.to(devices[0])
-    with d2l.transfers() as log:
+    crossed = _Crossed(*devices)
+    with d2l.transfers() as log, crossed:
         try:
             output = model(X)
         except RuntimeError as error:
@@ -419,6 +442,7 @@ def _divided(answer: Callable, gpus: Gpus) -> dict:
                 raise
             return found
     found["copies"] = gpus.copies(log)
+    found["crossed"] = [x.cpu().numpy() for x in crossed.tensors]
     found["output"] = found["where"] = ""
     if torch.is_tensor(output):
         found["output"] = output.detach().cpu().numpy()
@@ -439,7 +463,7 @@ def _apart(homes: Sequence[str]) -> bool:
 @EXERCISES.add("04.4", "net, devices", returns=nn.Module, changes="net")
 def split(run: Run):
     twin, X = _network()
-    hidden = 16 * 30 * 4
+    hidden = twin[:2](X).detach().numpy()
     wanted = twin(X)
     wanted.sum().backward()
     found = run(_divided)
@@ -486,14 +510,24 @@ def split(run: Run):
     copies = found["copies"]
     hint = (
         f"{len(copies)} cop{'y' if len(copies) == 1 else 'ies'} with "
-        f"{sum(copy[0] for copy in copies):,} bytes crossed; the first layer's output "
-        f"has {hidden:,} bytes."
+        f"{sum(copy[0] for copy in copies):,} bytes crossed; the output of the ReLU "
+        f"has {hidden.nbytes:,} bytes."
     )
+    once = copies == [(hidden.nbytes, "GPU 0", "GPU 1")]
+    crossed = found["crossed"]
+    same = not crossed or any(_same_numbers(each, hidden) for each in crossed)
+    if once and any((each < 0).any() for each in crossed):
+        hint = (
+            "What crosses has negative numbers, which the output of a ReLU doesn't "
+            "have. You apply the ReLU only after the copy."
+        )
+    elif once:
+        hint = "What crosses has the size of the ReLU's output, but other values."
     if any(HOST in copy[1:] for copy in copies):
         hint = "Something was copied by way of the host."
     yield Claim(
-        "in the forward pass, one copy crosses: the first layer's output",
-        copies == [(hidden, "GPU 0", "GPU 1")],
+        "in the forward pass, one copy crosses: the output of the ReLU",
+        once and same,
         hint,
     )
     gradients = found["gradients"]
@@ -512,13 +546,27 @@ def split(run: Run):
     )
 
 
+def _same_numbers(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two arrays have the same numbers, in whatever order and shape."""
+    return a.size == b.size and np.allclose(
+        np.sort(a, axis=None), np.sort(b, axis=None), atol=1e-5
+    )
+
+
 # ------------------------------------------------------------------ a model's device
+
+
+def _with_buffer(module: nn.Module, device: torch.device) -> nn.Module:
+    """Give a module a buffer that its `state_dict` doesn't have."""
+    module.register_buffer("mask", torch.ones(4, device=device), persistent=False)
+    return module
 
 
 def _modules(gpus: Gpus) -> dict[str, nn.Module]:
     first, second = gpus[:2]
     norm = nn.BatchNorm1d(4).to(first)
     norm.running_mean = norm.running_mean.to(second)
+    inner = nn.Sequential(nn.ReLU(), nn.BatchNorm1d(4, affine=False).to(second))
     return {
         "whole": nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).to(second),
         "lazy": nn.LazyLinear(3).to(first),
@@ -526,6 +574,12 @@ def _modules(gpus: Gpus) -> dict[str, nn.Module]:
         "empty": nn.ReLU(),
         "apart": nn.Sequential(nn.Linear(3, 4).to(first), nn.Linear(4, 2).to(second)),
         "norm": norm,
+        "inner": nn.Sequential(nn.Linear(3, 4).to(first), nn.Sequential(inner)),
+        "unsaved": _with_buffer(nn.Linear(3, 4).to(first), second),
+        "only unsaved": nn.Sequential(_with_buffer(nn.ReLU(), second)),
+        "three": nn.Sequential(
+            nn.Linear(3, 4).to(first), nn.Linear(4, 4).to(second), nn.Linear(4, 2)
+        ),
     }
 
 
@@ -590,7 +644,7 @@ def device_of(run: Run):
     if kind == "ValueError":
         yield Claim(
             "the error names both devices",
-            all(str(d) in text or repr(d) in text for d in (d2l.gpu(0), d2l.gpu(1))),
+            _names(text, d2l.gpu(0), d2l.gpu(1)),
             f"Your message is: {text or 'empty'}",
         )
     yield Claim(
@@ -606,6 +660,39 @@ def device_of(run: Run):
         "A BatchNorm with `affine=False` has a running mean and variance but no "
         f"parameters. Here they're on GPU 1, but {_said(*found['buffers'])}.",
     )
+    yield Claim(
+        "it also looks into modules that are inside another module",
+        found["inner"][0] == "ValueError",
+        "A BatchNorm inside a `Sequential` inside the model has its buffers on GPU 1. "
+        f"The parameters are on GPU 0, but {_said(*found['inner'])}.",
+    )
+    apart, alone = found["unsaved"], found["only unsaved"]
+    yield Claim(
+        "buffers with `persistent=False` count too",
+        apart[0] == "ValueError" and alone == ("device", "GPU 1"),
+        "A buffer registered with `persistent=False` is on GPU 1. It isn't in the "
+        "module's `state_dict`, but it's a buffer all the same. "
+        + (
+            f"With the parameters on GPU 0, that's two devices, but {_said(*apart)}."
+            if apart[0] != "ValueError"
+            else f"There's nothing else in this module, but {_said(*alone)}."
+        ),
+    )
+    kind, text = found["three"]
+    yield Claim(
+        "for a model on three devices, the error names all three",
+        kind == "ValueError" and _names(text, d2l.gpu(0), d2l.gpu(1), d2l.cpu()),
+        "The three layers are on GPU 0, GPU 1 and the CPU. "
+        + (
+            f"Your message is: {text or 'empty'}"
+            if kind == "ValueError"
+            else f"For this model, {_said(kind, text)}."
+        ),
+    )
+
+
+def _names(text: str, *devices: torch.device) -> bool:
+    return all(str(device) in text or repr(device) in text for device in devices)
 
 
 def _said(kind: str, text: str) -> str:
@@ -616,14 +703,39 @@ def _said(kind: str, text: str) -> str:
 
 # ------------------------------------------------------------------ changing devices
 
-_MOMENTS = "exp_avg", "exp_avg_sq"
+_MOMENTS = {
+    False: ("exp_avg", "exp_avg_sq"),
+    True: ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+}
 
 
-def _in_training(device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer]:
+class _Scaled(nn.Module):
+    """Multiplies by a buffer that isn't in the `state_dict`."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([0.5, 2.0]), persistent=False)
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return X * self.scale
+
+
+def _in_training(
+    device: torch.device, amsgrad: bool
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Return a network and its Adam after some steps.
+
+    Args:
+        amsgrad: whether Adam has a third moment, and two groups of parameters.
+    """
     torch.manual_seed(0)
-    layers = nn.Linear(6, 5), nn.Tanh(), nn.BatchNorm1d(5), nn.Linear(5, 2)
+    layers = nn.Linear(6, 5), nn.Tanh(), nn.BatchNorm1d(5), nn.Linear(5, 2), _Scaled()
     net = nn.Sequential(*layers).to(device)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    parameters = list(net.parameters())
+    groups = [{"params": parameters}]
+    if amsgrad:
+        groups = [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.05}]
+    optimizer = torch.optim.Adam(groups, lr=0.1, amsgrad=amsgrad)
     for _ in range(3):
         _step(net, optimizer, device)
     return net, optimizer
@@ -642,30 +754,37 @@ def _state_of(net: nn.Module) -> list[np.ndarray]:
     return [x.detach().cpu().numpy() for x in (*net.parameters(), *net.buffers())]
 
 
-def _moved(answer: Callable, gpus: Gpus) -> dict:
+def _moved(answer: Callable, gpus: Gpus, amsgrad: bool) -> dict:
     """Return where everything is, and parameters and buffers after the next step."""
-    net, optimizer = _in_training(gpus[0])
+    net, optimizer = _in_training(gpus[0], amsgrad)
     parameters = list(net.parameters())
     with d2l.transfers() as log:
         answer(net, optimizer, gpus[1])
     held = [p for group in optimizer.param_groups for p in group["params"]]
     ids = [id(p) for p in parameters]
     states = [optimizer.state.get(p, {}) for p in parameters]
-    kept = all({*_MOMENTS, "step"} <= set(state) for state in states)
+    names = _MOMENTS[amsgrad]
+    kept = all({*names, "step"} <= set(state) for state in states)
     found = {
         "parameters": {gpus.where(p) for p in net.parameters()},
-        "buffers": {gpus.where(x) for x in net.buffers()},
+        "buffers": {name: gpus.where(x) for name, x in net.named_buffers()},
         "same": [id(p) for p in net.parameters()] == [id(p) for p in held] == ids,
         "kept": kept,
-        "moments": set(),
+        "moments": {},
         "counters": set(),
         "copies": gpus.copies(log),
+        "now": _state_of(net),
         "after": [],
     }
     if kept:
-        found["moments"] = {gpus.where(x[name]) for x in states for name in _MOMENTS}
+        found["moments"] = {
+            name: {gpus.where(state[name]) for state in states} for name in names
+        }
         found["counters"] = {gpus.where(x["step"]) for x in states}
-    if all(found[each] == {"GPU 1"} for each in ("parameters", "buffers", "moments")):
+    places = found["parameters"].union(
+        found["buffers"].values(), *found["moments"].values()
+    )
+    if kept and places == {"GPU 1"}:
         _step(net, optimizer, gpus[1])
         found["after"] = _state_of(net)
     return found
@@ -673,73 +792,147 @@ def _moved(answer: Callable, gpus: Gpus) -> dict:
 
 @EXERCISES.add("04.6", "net, optimizer, device", changes="net optimizer")
 def move(run: Run):
-    found, (twin, its) = run(_moved), _in_training(d2l.cpu())
+    both = {amsgrad: run(_moved, amsgrad) for amsgrad in _MOMENTS}
+    cases = list(both.values())
+    parameters = set().union(*(found["parameters"] for found in cases))
     yield Claim(
         "the parameters are on `device`",
-        found["parameters"] == {"GPU 1"},
-        f"They're on {_listed(found['parameters'])}, but `device` is GPU 1.",
+        parameters == {"GPU 1"},
+        f"They're on {_listed(parameters)}, but `device` is GPU 1.",
     )
     yield Claim(
         "they're the same objects as before, and the optimizer still has them",
-        found["same"],
+        all(found["same"] for found in cases),
         "The optimizer no longer holds the parameters of `net`, or not all of them.",
     )
+    buffers = {
+        name: where for name, where in cases[0]["buffers"].items() if where != "GPU 1"
+    }
     yield Claim(
         "the buffers are on `device` too",
-        found["buffers"] == {"GPU 1"},
-        f"They're on {_listed(found['buffers'])}. A BatchNorm's running mean and "
-        "variance aren't parameters, but it needs them on the same device.",
+        all(set(found["buffers"].values()) == {"GPU 1"} for found in cases),
+        _left_behind(buffers),
     )
+    kept = {amsgrad: found["kept"] for amsgrad, found in both.items()}
     yield Claim(
         "Adam keeps its state",
-        found["kept"],
-        "Its moments or step counters are gone. An Adam that starts over takes "
-        "different steps for a while.",
+        all(kept.values()),
+        "Its moments or step counters are gone"
+        + (", if it was created with `amsgrad=True`" if kept[False] else "")
+        + ". An Adam that starts over takes different steps for a while.",
     )
-    if not found["kept"]:
+    if not all(kept.values()):
         return
+    there = all(
+        places == {"GPU 1"} for found in cases for places in found["moments"].values()
+    )
     yield Claim(
         "its moments are on `device`",
-        found["moments"] == {"GPU 1"},
-        f"They're on {_listed(found['moments'])}. A module doesn't know "
-        "about the optimizer that trains it.",
+        there,
+        _moments_elsewhere(
+            {amsgrad: each["moments"] for amsgrad, each in both.items()}
+        ),
     )
-    if found["moments"] != {"GPU 1"}:
+    if not there:
         return
     yield Claim(
         "its step counters are still on the host",
-        found["counters"] == {HOST},
+        all(found["counters"] == {HOST} for found in cases),
         "They moved too. Python reads them in each step, and would have to fetch them "
         "each time.",
     )
-    tensors = [*twin.parameters(), *twin.buffers()]
-    nbytes = sum(x.nbytes for x in tensors) + sum(
-        state[name].nbytes for state in its.state.values() for name in _MOMENTS
-    )
-    if found["after"]:
-        _step(twin, its, d2l.cpu())
-        wanted = _state_of(twin)
+    twins = {amsgrad: _in_training(d2l.cpu(), amsgrad) for amsgrad in both}
+    sizes = [
+        _bytes_to_move(*twin, _MOMENTS[amsgrad]) for amsgrad, twin in twins.items()
+    ]
+    if all(found["after"] for found in cases):
+        right, kept = {}, {}
+        for amsgrad, (twin, its) in twins.items():
+            kept[amsgrad] = _alike(both[amsgrad]["now"], _state_of(twin))
+            _step(twin, its, d2l.cpu())
+            right[amsgrad] = _alike(both[amsgrad]["after"], _state_of(twin))
         yield Claim(
             "the next step is the same as without the move",
-            len(found["after"]) == len(wanted)
-            and all(
-                a.shape == b.shape and np.allclose(a, b, atol=1e-5)
-                for a, b in zip(found["after"], wanted, strict=True)
+            all(right.values()),
+            "The parameters or buffers differ after it"
+            + (" if Adam was created with `amsgrad=True`" if right[False] else "")
+            + (
+                ": something of Adam's state has changed in the move."
+                if all(kept.values())
+                else ". They had other values before it already."
             ),
-            "The parameters or buffers differ after it: some of them or of Adam's "
-            "state has changed.",
         )
-    crossed = sum(copy[0] for copy in found["copies"])
-    hint = (
-        f"{crossed:,} bytes crossed; parameters, buffers and moments have {nbytes:,}."
+    crossed = [sum(copy[0] for copy in found["copies"]) for found in cases]
+    sent, nbytes = next(
+        (pair for pair in zip(crossed, sizes, strict=True) if len({*pair}) > 1),
+        (crossed[0], sizes[0]),
     )
-    by_host = any(HOST in copy[1:] for copy in found["copies"])
+    hint = f"{sent:,} bytes crossed; parameters, buffers and moments have {nbytes:,}."
+    by_host = any(HOST in copy[1:] for found in cases for copy in found["copies"])
     if by_host:
         hint = "The copy went by way of the host. GPUs can copy directly to each other."
     yield Claim(
         "the parameters, buffers and moments each cross once",
-        crossed == nbytes and not by_host,
+        crossed == sizes and not by_host,
         hint,
+    )
+
+
+def _left_behind(buffers: dict[str, str]) -> str:
+    """Return a hint for buffers that aren't on GPU 1, given where each is."""
+    if not buffers:
+        return ""
+    where = _listed(set(buffers.values()))
+    if any("running" in name for name in buffers):
+        return (
+            f"Some are on {where}. A BatchNorm's running mean and variance aren't "
+            "parameters, but it needs them on the same device."
+        )
+    if "4.scale" in buffers:
+        return (
+            f"The buffer `scale` is on {where}. It was registered with "
+            "`persistent=False`, so it isn't in the `state_dict`, but the forward pass "
+            "needs it."
+        )
+    return f"The buffer `{next(iter(buffers))}` is on {where}."
+
+
+def _moments_elsewhere(moments: dict[bool, dict[str, set[str]]]) -> str:
+    """Return a hint for moments that aren't all on GPU 1, without and with amsgrad."""
+    left = {
+        name: places for name, places in moments[False].items() if places != {"GPU 1"}
+    }
+    if len(left) == len(moments[False]):
+        where = set().union(*left.values())
+        return (
+            f"They're on {_listed(where)}. A module doesn't know about the optimizer "
+            "that trains it."
+        )
+    for amsgrad, each in moments.items():
+        behind = [name for name, places in each.items() if "GPU 1" not in places]
+        if behind:
+            more = "has one more moment and " if amsgrad else ""
+            return (
+                f"With `amsgrad={amsgrad}`, Adam {more}needs `{behind[0]}` in each "
+                f"step, but that's on {_listed(each[behind[0]])}."
+            )
+    return (
+        "Some of them are, but not those of all parameters. An optimizer may have "
+        "several groups of parameters."
+    )
+
+
+def _bytes_to_move(net: nn.Module, optimizer, moments: Sequence[str]) -> int:
+    states = optimizer.state.values()
+    return sum(x.nbytes for x in (*net.parameters(), *net.buffers())) + sum(
+        state[name].nbytes for state in states for name in moments
+    )
+
+
+def _alike(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
+    return len(found) == len(wanted) and all(
+        a.shape == b.shape and np.allclose(a, b, atol=1e-5)
+        for a, b in zip(found, wanted, strict=True)
     )
 
 

@@ -356,10 +356,32 @@ def forgets_the_relu(net, devices):
     )
 
 
-@wrong("04.4", "the first layer's output has 1,920 bytes")
+@wrong("04.4", "the output of the ReLU has 1,920 bytes")
 def sends_it_twice(net, devices):
     return in_two_parts(
         net, devices, lambda H: H.to(devices[1]).to(devices[0]).to(devices[1])
+    )
+
+
+@wrong("04.4", "What crosses has negative numbers")
+def sends_it_before_the_relu(net, devices):
+    def before(layer, inputs):
+        return torch.relu(inputs[0].to(devices[1]))
+
+    first, _, last = net[0].to(devices[0]), net[1], net[2].to(devices[1])
+    last.register_forward_pre_hook(before)
+    return nn.Sequential(first, last)
+
+
+@wrong("04.4", "the ReLU's output, but other values")
+def sends_the_opposite(net, devices):
+    return in_two_parts(net, devices, lambda H: 1 - (1 - H).exp().to(devices[1]).log())
+
+
+@right("04.4")
+def sends_it_transposed(net, devices):
+    return in_two_parts(
+        net, devices, lambda H: torch.empty(30, 16, device=devices[1]).copy_(H.T).T
     )
 
 
@@ -387,9 +409,45 @@ def returns_a_function(net, devices):
 
 
 @right("04.5")
-def with_a_dictionary(module):
+def module_by_module(module):
+    return places(
+        [
+            x
+            for each in module.modules()
+            for x in (*each._parameters.values(), *each._buffers.values())
+            if x is not None
+        ]
+    )
+
+
+@wrong("04.5", "but it's a buffer all the same. With the parameters on")
+def asks_for_what_is_saved(module):
+    return places(module.state_dict(keep_vars=True).values())
+
+
+@wrong("04.5", "There's nothing else in this module, but None was returned")
+def starts_with_what_is_saved(module):
+    if not module.state_dict():
+        return None
+    return module_by_module(module)
+
+
+@wrong("04.5", "A BatchNorm inside a `Sequential` inside the model")
+def looks_one_level_down(module):
+    below = [module, *module.children()]
+    return places(
+        [
+            x
+            for each in below
+            for x in (*each.parameters(recurse=False), *each.buffers(recurse=False))
+        ]
+    )
+
+
+@wrong("04.5", "The three layers are on GPU 0, GPU 1 and the CPU. Your message is")
+def stops_at_the_second(module):
     first = None
-    for tensor in module.state_dict().values():
+    for tensor in (*module.parameters(), *module.buffers()):
         first = first or tensor.device
         if tensor.device != first:
             raise ValueError(f"on {first} and on {tensor.device}")
@@ -422,26 +480,26 @@ def forgets_buffers(module):
 def asks_parameters_for_a_start(module):
     if not list(module.parameters()):
         return None
-    return with_a_dictionary(module)
+    return module_by_module(module)
 
 
 @wrong("04.5", "You return a string; return a `torch.device`")
 def returns_a_text(module):
-    device = with_a_dictionary(module)
+    device = module_by_module(module)
     return device and str(device)
 
 
 @wrong("04.5", "the model is on several devices")
 def names_no_devices(module):
     try:
-        return with_a_dictionary(module)
+        return module_by_module(module)
     except ValueError:
         raise ValueError("the model is on several devices") from None
 
 
 @wrong("04.5", "For `nn.ReLU()`, the host was returned")
 def falls_back(module):
-    return with_a_dictionary(module) or d2l.cpu()
+    return module_by_module(module) or d2l.cpu()
 
 
 @wrong("04.5", "{device(type='vgpu', index=1)} was returned")
@@ -464,8 +522,60 @@ def by_hand(net, optimizer, device):
     net.to(device)
     for p in net.parameters():
         state = optimizer.state[p]
-        for name in ("exp_avg", "exp_avg_sq"):
+        for name in state:
+            if name != "step":
+                state[name] = state[name].to(device)
+
+
+@wrong("04.6", "With `amsgrad=True`, Adam has one more moment and needs")
+def forgets_the_largest(net, optimizer, device):
+    net.to(device)
+    for state in optimizer.state.values():
+        state.update(
+            (name, x.to(device))
+            for name, x in state.items()
+            if name.startswith("exp_avg")
+        )
+
+
+@wrong("04.6", "needs `exp_avg_sq` in each step, but that's on GPU 0")
+def moves_the_momentum_only(net, optimizer, device):
+    net.to(device)
+    for state in optimizer.state.values():
+        state["exp_avg"] = state["exp_avg"].to(device)
+
+
+@wrong("04.6", "several groups of parameters")
+def moves_the_first_group(net, optimizer, device):
+    net.to(device)
+    for p in optimizer.param_groups[0]["params"]:
+        state = optimizer.state[p]
+        for name in state.keys() - {"step"}:
             state[name] = state[name].to(device)
+
+
+@wrong("04.6", "if it was created with `amsgrad=True`")
+def drops_the_largest(net, optimizer, device):
+    net.to(device)
+    optimizer.load_state_dict(optimizer.state_dict())
+    for state in optimizer.state.values():
+        state.pop("max_exp_avg_sq", None)
+
+
+@wrong("04.6", "differ after it if Adam was created with `amsgrad=True`")
+def replaces_the_largest(net, optimizer, device):
+    net.to(device)
+    optimizer.load_state_dict(optimizer.state_dict())
+    for state in optimizer.state.values():
+        if "max_exp_avg_sq" in state:
+            state["max_exp_avg_sq"] = state["exp_avg_sq"].clone() * 4
+
+
+@wrong("04.6", "The buffer `scale` is on GPU 0")
+def moves_what_is_saved(net, optimizer, device):
+    for x in net.state_dict(keep_vars=True).values():
+        x.data = x.data.to(device)
+    optimizer.load_state_dict(optimizer.state_dict())
 
 
 @wrong("04.6", "about the optimizer that trains it")
@@ -495,12 +605,12 @@ def moves_every_tensor(net, optimizer, device):
             state[name] = state[name].to(device)
 
 
-@wrong("04.6", "some of them or of Adam's state has changed")
+@wrong("04.6", "something of Adam's state has changed in the move")
 def forgets_the_values(net, optimizer, device):
     net.to(device)
     for p in net.parameters():
         state = optimizer.state[p]
-        for name in ("exp_avg", "exp_avg_sq"):
+        for name in state.keys() - {"step"}:
             state[name] = torch.zeros_like(p)
 
 
@@ -524,7 +634,7 @@ def leaves_the_buffers(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "some of them or of Adam's state has changed")
+@wrong("04.6", "They had other values before it already")
 def resets_the_buffers(net, optimizer, device):
     by_hand(net, optimizer, device)
     net[2].reset_running_stats()

@@ -1,8 +1,9 @@
 """Tensors on devices; virtual GPUs keep track of the memory they take."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,11 +49,12 @@ def _type(name: str) -> torch.dtype:
 
 def _predicted(
     answer: Callable, gpus: Gpus, shape: tuple[int, ...], dtype: str
-) -> tuple[int, int]:
-    """Return the predicted bytes, and how many the prediction itself took."""
-    with _memory(gpus) as use:
+) -> tuple[int, list[int]]:
+    """Return the predicted bytes, and how many the prediction took on each GPU."""
+    with ExitStack() as stack:
+        uses = [stack.enter_context(_memory([gpu])) for gpu in gpus]
         got = answer(shape, _type(dtype))
-    return got, use.peak
+    return got, [use.peak for use in uses]
 
 
 def _taken(shape: Sequence[int], dtype: str) -> int:
@@ -64,7 +66,7 @@ def _taken(shape: Sequence[int], dtype: str) -> int:
 
 @EXERCISES.add("02.1", "shape, dtype", returns=int)
 def bytes_on_gpu(run: Run):
-    peaks: list[int] = []
+    peaks: list[list[int]] = []
 
     def of(*cases: tuple[tuple[int, ...], str]) -> tuple[bool, str]:
         """Return whether the answer is right in all cases, and a hint if it isn't."""
@@ -105,9 +107,16 @@ def bytes_on_gpu(run: Run):
     )
     yield Claim(
         "no GPU memory is used to find out",
-        not any(peaks),
-        f"Your function took {max(peaks):,} bytes of GPU memory: it measures instead "
-        "of predicting.",
+        not any(map(any, peaks)),
+        _measured(peaks),
+    )
+
+
+def _measured(peaks: Sequence[Sequence[int]]) -> str:
+    most, gpu = max((nbytes, i) for own in peaks for i, nbytes in enumerate(own))
+    return (
+        f"Your function took {most:,} bytes of memory on GPU {gpu}: it measures "
+        "instead of predicting."
     )
 
 
@@ -393,12 +402,13 @@ class _Limited:
     Attributes:
         limit: the largest batch that fits, in examples.
         calls: how many batches were requested.
-        held: whether one was requested while the GPUs still held something since the
-            last.
+        held: what the GPUs still held from before when one was requested: ``the
+            batch`` itself, or ``something else``; empty if nothing.
     """
 
     def __init__(self, limit: int, gpus: Gpus):
-        self.limit, self.calls, self.held = limit, 0, False
+        self.limit, self.calls, self.held = limit, 0, ""
+        self._last: Callable = lambda: None
         self._gpus = gpus
         self._before = self._allocated()
 
@@ -407,10 +417,13 @@ class _Limited:
 
     def __call__(self, n: int) -> torch.Tensor:
         self.calls += 1
-        self.held |= self._allocated() > self._before
+        if not self.held and self._allocated() > self._before:
+            self.held = "something else" if self._last() is None else "the batch"
         if n > self.limit:
             raise torch.OutOfMemoryError(f"Tried to make a batch of {n} examples.")
-        return torch.ones(n, device=self._gpus[1])
+        batch = torch.ones(n, device=self._gpus[1])
+        self._last = weakref.ref(batch)
+        return batch
 
 
 def _tried(answer: Callable, gpus: Gpus, limit: int, most: int) -> dict:
@@ -433,6 +446,16 @@ def _failed(answer: Callable, gpus: Gpus, most: int) -> dict:
         return {"error": str(error)}
 
 
+_HELD = {
+    "": "",
+    "the batch": "The previous batch was still in memory when the next one was made, "
+    "so both had to fit. Which variable keeps it alive?",
+    "something else": "The previous batch was gone when the next one was made, but "
+    "something of its size was still in memory, such as a copy. Which variable keeps "
+    "it alive?",
+}
+
+
 @EXERCISES.add("02.6", "make, most", returns=int)
 def most_that_fit(run: Run):
     most = 1000
@@ -442,8 +465,7 @@ def most_that_fit(run: Run):
     yield Claim(
         "each batch is freed before the next one is tried",
         not any(each["held"] for each in all_tries),
-        "The previous batch was still in memory when the next one was made, so both "
-        "had to fit. Which variable keeps it alive?",
+        _HELD[next((each["held"] for each in all_tries if each["held"]), "")],
     )
     wrong = [
         (limit, each["got"]) for limit, each in tries.items() if each["got"] != limit

@@ -255,7 +255,7 @@ def doubles_then_halves(make, most):
     return low
 
 
-@wrong("02.6", "Which variable keeps it alive")
+@wrong("02.6", "such as a copy. Which variable")
 def holds_a_copy_of_the_last(make, most):
     batches = [None]
 

@@ -89,7 +89,7 @@ def _stepped(answer: Callable, gpus: Gpus) -> dict:
     answer(_loss, batches, [list(own) for own in replicas], _RATE_OF_STEP)
     return {
         "first": first,
-        "second": _vector(replicas[0]),
+        "second": [_vector(replica) for replica in replicas],
         "copies": gpus.copies(log),
     }
 
@@ -141,18 +141,52 @@ def train_step(run: Run):
             ends[0].split([p.numel() for p in params]), params, strict=True
         )
     ]
-    second = ends[0] - torch.tensor(found["second"])
+    second = [ends[0] - torch.tensor(vector) for vector in found["second"]]
     wanted_now = lr * _gradient(before, *_batch(6 * k))
-    hint = (
-        "The second step doesn't follow the gradient at the point where the first one "
-        "ended."
+    off = [i for i, step in enumerate(second) if not _close(step, wanted_now)]
+    yield Claim(
+        "each replica's second step is right too",
+        not off,
+        _what_is_left(second, off, wanted_now, alone) if off else "",
     )
-    if any(_close(second, times * wanted + wanted_now) for times in (1, k)):
-        hint = (
-            "The gradient of the first step is still in it. What does `backward` do "
-            "with a gradient that already exists?"
+
+
+def _what_is_left(
+    second: Sequence[torch.Tensor], off: Sequence[int], wanted_now, alone
+) -> str:
+    """Return a hint on what, besides the right step, is in the second one.
+
+    Args:
+        second: the second step of each replica.
+        off: which of them are wrong.
+        wanted_now: the right one.
+        alone: the first step for each batch alone.
+    """
+    k, left = len(alone), second[off[0]] - wanted_now
+    steps = torch.stack(list(alone), dim=1)
+    weights = torch.linalg.lstsq(steps, left[:, None]).solution
+    if not _close((steps @ weights)[:, 0], left):
+        numbers = ", ".join(map(str, off))
+        return (
+            f"On GPU{'s' * (len(off) > 1)} {numbers}, the second step doesn't follow "
+            "the gradient at the point where the first one ended."
         )
-    yield Claim("a second step is right too", _close(second, wanted_now), hint)
+    times = _times(left, sum(alone) / k)
+    if len(off) < k:
+        numbers = ", ".join(map(str, off))
+        where = f"in that of GPU{'s' * (len(off) > 1)} {numbers}"
+    elif any(times is not None and abs(times - n) < 1e-6 for n in range(2, k)):
+        return (
+            f"The second step is the right one plus {times:.0f} × the first. If all "
+            f"{k} GPUs had kept their gradients, that would be {k} ×: which of them "
+            "still have one for `backward` to add to?"
+        )
+    else:
+        where = "in it"
+    return (
+        f"The gradient of the first step is still {where}. What does `backward` do "
+        "with a gradient that already exists?"
+    )
 
 
 def _why_replicas_differ(moved: Sequence[torch.Tensor], alone) -> str:

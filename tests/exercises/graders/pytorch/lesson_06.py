@@ -83,7 +83,7 @@ def keeps_the_sum_on_the_first(loss, batches, replicas, lr):
         torch.optim.SGD(replica, lr).step()
 
 
-@wrong("06.1", "is still in it")
+@wrong("06.1", "still in it. What does `backward` do")
 def keeps_the_gradients(loss, batches, replicas, lr):
     backward(loss, batches, replicas)
     with torch.no_grad():
@@ -91,6 +91,46 @@ def keeps_the_gradients(loss, batches, replicas, lr):
             d2l.allreduce([p.grad for p in params])
             for p in params:
                 p -= lr / len(replicas) * p.grad
+
+
+def clears_only(some):
+    def train_step(loss, batches, replicas, lr):
+        keeps_the_gradients(loss, batches, replicas, lr)
+        for replica in replicas[some]:
+            torch.optim.SGD(replica, lr).zero_grad()
+
+    train_step.__name__ = f"clears_only_{some.start}_to_{some.stop}"
+    return train_step
+
+
+wrong("06.1", "the right one plus 3 × the first")(clears_only(slice(0, 1)))
+wrong("06.1", "the right one plus 2 × the first")(clears_only(slice(2, 4)))
+
+
+@wrong("06.1", "is still in that of GPUs 1, 2, 3")
+def adds_to_the_old_sum_on_the_others(loss, batches, replicas, lr):
+    k, own = len(replicas), []
+    for replica, (X, y) in zip(replicas, batches, strict=True):
+        device = replica[0].device
+        value = loss(replica, X.to(device), y.to(device)) / k
+        own.append(list(torch.autograd.grad(value, replica)))
+    for sums in zip(*own, strict=True):
+        d2l.allreduce(sums)
+    for i, (replica, sums) in enumerate(zip(replicas, own, strict=True)):
+        for p, g in zip(replica, sums, strict=True):
+            p.grad = g if p.grad is None or i == 0 else p.grad + g
+        torch.optim.SGD(replica, lr).step()
+
+
+@wrong("06.1", "at the point where the first one ended")
+def goes_back_to_the_start(loss, batches, replicas, lr):
+    for replica in replicas:
+        for p in replica:
+            if hasattr(p, "start"):
+                p.data.copy_(p.start)
+            p.start = p.detach().clone()
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr / len(replicas))
 
 
 @wrong("06.1", "the host sent")

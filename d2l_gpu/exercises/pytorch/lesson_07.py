@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -573,8 +573,32 @@ def _centring_net() -> nn.Module:
     return nn.Sequential(_Centred(), *layers).eval()
 
 
-def _scored(answer: Callable, gpus: Gpus, X: np.ndarray) -> dict:
-    net, examples = _centring_net().to(gpus[0]), torch.tensor(X)
+def _unmoved_net() -> nn.Module:
+    """Return a network in training mode, except for one layer, that computes the same
+    in either mode."""
+    torch.manual_seed(5)
+    first, second = nn.Linear(256, 8), nn.Sequential(nn.Tanh(), nn.Linear(8, 5))
+    second.requires_grad_(False)
+    net = nn.Sequential(_Centred(), first, second)
+    second.eval()
+    return net
+
+
+def _settings(net: nn.Module) -> dict[str, dict]:
+    """Return what a network's values don't show: the mode of each module, and each
+    parameter's type, whether it requires a gradient, and whether it has one."""
+    return {
+        "modes": {name: module.training for name, module in net.named_modules()},
+        "parameters": {
+            name: (str(p.dtype), p.requires_grad, p.grad is not None)
+            for name, p in net.named_parameters()
+        },
+    }
+
+
+def _scored(answer: Callable, gpus: Gpus, X: np.ndarray, in_use: bool = True) -> dict:
+    net = _centring_net() if in_use else _unmoved_net()
+    net, examples = net.to(gpus[0]), torch.tensor(X)
     seen = _watch()
     with d2l.transfers() as log:
         result = answer(net, examples, list(gpus[:16]))
@@ -583,8 +607,9 @@ def _scored(answer: Callable, gpus: Gpus, X: np.ndarray) -> dict:
         "copies": gpus.copies(log),
         "scores": result.detach().cpu().numpy(),
         "where": gpus.where(result),
-        "home": sorted({gpus.where(p) for p in net.parameters()}),
+        "home": sorted({gpus.where(x) for x in net.state_dict().values()}),
         "state": _state(net),
+        **_settings(net),
     }
 
 
@@ -632,6 +657,7 @@ def scores_of(run: Run):
         np.allclose(found["state"], _state(net)),
         "Its parameters or batch statistics have changed, although it isn't trained.",
     )
+    yield from _as_it_was(found, run(_scored, X.numpy(), False))
     moved = sum(nbytes for nbytes, *_ in found["copies"])
     needed = X.nbytes + 15 * size + wanted.nbytes
     hint = f"{moved:,} bytes crossed, and {needed:,} are enough. "
@@ -653,6 +679,51 @@ def scores_of(run: Run):
         else f"For 5 examples, you return scores of the shape {tuple(scores.shape)}; "
         f"it should be {tuple(wanted.shape)}.",
     )
+
+
+def _as_it_was(*found: dict) -> Iterator[Claim]:
+    """Claim that two networks were left as they were."""
+    before = [_settings(net) for net in (_centring_net(), _unmoved_net())]
+    flipped = [
+        (name or "the network itself", mode)
+        for was, now in zip(before, found, strict=True)
+        for name, mode in was["modes"].items()
+        if now["modes"].get(name) != mode
+    ]
+    hint = ""
+    if flipped:
+        (name, mode), *_ = flipped
+        names = "evaluation", "training"
+        hint = (
+            f"One of the networks in the check had {_named(name)} in {names[mode]} "
+            f"mode. After the call, it's in {names[not mode]} mode."
+        )
+    yield Claim("each of its layers stays in its mode", not flipped, hint)
+    changed = [
+        (name, old, now["parameters"].get(name))
+        for was, now in zip(before, found, strict=True)
+        for name, old in was["parameters"].items()
+        if now["parameters"].get(name) != old
+    ]
+    yield Claim(
+        "its parameters are as ready for training as before",
+        not changed,
+        _what_parameter(*changed[0]) if changed else "",
+    )
+
+
+def _named(module: str) -> str:
+    return f"layer {module}" if module[0].isdigit() else module
+
+
+def _what_parameter(name: str, old: tuple, new: tuple | None) -> str:
+    if new is None:
+        return f"It no longer has the parameter {name}."
+    if new[0] != old[0]:
+        return f"Parameter {name} was {old[0]}, and is now {new[0]}."
+    if new[1] != old[1]:
+        return f"`requires_grad` of parameter {name} was {old[1]}, and is now {new[1]}."
+    return f"Parameter {name} now has a gradient, although nothing is trained."
 
 
 # ------------------------------------------------------------------ 07.5

@@ -449,6 +449,50 @@ def resets_the_statistics(net, X, devices):
     return result
 
 
+@wrong("07.4", "had layer 0 in training mode. After the call, it's in evaluation")
+def leaves_it_evaluating(net, X, devices):
+    training = net.training
+    net.eval()
+    result = with_split_batch(net, X, devices)
+    net.training = training
+    return result
+
+
+@wrong("07.4", "had the network itself in training mode")
+def switches_to_evaluation(net, X, devices):
+    return with_split_batch(net.eval(), X, devices)
+
+
+@wrong("07.4", "had the network itself in evaluation mode")
+def switches_back_to_training(net, X, devices):
+    result = with_split_batch(net.eval(), X, devices)
+    net.train()
+    return result
+
+
+@wrong("07.4", "had layer 2 in evaluation mode")
+def has_one_mode_for_all_layers(net, X, devices):
+    training = net.training
+    result = with_split_batch(net.eval(), X, devices)
+    net.train(training)
+    return result
+
+
+@wrong("07.4", "`requires_grad` of parameter 1.weight was True")
+def freezes_it(net, X, devices):
+    return with_split_batch(net.requires_grad_(False), X, devices)
+
+
+@right("07.4")
+def restores_each_mode(net, X, devices):
+    modes = [(module, module.training) for module in net.modules()]
+    try:
+        return with_split_batch(net.eval(), X, devices)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 @wrong("07.4", "For 5 examples, you return scores of")
 def keeps_empty_shards(net, X, devices):
     parts = min(16, max(1, len(X) // 6))

@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
@@ -146,11 +147,53 @@ def adds_the_losses_of_one(replicas, loss, batches):
     add_up(replicas, 1)
 
 
-@wrong("08.4", "drift apart")
+@wrong("08.4", "What still has to be added up")
 def exchanges_nothing(replicas, loss, batches):
     for net, own in zip(replicas, batches, strict=True):
         for X, y in own:
             (loss(net(X), y) / len(own)).backward()
+
+
+def add_up_and_scale(replicas, weights):
+    add_up(replicas, 1)
+    for net, weight in zip(replicas, weights, strict=True):
+        for p in net.parameters():
+            p.grad.mul_(weight)
+
+
+@wrong("08.4", "they have 1 and 8 times its length")
+def averages_on_the_first(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            loss(net(X), y).backward()
+    add_up_and_scale(replicas, (1 / 8, 1))
+
+
+@wrong("08.4", "they have 2 and 1 times its length")
+def averages_on_the_second(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up_and_scale(replicas, (1, 1 / 2))
+
+
+@wrong("08.4", "reached replica 0, but replica 1")
+def keeps_the_sum_on_the_first(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
+        first.grad += other.grad.to(first.device)
+
+
+@wrong("08.4", "In replica 1, some examples count more")
+def adds_in_turn(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
+        first.grad += other.grad.to(first.device)
+        other.grad += first.grad.to(other.device)
 
 
 @wrong("08.4", "Replica 0 has parameters without a gradient")
@@ -245,6 +288,29 @@ def means_first(seconds, n):
 @wrong("08.6", "For n = 16")
 def of_two(seconds, n):
     return by_formula(seconds, min(n, 2))
+
+
+def different_times(seconds, n):
+    drawn = torch.rand(4000, len(seconds)).argsort(dim=1)[:, :n]
+    return seconds[drawn].max(dim=1).values.mean()
+
+
+@wrong("08.6", "if no measured time is drawn twice")
+def never_twice_if_possible(seconds, n):
+    if n > len(seconds):
+        return drawn_by_numpy(seconds, n)
+    return different_times(seconds, n)
+
+
+@wrong("08.6", "Are there 1024 devices in each step")
+def as_many_as_there_are_times(seconds, n):
+    return by_formula(seconds, min(n, len(seconds)))
+
+
+@right("08.6")
+def drawn_by_numpy(seconds, n):
+    drawn = np.random.default_rng().choice(seconds.numpy(), (2000, n))
+    return float(drawn.max(axis=1).mean())
 
 
 @wrong("08.6", "after the other")

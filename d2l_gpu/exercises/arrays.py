@@ -21,6 +21,8 @@ class Arrays:
         gpus: returns this process's GPUs.
         name: returns one canonical name for a device, however the framework spells it.
         labels: the data type of labels in the framework's lessons, by its NumPy name.
+        kept: data types that a NumPy array keeps when the framework copies it, if it's
+            given no other.
         peek: returns the bytes of what can change in a value, by part, such as
             ``{".weight": b"…"}``, without leaving a trace in the record of copies; an
             array's one part has no name. Default: nothing can change.
@@ -34,6 +36,7 @@ class Arrays:
     gpus: Callable[[], Sequence[Any]]
     name: Callable[[Any], str] = str
     labels: str = "int64"
+    kept: Sequence[str] = ("float32", "int64", "float16")
     peek: Callable[[Any], Mapping[str, bytes]] = lambda x: {}
 
     def home(self, x: Any) -> Any:

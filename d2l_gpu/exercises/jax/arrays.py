@@ -14,6 +14,7 @@ ARRAYS = Arrays(
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,
     labels="int32",
+    kept=("float32", "int32", "float16"),
     # Arrays of JAX never change, but some arguments are NumPy's.
     peek=lambda x: {"": x.tobytes()} if isinstance(x, np.ndarray) else {},
 )

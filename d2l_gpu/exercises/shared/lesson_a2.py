@@ -1,5 +1,6 @@
 """A function ported to another framework: the same values on the same devices."""
 
+import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
@@ -93,22 +94,23 @@ def _centred_of(run: Run, home: int, device: int) -> Iterator[Claim]:
 # ------------------------------------------------------------------ A2.2
 
 
-def _rows(n: int) -> np.ndarray:
-    return np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+def _rows(n: int, dtype: str) -> np.ndarray:
+    return np.arange(2 * n).reshape(n, 2).astype(dtype)
 
 
-def _split(arrays: Arrays, answer: Callable, gpus: Gpus, n: int) -> dict:
-    return _looked_at(arrays, gpus, answer(_rows(n), gpus[:]))
+def _split(arrays: Arrays, answer: Callable, gpus: Gpus, n: int, dtype: str) -> dict:
+    return _looked_at(arrays, gpus, answer(_rows(n, dtype), gpus[:]))
 
 
 def shards(arrays: Arrays, run: Run) -> Iterator[Claim]:
     """Check that an array's rows are split among devices as NumPy splits them."""
-    return in_all(_shards_of(run, n) for n in (8, 4))
+    cases = zip((8, 4, 7), itertools.cycle(arrays.kept))
+    return in_all(_shards_of(run, *case) for case in cases)
 
 
-def _shards_of(run: Run, n: int) -> Iterator[Claim]:
-    X, k = _rows(n), GPUS
-    result = run(_split, n)
+def _shards_of(run: Run, n: int, dtype: str) -> Iterator[Claim]:
+    X, k = _rows(n, dtype), GPUS
+    result = run(_split, n, dtype)
     number = len(result["kinds"])
     as_many = Claim(
         "there's a shard for each device",
@@ -139,6 +141,12 @@ def _shards_of(run: Run, n: int) -> Iterator[Claim]:
         all(map(np.array_equal, parts, cut)),
         f"The first shard of {n} rows is {parts[0].tolist()}, but should be "
         f"{cut[0].tolist()}.",
+    )
+    kinds = sorted({part.dtype.name for part in parts})
+    yield Claim(
+        "their numbers have the type of those in `X`",
+        kinds == [dtype],
+        f"For an `X` of {dtype}, the shards contain {' and '.join(kinds)}.",
     )
 
 

@@ -1,3 +1,4 @@
+import numpy
 from mxnet import np
 
 from tests.exercises.graders.answers import Answers
@@ -32,3 +33,12 @@ def sums_in_place(parts):
 def adds_apart(parts):
     total = parts[0] + parts[1] + parts[2]
     return [total.as_in_ctx(part.ctx) for part in parts]
+
+
+@ANSWERS.wrong("A2.2", "For an `X` of int64, the shards contain float32")
+def always_in_single_precision(X, devices):
+    parts = numpy.array_split(X, len(devices))
+    return [
+        np.array(part, dtype="float32", ctx=device)
+        for part, device in zip(parts, devices, strict=True)
+    ]

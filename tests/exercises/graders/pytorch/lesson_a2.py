@@ -1,3 +1,4 @@
+import numpy as np
 import torch
 
 from tests.exercises.graders.answers import Answers
@@ -25,3 +26,20 @@ def sums_in_place(parts):
     for part in parts[1:]:
         parts[0] += part.to(parts[0].device)
     return [parts[0].to(part.device) for part in parts]
+
+
+@ANSWERS.wrong("A2.2", "For an `X` of float16, the shards contain float32")
+def by_way_of_lists(X, devices):
+    return [
+        torch.tensor(part.tolist(), device=device)
+        for part, device in zip(np.array_split(X, len(devices)), devices, strict=True)
+    ]
+
+
+@ANSWERS.wrong("A2.2", "For an `X` of int64, the shards contain float32")
+def always_of_the_default_type(X, devices):
+    found = []
+    for part, device in zip(np.array_split(X, len(devices)), devices, strict=True):
+        shard = torch.empty(part.shape, device=device)
+        found.append(shard.copy_(torch.from_numpy(part)))
+    return found

@@ -489,8 +489,8 @@ def _measured() -> torch.Tensor:
     return 0.05 * (1 + 0.15 * torch.randn(200).abs())
 
 
-# Few times, one of them long, so that it matters whether a time can be drawn twice: by 2
-# to 3%, while the mean of 2,000 drawn steps has a standard error of 0.12%.
+# Few times, one of them long, so that it matters whether a time can be drawn twice: by
+# 2 to 3%, while the mean of 2,000 drawn steps has a standard error of 0.12%.
 _FEW = (0.0515, 0.05, 0.0505, 0.0575, 0.051, 0.0515, 0.052, 0.0505)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import math
 import os
+import stat
 import sys
 import tempfile
 from collections import OrderedDict
@@ -85,6 +86,7 @@ class _Dropping(nn.Module):
 _WEIGHTS = torch.linspace(1, 2, 64)
 _LAST, _DIES, _EVERY = 50, 35, 10
 _LEFT = _LAST - _DIES + _DIES % _EVERY  # the steps left after the last checkpoint
+_ODD = 25  # a number of steps after which no checkpoint is due
 
 
 def _vector(net: nn.Module) -> torch.Tensor:
@@ -105,12 +107,17 @@ def _undisturbed() -> tuple[_Training, torch.Tensor]:
     return run, _vector(net)
 
 
-def _calm(answer: Callable, gpus: Gpus) -> dict:
-    """Return what a run without a crash found."""
+def _calm(answer: Callable, gpus: Gpus, lasts: Sequence[int]) -> list[dict]:
+    """Return what calls without a crash found, one after the other, in one folder."""
+    found = []
     with _folder() as folder:
-        run = _Training()
-        net = answer(run.new, folder, _LAST)
-    return {"steps": len(run.parameters), "weights": _vector(net).numpy()}
+        for last in lasts:
+            run = _Training()
+            net = answer(run.new, folder, last)
+            found.append(
+                {"steps": len(run.parameters), "weights": _vector(net).numpy()}
+            )
+    return found
 
 
 def _crashed(answer: Callable, gpus: Gpus) -> dict:
@@ -146,20 +153,26 @@ def _folder() -> Iterator[Path]:
 @EXERCISES.add("09.1", "new, folder, last", returns=nn.Module)
 def train_on(run: Run):
     wanted, weights = _undisturbed()
-    calm = run(_calm)
-    made = calm["steps"]
+    calm, odd = run(_calm, [_LAST])[0], run(_calm, [_ODD])[0]
+    ends = {_LAST: (calm, weights), _ODD: (odd, wanted.parameters[_ODD])}
+    off = [last for last, (each, _) in ends.items() if each["steps"] != last]
     yield Claim(
         "a run without a crash makes all its steps",
-        made == _LAST,
-        f"It made {made} steps, but `last` was {_LAST}.",
+        not off,
+        f"It made {ends[off[0]][0]['steps']} steps, but `last` was {off[0]}."
+        if off
+        else "",
     )
-    if made != _LAST:
+    if off:
         return
+    off = [last for last, (it, end) in ends.items() if not _same(it["weights"], end)]
     yield Claim(
         "it ends with the right weights",
-        _same(calm["weights"], weights),
-        f"The weights aren't the ones this network has after {_LAST} steps of its "
-        "optimizer on the batches in their order.",
+        not off,
+        f"The weights aren't the ones this network has after {off[0]} steps of its "
+        "optimizer on the batches in their order."
+        if off
+        else "",
     )
     found = run(_crashed)
     left, resumed, again = found["left"], found["resumed"], found["again"]
@@ -223,12 +236,28 @@ def train_on(run: Run):
         "The largest difference between two weights is "
         f"{np.abs(resumed['weights'] - calm['weights']).max():.2g}.",
     )
+    first, second, third = run(_calm, [_ODD, _ODD, _LAST])
+    repeated = {_LAST: (again, calm), _ODD: (second, first)}
+    hint = ""
+    for last, (it, end) in repeated.items():
+        if it["steps"]:
+            hint = f"All {last} steps had been made, but it made {it['steps']} more."
+            if last % _EVERY:
+                hint += f" {last} isn't a multiple of {_EVERY}. What had been saved?"
+        elif not np.array_equal(it["weights"], end["weights"]):
+            hint = (
+                f"After all {last} steps, it made no more, but returned a network "
+                "other than the trained one."
+            )
+        if hint:
+            break
+    yield Claim("called once more, it has nothing left to do", not hint, hint)
     yield Claim(
-        "called once more, it has nothing left to do",
-        not again["steps"] and np.array_equal(again["weights"], calm["weights"]),
-        f"All {_LAST} steps had been made, but it made {again['steps']} more."
-        if again["steps"]
-        else "It made no step, but returned a network other than the trained one.",
+        "called with a larger `last`, it ends as if it had had that from the start",
+        np.array_equal(third["weights"], calm["weights"]),
+        f"It was called with {_ODD} and then with {_LAST}, where it made "
+        f"{third['steps']} steps. The weights aren't those after {_LAST} steps without "
+        "a stop. Was everything saved that the training needs to continue?",
     )
 
 
@@ -261,11 +290,14 @@ class _WatchedFile:
 
     Attributes:
         path: the file.
-        whole: its content before.
-        events: in order, ``overwritten``, ``removed``, ``forced`` (something was
-            flushed to disk), ``renamed``, and ``changed`` (the old content was gone
-            in the middle of writing).
+        whole: its content before, or that of the last file renamed to it.
+        events: in order, ``overwritten``, ``opened`` (for writing, with its content
+            kept), ``removed``, ``forced`` (a file was flushed to disk), ``renamed``,
+            and ``changed`` (its content wasn't whole in the middle of writing).
         sources: the folders of the files that were renamed to it.
+        ready: for each of them, how many bytes it had when it was flushed to disk, and
+            when it was renamed; None if it wasn't flushed.
+        flushed: by file number, how many bytes a file had when it was flushed.
         full: whether to act as if the disk were full.
     """
 
@@ -273,30 +305,52 @@ class _WatchedFile:
     whole: bytes
     events: list[str] = field(default_factory=list)
     sources: list[Path] = field(default_factory=list)
+    ready: list[tuple[int | None, int]] = field(default_factory=list)
+    flushed: dict[int, int] = field(default_factory=dict)
     full: bool = False
 
     def hear(self, event: str, args: tuple) -> None:
         """Record an audit event if it concerns this file."""
         if event == "open" and self._is_it(args[0]) and _writes(args):
-            self.events.append("overwritten")
+            self.events.append("overwritten" if _empties(args) else "opened")
         elif event == "os.remove" and self._is_it(args[0]):
             self.events.append("removed")
         elif event == "os.rename" and self._is_it(args[1]):
-            self.events.append("renamed")
-            self.sources.append(Path(os.fsdecode(args[0])).absolute().parent)
+            self.check()
+            self._will_be(Path(os.fsdecode(args[0])).absolute())
+
+    def _will_be(self, source: Path) -> None:
+        """Record that a file is about to take this one's place."""
+        self.events.append("renamed")
+        self.sources.append(source.parent)
+        with contextlib.suppress(OSError), _unheard():
+            self.whole = source.read_bytes()
+            flushed = self.flushed.get(source.stat().st_ino)
+            self.ready.append((flushed, len(self.whole)))
+
+    def check(self) -> None:
+        """Record if the file was opened and its content is another than it was."""
+        if "opened" in self.events:
+            with _unheard():
+                there = self.path.read_bytes() if self.path.is_file() else None
+            if there != self.whole:
+                self.events.append("overwritten")
 
     def _is_it(self, path) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
         return Path(os.fsdecode(path)).absolute() == self.path.absolute()
 
-    def force(self, _) -> None:
+    def force(self, file) -> None:
         """Stand in for `os.fsync`.
 
         Raises:
             OSError: the disk is meant to be full.
         """
-        self.events.append("forced")
+        found = os.fstat(file if isinstance(file, int) else file.fileno())
+        if stat.S_ISREG(found.st_mode):
+            self.events.append("forced")
+            self.flushed[found.st_ino] = found.st_size
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -308,6 +362,11 @@ class _WatchedFile:
             if there == self.whole:
                 return
         self.events.append("changed")
+
+
+def _empties(args: tuple) -> bool:
+    _, mode, flags = args
+    return "w" in (mode or "") or bool(flags & os.O_TRUNC)
 
 
 def _writes(args: tuple) -> bool:
@@ -328,8 +387,10 @@ def _hook(event: str, args: tuple) -> None:
 @contextlib.contextmanager
 def _unheard() -> Iterator[None]:
     heard, _hearing[:] = _hearing[:], []
-    yield
-    _hearing[:] = heard
+    try:
+        yield
+    finally:
+        _hearing[:] = heard
 
 
 @contextlib.contextmanager
@@ -386,8 +447,10 @@ def _replaced(answer: Callable, gpus: Gpus, values: dict, later: dict) -> dict:
         watch = _WatchedFile(path, path.read_bytes())
         with _watched(watch):
             answer(_state(later) | {"probe": _Probe(watch.look)}, path)
+        watch.check()
         return {
             "events": watch.events,
+            "ready": watch.ready,
             "in the folder": [source == folder.absolute() for source in watch.sources],
             **_read(path),
         }
@@ -451,20 +514,13 @@ def save_whole(run: Run):
     )
     if broken:
         return
-    forced = "forced" in found["events"]
-    late = forced and "renamed" in found["events"][: found["events"].index("forced")]
+    why = _why_not_on_disk(found["events"], found["ready"])
     yield Claim(
         "the content is flushed to disk before the file gets its final name",
-        forced and not late,
-        "You flushed the file to disk only after renaming it. After a power "
-        "failure, the name can exist without its content."
-        if forced
-        else (
-            "You never flushed the file to disk (`os.fsync`). A system may rename "
-            "a file at once and write its content later."
-        ),
+        not why,
+        why,
     )
-    if not forced or late:
+    if why:
         return
     yield Claim(
         "the new file is written in the same folder",
@@ -472,6 +528,32 @@ def save_whole(run: Run):
         _where_from(found["in the folder"]),
     )
     yield from _when_it_fails(run(_failed, _FIRST))
+
+
+def _why_not_on_disk(events: list[str], ready: list[tuple[int | None, int]]) -> str:
+    """Return a hint if a file wasn't on disk before it was renamed; else nothing."""
+    if "forced" not in events:
+        return (
+            "You never flushed the file to disk (`os.fsync`). A system may rename "
+            "a file at once and write its content later."
+        )
+    for flushed, size in ready:
+        if flushed is None and events.index("renamed") < events.index("forced"):
+            return (
+                "You flushed the file to disk only after renaming it. After a power "
+                "failure, the name can exist without its content."
+            )
+        if flushed is None:
+            return (
+                "You called `os.fsync`, but not for the file that was then renamed to "
+                "the name you were given."
+            )
+        if flushed != size:
+            return (
+                f"When you called `os.fsync`, {flushed:,} of the file's {size:,} bytes "
+                "had been written. Where were the others?"
+            )
+    return ""
 
 
 def _where_from(in_the_folder: list[bool]) -> str:
@@ -592,27 +674,45 @@ def _returned(answer: Callable, gpus: Gpus, cases: Sequence[tuple]) -> list:
 def steps_between(run: Run):
     cases = ((0.5, 60, 50_000, 16_384), (2, 20, 50_000, 1024), (0.25, 5, 9_000, 8))
     found = run(_returned, cases)
-    positive = all(steps >= 1 for steps in found)
+    few = [i for i, steps in enumerate(found) if steps < 1]
     yield Claim(
         "it's a number of steps, at least 1",
-        positive,
-        f"In one case you return {min(found)}.",
+        not few,
+        _returned_for(found[few[0]], *cases[few[0]]) if few else "",
     )
-    if not positive:
+    if few:
         return
-    step, save, _, gpus = cases[0]
-    more = max(
-        _lost(steps, *case) / min(_around(case))
-        for steps, case in zip(found, cases, strict=True)
-    )
+    more = max(map(_times_as_much, found, cases))
     yield Claim(
         "no other number of steps loses less time, to within 0.1%",
         more <= 1.001,
         _wrong_interval(found, cases)
-        or f"For {gpus:,} GPUs, steps of {step} s and checkpoints of {save} s, you "
-        f"return {found[0]:,}. In the worst of three cases, your number loses "
-        f"{more:.2f} times as much time as necessary.",
+        or f"{_returned_for(found[0], *cases[0])} In the worst of three cases, your "
+        f"number loses {more:.2f} times as much time as necessary.",
     )
+    long = ((600, 1, 10, 1000), (40, 1, 100, 1000))
+    wrong = [
+        (steps, *case)
+        for steps, case in zip(run(_returned, long), long, strict=True)
+        if steps < 1 or _times_as_much(steps, case) > 1.001
+    ]
+    yield Claim(
+        "that's so even if a single step takes longer than the best interval",
+        not wrong,
+        _returned_for(*wrong[0]) if wrong else "",
+    )
+
+
+def _returned_for(steps: int, step: float, save: float, hours: float, gpus: int) -> str:
+    return (
+        f"You return {steps:,} for {gpus:,} GPUs, each of which fails once in "
+        f"{hours:,} hours, with steps of {step} s and checkpoints of {save} s."
+    )
+
+
+def _times_as_much(steps: int, case: tuple) -> float:
+    """Return how many times as much time is lost as necessary."""
+    return _lost(steps, *case) / min(_around(case))
 
 
 def _lost(steps: int, step: float, save: float, hours: float, gpus: int) -> float:

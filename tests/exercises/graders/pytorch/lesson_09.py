@@ -5,6 +5,7 @@ import os
 import statistics
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from tests.exercises.graders.answers import Answers
@@ -30,7 +31,14 @@ def load(folder):
     return torch.load(file_of(folder)) if file_of(folder).exists() else None
 
 
-def own_file(keep, put_back, every=10, place=lambda step: divmod(step, 23), count=0):
+def own_file(
+    keep,
+    put_back,
+    every=10,
+    place=lambda step: divmod(step, 23),
+    count=0,
+    at_end=True,
+):
     """Return an answer that keeps what `keep` returns in a file of its own."""
 
     def train_on(new, folder, last):
@@ -46,7 +54,7 @@ def own_file(keep, put_back, every=10, place=lambda step: divmod(step, 23), coun
                     break
                 step_of(net, optimizer, X, y)
                 step += 1
-                if step % every == 0:
+                if step % every == 0 or (at_end and step == last):
                     torch.save((step + count, keep(net, optimizer)), file_of(folder))
         return net
 
@@ -106,6 +114,9 @@ MISTAKES = {
     "too few": own_file(keep_all, put_all, count=1),
     "The largest difference": own_file(keep_rounded, put_all),
     "the folder is empty": own_file(keep_all, put_all, every=50),
+    "All 25 steps had been made, but it made 5 more": own_file(
+        keep_all, put_all, at_end=False
+    ),
 }
 for said, mistake in MISTAKES.items():
     wrong("09.1", said)(named(said.replace(" ", "_"), mistake))
@@ -155,6 +166,86 @@ def looks_at_the_end_only(new, folder, last):
                 torch.save((step, keep_all(net, optimizer)), file_of(folder))
             if step >= last:
                 return net
+
+
+@wrong("09.1", "It made 30 steps, but `last` was 25")
+def ten_at_a_time(new, folder, last):
+    net, optimizer, batches = new()
+    step, found = 0, load(folder)
+    if found:
+        step = found[0]
+        put_all(net, optimizer, found[1])
+    batches.set_epoch(*divmod(step, 23))
+    while True:
+        for X, y in batches:
+            if step % 10 == 0 and step >= last:
+                return net
+            step_of(net, optimizer, X, y)
+            step += 1
+            if step % 10 == 0:
+                torch.save((step, keep_all(net, optimizer)), file_of(folder))
+
+
+def keeps_the_end_apart(keep_at_end):
+    """Return an answer that saves every tenth step, and what's given at the end."""
+
+    def train_on(new, folder, last):
+        net, optimizer, batches = new()
+        step, found = 0, load(folder)
+        if found:
+            step = found[0]
+            put_all(net, optimizer, found[1])
+        end = folder / f"end{last}.pt"
+        if end.exists():
+            net.load_state_dict(torch.load(end))
+            return net
+        batches.set_epoch(*divmod(step, 23))
+        while step < last:
+            for X, y in batches:
+                if step == last:
+                    break
+                step_of(net, optimizer, X, y)
+                step += 1
+                if step % 10 == 0:
+                    torch.save((step, keep_all(net, optimizer)), file_of(folder))
+        torch.save(keep_at_end(net), end)
+        return net
+
+    return train_on
+
+
+right("09.1")(
+    named("keeps_the_trained_network_apart", keeps_the_end_apart(nn.Module.state_dict))
+)
+wrong("09.1", "After all 50 steps, it made no more, but")(
+    named(
+        "keeps_the_network_before_it_is_trained",
+        keeps_the_end_apart(
+            lambda net: {name: 0 * x for name, x in net.state_dict().items()}
+        ),
+    )
+)
+
+
+@wrong("09.1", "It was called with 25 and then with 50")
+def keeps_no_momentum_at_the_end(new, folder, last):
+    net, optimizer, batches = new()
+    step, found = 0, load(folder)
+    if found:
+        step = found[0]
+        put_all(net, optimizer, found[1])
+    batches.set_epoch(*divmod(step, 23))
+    while step < last:
+        for X, y in batches:
+            if step == last:
+                break
+            step_of(net, optimizer, X, y)
+            step += 1
+            if step == last:
+                optimizer.state.clear()
+            if step % 10 == 0 or step == last:
+                torch.save((step, keep_all(net, optimizer)), file_of(folder))
+    return net
 
 
 @wrong("09.1", "It made 69 steps")
@@ -237,8 +328,53 @@ def forces_too_late(state, path):
     part = path.with_suffix(".part")
     torch.save(state, part)
     part.replace(path)
-    with path.open("rb") as file:
+    with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+@wrong("09.2", "bytes had been written. Where were the others")
+def forgets_to_flush(state, path):
+    part, content = path.with_suffix(".part"), io.BytesIO()
+    try:
+        torch.save(state, content)
+        content.seek(0)
+        with part.open("wb") as file:
+            file.writelines(content)
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@wrong("09.2", "but not for the file that was then renamed")
+def forces_a_copy(state, path):
+    part, other = path.with_suffix(".part"), path.with_suffix(".copy")
+    try:
+        written(state, other)
+        part.write_bytes(other.read_bytes())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)
+
+
+@right("09.2")
+def forces_the_folder_too(state, path):
+    part = path.with_name("unfinished.pt")
+    try:
+        torch.save(state, part)
+        with part.open("rb+") as file:
+            os.fsync(file)
+        part.rename(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @wrong("09.2", "may be on another disk")
@@ -363,14 +499,33 @@ def between_failures(step_seconds, save_seconds, hours_of_one, gpus):
     return round(hours_of_one * 3600 / gpus / step_seconds)
 
 
-@wrong("09.3", "times as much time as necessary")
+@wrong("09.3", "your number loses")
 def every_hundred(step_seconds, save_seconds, hours_of_one, gpus):
     return 100
 
 
-@wrong("09.3", "In one case you return 0")
+@wrong("09.3", "You return 0 for 16,384 GPUs, each of")
 def never(step_seconds, save_seconds, hours_of_one, gpus):
     return 0
+
+
+@wrong("09.3", "with steps of 600 s and checkpoints of 1 s")
+def rounds_down_to_none(step_seconds, save_seconds, hours_of_one, gpus):
+    between = 3600 * hours_of_one / gpus
+    return math.floor((2 * save_seconds * between) ** 0.5 / step_seconds)
+
+
+@right("09.3")
+def rounds_up(step_seconds, save_seconds, hours_of_one, gpus):
+    between = 3600 * hours_of_one / gpus
+    return math.ceil((2 * save_seconds * between) ** 0.5 / step_seconds)
+
+
+@wrong("09.3", "with steps of 40 s and checkpoints of 1 s")
+def at_least_one_if_clearly_fewer(step_seconds, save_seconds, hours_of_one, gpus):
+    between = 3600 * hours_of_one / gpus
+    steps = (2 * save_seconds * between) ** 0.5 / step_seconds
+    return int(steps) if steps > 0.5 else 1
 
 
 # ------------------------------------------------------------------ 09.4

@@ -355,7 +355,7 @@ for limit in ("0", "2", "16"):
     ).splitlines()
     # Forbidden is said after JAX was asked; it was prepared before, so 16 can be had.
     assert "the machine has 0, and D2L_GPU_VIRTUAL=0 forbids virtual ones" in said[0]
-    assert "needs 16 GPUs, but D2L_GPU_VIRTUAL=2 allows 2" in said[1]
+    assert "needs 16 GPUs, but D2L_GPU_VIRTUAL=2 allows only 2" in said[1]
     assert said[2] == "Using 16 virtual GPUs, cpu:1 to cpu:16: computed on the CPU."
 
 

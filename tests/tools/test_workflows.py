@@ -89,7 +89,7 @@ def without_the_oldest(weekly: dict, system: str) -> None:
         (lambda matrix, gate, weekly: matrix["os"].remove("macos"), "the systems are"),
         (
             lambda matrix, gate, weekly: matrix["python"].pop(),
-            "promised are ['3.11', '3",
+            "but ['3.11', '3",
         ),
         (
             lambda matrix, gate, weekly: gate["steps"][-1].update(

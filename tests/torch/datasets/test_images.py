@@ -44,7 +44,7 @@ def serve(server, monkeypatch, contents: dict[str, bytes], compress=gzip.compres
     source = dataclasses.replace(
         datasets.FASHION_MNIST, mirrors=(f"{server.url}missing/", server.url)
     )
-    source = dataclasses.replace(source, files=files)
+    source = dataclasses.replace(source, files=files, sha256={})
     monkeypatch.setattr(datasets, "FASHION_MNIST", source)
 
 

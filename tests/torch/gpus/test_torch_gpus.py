@@ -118,8 +118,8 @@ def test_the_variable_forces_virtual_gpus():
     code = "pretend(16)\nattempt(d2l.require_gpus, 5)\nd2l.require_gpus(4)"
     lines = fresh(code, D2L_GPU_VIRTUAL="4")
     assert lines == [
-        "RuntimeError: This lesson needs 5 GPUs, but D2L_GPU_VIRTUAL=4 allows 4: set "
-        "it to at least 5, or unset it.",
+        "RuntimeError: This lesson needs 5 GPUs, but D2L_GPU_VIRTUAL=4 allows only 4: "
+        "set it to at least 5, or unset it.",
         "Using 4 virtual GPUs, vgpu:0, vgpu:1, vgpu:2 and vgpu:3: computed on the CPU, "
         "memory simulated.",
     ]
@@ -153,11 +153,11 @@ def test_the_variable_has_to_be_a_number():
         ("-2", "ValueError: The number of GPUs must be at least 1, but got -2."),
         (
             "True",
-            "TypeError: The number of GPUs is an integer such as 2, not True (boo",
+            "TypeError: The number of GPUs must be an integer such as 2, but got True",
         ),
         (
             "2.0",
-            "TypeError: The number of GPUs is an integer such as 2, not 2.0 (float",
+            "TypeError: The number of GPUs must be an integer such as 2, but got 2.0",
         ),
     ],
 )
@@ -182,7 +182,7 @@ print(torch.accelerator.get_memory_info(2)[1])
 attempt(d2l.use_virtual_gpus, 4)
 """
     )
-    assert lines[0].startswith("ValueError: Memory 'lots' is not understood")
+    assert lines[0].startswith("ValueError: Cannot parse the memory size 'lots'")
     assert lines[1] == lines[2] == lines[3]
     assert lines[4] == str(2**30)
     assert lines[5].startswith("RuntimeError: Using 3 virtual GPUs, vgpu:0, vgpu:1 and")

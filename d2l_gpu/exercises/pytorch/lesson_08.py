@@ -291,12 +291,15 @@ def accumulate(run: Run):
     replicas, batches = _dealt([d2l.gpu(i) for i in range(k)])
     small = _memory_of(replicas[1], *batches[1][0])
     large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
-    peak = max(found["peaks"])
+    most = small + (large - small) / 3
+    above = [i for i, peak in enumerate(found["peaks"]) if peak > most]
+    named = " and ".join(f"GPU {i}" for i in above)
     yield Claim(
         "it needs memory for one small batch, not for all of them",
-        peak <= small + (large - small) / 3,
-        f"At the peak, GPU {found['peaks'].index(peak)} uses {peak:,} bytes; forward "
-        f"and backward take {small:,} with one small batch and {large:,} with all "
+        not above,
+        f"At its peak, the memory in use reaches {max(found['peaks']):,} bytes, on "
+        f"{named}; forward and backward take {small:,} with one small batch and "
+        f"{large:,} with all "
         f"{parts} at once. What keeps a batch's activations in memory, and until when?",
     )
 

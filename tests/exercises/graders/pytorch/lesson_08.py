@@ -138,7 +138,7 @@ def adds_the_losses(replicas, loss, batches):
     add_up(replicas, 1)
 
 
-@wrong("08.4", "At the peak, GPU 0 uses")
+@wrong("08.4", "bytes, on GPU 0; forward")
 def adds_the_losses_of_one(replicas, loss, batches):
     sum(loss(replicas[0](X), y) / 8 for X, y in batches[0]).backward()
     for net, own in zip(replicas[1:], batches[1:], strict=True):

@@ -40,8 +40,7 @@ summary { color: var(--jp-content-font-color2); cursor: pointer; padding: 5px; }
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 {%- block input_group -%}
-{%- if cell.id == 'header-install'
-       or cell.metadata.get('jupyter', {}).get('source_hidden') -%}
+{%- if cell.metadata.get('jupyter', {}).get('source_hidden') -%}
 <details><summary>{{ cell.source.split('\n')[0] | replace('# @title ', '# ')
                      | replace('# ', '', 1) | escape_html }}</summary>{{ super() }}
 </details>
@@ -52,6 +51,10 @@ summary { color: var(--jp-content-font-color2); cursor: pointer; padding: 5px; }
 {{ super() | replace('<img ', '<img alt="' ~ alt | escape_html ~ '" ', 1) }}
 {%- endblock -%}
 """
+
+
+# The cell that installs the course; in a report, there's nothing left to install.
+_SETUP = "header-install"
 
 
 @dataclass
@@ -87,7 +90,10 @@ def report_html(results: Sequence[LessonResult]) -> str:
         cells.append(new_markdown_cell(anchor, id=f"lesson-{result.name}"))
         for number, cell in enumerate(result.notebook.cells):
             # Ids are unique within a lesson only.
-            cells.append(NotebookNode(cell, id=f"{result.name}-{number}"))
+            copy = NotebookNode(cell, id=f"{result.name}-{number}")
+            if cell.get("id") == _SETUP:
+                copy.metadata = NotebookNode(jupyter={"source_hidden": True})
+            cells.append(copy)
     exporter = _Exporter(raw_template=_TEMPLATE, embed_images=True)
     notebook = new_notebook(cells=cells, metadata={"title": "d2l-gpu: report"})
     page, _ = exporter.from_notebook_node(notebook)

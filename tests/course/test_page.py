@@ -59,6 +59,11 @@ def test_cells_that_are_folded_in_the_notebook_are_folded(hidden):
     assert (summary in html) == ("<details>" in html) == hidden
 
 
+def test_the_cell_that_sets_up_is_folded():
+    html = report(new_code_cell("# Install it.\n%pip install it", id="header-install"))
+    assert "<details><summary>Install it.</summary>" in html
+
+
 def test_page_is_dark_where_the_reader_wants_that():
     html = report()
     assert 'name="color-scheme"' in html

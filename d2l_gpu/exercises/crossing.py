@@ -41,10 +41,7 @@ class Port(ABC):
 
     Attributes:
         tensor: the framework's tensor type.
-        mutable: whether a tensor's values can change.
     """
-
-    mutable = True
 
     def __init__(self, arrays: Arrays):
         self.arrays, self.tensor = arrays, arrays.kind

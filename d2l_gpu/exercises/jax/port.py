@@ -30,8 +30,6 @@ _LOGGED = re.compile(
 
 
 class JaxPort(Port):
-    mutable = False
-
     def home(self, x: jax.Array) -> str:
         return " and ".join(sorted(map(self.name, x.devices())))
 

@@ -11,8 +11,6 @@ from d2l_gpu.tensorflow import tf
 
 
 class TensorFlowPort(Port):
-    mutable = False
-
     @contextmanager
     def watch(self) -> Iterator[list[Crossing]]:
         # These callbacks are the ones that TensorFlow's debugger uses; there is no

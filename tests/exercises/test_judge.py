@@ -225,6 +225,43 @@ CHEATS = {
 }
 
 
+# Answers that know what goes in by heart: the same whatever they are given.
+BY_HEART = {
+    "03.4": """
+        import torch
+        def f(tensors, device):
+            shapes = [(3,), (2, 5), (1,), (4, 1, 2), ()] * 8
+            torch.zeros(144, device=tensors[0].device).to(device)
+            return [
+                torch.full(shape, float(i), device=device)
+                for i, shape in enumerate(shapes)
+            ]
+    """,
+    "04.5": """
+        import torch
+        calls = []
+        def f(module):
+            calls.append(module)
+            number = (len(calls) - 1) % 10
+            if number == 0:
+                calls[:] = [module]
+            gpu = [p.device for p in calls[0].parameters()][0]
+            if number in (0, 2, 8):
+                return gpu
+            if number == 1:
+                return torch.device(gpu.type, 1 - gpu.index)
+            if number == 3:
+                return None
+            raise ValueError("vgpu:0, vgpu:1, cpu")
+    """,
+}
+
+
+@pytest.mark.parametrize("number", BY_HEART)
+def test_no_answer_knows_by_heart_what_goes_in(number):
+    assert not verdict_on(BY_HEART[number], number).all_hold
+
+
 @pytest.mark.parametrize(
     "code",
     [

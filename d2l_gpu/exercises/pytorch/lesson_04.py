@@ -1,6 +1,7 @@
 """Models on devices: parameters, optimizer state and data."""
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any
@@ -562,6 +563,9 @@ def _with_buffer(module: nn.Module, device: torch.device) -> nn.Module:
     return module
 
 
+_MODULES = 10
+
+
 def _modules(gpus: Gpus) -> dict[str, nn.Module]:
     first, second = gpus[:2]
     norm = nn.BatchNorm1d(4).to(first)
@@ -583,10 +587,13 @@ def _modules(gpus: Gpus) -> dict[str, nn.Module]:
     }
 
 
-def _devices_of(answer: Callable, gpus: Gpus) -> dict[str, tuple[str, str]]:
+def _devices_of(
+    answer: Callable, gpus: Gpus, order: Sequence[int]
+) -> dict[str, tuple[str, str]]:
     """Return what came of each module: of which type it is, and what it says."""
-    found = {}
-    for name, module in _modules(gpus).items():
+    modules, found = list(_modules(gpus).items()), {}
+    for i in order:
+        name, module = modules[i]
         try:
             result = answer(module)
         except (StopIteration, ValueError) as error:
@@ -611,7 +618,8 @@ def _text(result: Any, gpus: Gpus) -> str:
 
 @EXERCISES.add("04.5", "module")
 def device_of(run: Run):
-    found = run(_devices_of)
+    # In an order that no answer can know, so that none can count its calls.
+    found = run(_devices_of, random.sample(range(_MODULES), _MODULES))
     yield Claim(
         "it returns the device of a model that's on one device",
         found["whole"] == ("device", "GPU 1"),

@@ -96,12 +96,15 @@ def _too_many_copies(copies: Sequence[Crossing]) -> str:
     )
 
 
-_IMAGES = np.arange(256 * 28 * 28).astype(np.uint8).reshape(256, 1, 28, 28)
+def _images(first: int) -> np.ndarray:
+    """Return a batch whose pixels count up from a number, modulo 256."""
+    numbers = np.arange(first, first + 256 * 28 * 28)
+    return numbers.astype(np.uint8).reshape(256, 1, 28, 28)
 
 
-def _sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
+def _sent(port: Port, answer: Callable, gpus: Gpus, first: int) -> dict:
     with port.watch() as copies:
-        result = answer(port.array(_IMAGES), gpus[1])
+        result = answer(port.array(_images(first)), gpus[1])
     values = port.values(result)
     return {
         "copies": gpus.crossings(copies),
@@ -111,7 +114,8 @@ def _sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
 
 
 def send(port: Port, run: Run):
-    found, images = run(_sent), _IMAGES
+    first = random.randrange(256)
+    found, images = run(_sent, first), _images(first)
     copies, values = _crossings(found["copies"]), found["values"]
     yield Claim(
         "the batch is on `device`",
@@ -160,11 +164,12 @@ def _wrong_values(values: np.ndarray, wanted: np.ndarray) -> str:
     return f"The largest value is {values.max():g}."
 
 
-_LOSSES = np.linspace(0.5, 2.5, 100, dtype=np.float32)
+def _losses(last: float) -> np.ndarray:
+    return np.linspace(0.5, last, 100, dtype=np.float32)
 
 
-def _mean(port: Port, answer: Callable, gpus: Gpus) -> dict:
-    losses = [port.watched(value) for value in _LOSSES]
+def _mean(port: Port, answer: Callable, gpus: Gpus, last: float) -> dict:
+    losses = [port.watched(value) for value in _losses(last)]
     with port.watch() as copies:
         result = answer(losses)
     return {
@@ -175,23 +180,24 @@ def _mean(port: Port, answer: Callable, gpus: Gpus) -> dict:
 
 
 def mean_loss(port: Port, run: Run):
-    found = run(_mean)
+    last = random.uniform(1.5, 3.5)
+    found, losses = run(_mean, last), _losses(last)
     copies, value = _crossings(found["copies"]), found["value"]
     yield Claim(
         "it returns a Python number",
         found["is a number"],
         "You return a tensor: you never fetched its value.",
     )
-    mean = float(_LOSSES.mean())
+    mean = float(losses.mean())
     wrong = f"You return {value:.6g}, but the mean is {mean:.6g}."
-    if abs(value - float(_LOSSES.sum())) < 1e-3:
+    if abs(value - float(losses.sum())) < 1e-3:
         wrong = "That's the sum of the losses. Divide by their number."
     yield Claim("it's the mean of the losses", abs(value - mean) < 1e-5, wrong)
     nbytes = sum(copy.nbytes for copy in copies)
     yield Claim(
         "only one number is fetched, once",
         len(copies) == 1 and nbytes == 4,
-        _fetched_otherwise(copies, nbytes, len(_LOSSES)),
+        _fetched_otherwise(copies, nbytes, len(losses)),
     )
 
 
@@ -218,12 +224,16 @@ def _fetched_otherwise(copies: Sequence[Crossing], nbytes: int, losses: int) -> 
 _SHAPES = [(3,), (2, 5), (1,), (4, 1, 2), ()] * 8
 
 
-def _arrays() -> list[np.ndarray]:
-    return [np.full(shape, i, np.float32) for i, shape in enumerate(_SHAPES)]
+def _arrays(numbers: Sequence[int]) -> list[np.ndarray]:
+    """Return arrays of all shapes, each full of a number of its own."""
+    return [
+        np.full(shape, number, np.float32)
+        for shape, number in zip(_SHAPES, numbers, strict=True)
+    ]
 
 
-def _all_sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
-    arrays = [port.array(each, gpus[0]) for each in _arrays()]
+def _all_sent(port: Port, answer: Callable, gpus: Gpus, numbers: Sequence[int]) -> dict:
+    arrays = [port.array(each, gpus[0]) for each in _arrays(numbers)]
     with port.watch() as copies:
         result = answer(arrays, gpus[1])
     tensors = all(isinstance(x, port.tensor) for x in result)
@@ -237,7 +247,8 @@ def _all_sent(port: Port, answer: Callable, gpus: Gpus) -> dict:
 
 
 def send_all(port: Port, run: Run):
-    found, shapes, arrays = run(_all_sent), _SHAPES, _arrays()
+    numbers = random.sample(range(1000), len(_SHAPES))  # which no answer can know
+    found, arrays = run(_all_sent, numbers), _arrays(numbers)
     copies, number, tensors = (
         _crossings(found["copies"]),
         found["number"],
@@ -258,15 +269,16 @@ def send_all(port: Port, run: Run):
         set(homes) == {"GPU 1"},
         f"The first one is on {homes[0]}.",
     )
+    out_of_order = _out_of_order(values, numbers)
     yield Claim(
         "each tensor keeps its shape",
-        [each.shape for each in values] == shapes,
-        _wrong_shape(values),
+        [each.shape for each in values] == _SHAPES,
+        out_of_order or _wrong_shape(values),
     )
     yield Claim(
         "each tensor keeps its values",
-        all((each == i).all() for i, each in enumerate(values)),
-        _out_of_order(values) or _wrong_number(values),
+        all((x == n).all() for x, n in zip(values, numbers, strict=True)),
+        out_of_order or _wrong_number(values, numbers),
     )
     nbytes = sum(copy.nbytes for copy in copies)
     needed = sum(each.nbytes for each in arrays)
@@ -281,30 +293,21 @@ def send_all(port: Port, run: Run):
     )
 
 
-def _out_of_order(values: Sequence[np.ndarray]) -> str:
-    """Return a hint if the tensors have each other's values; empty if they don't."""
-    numbers = [each.flat[0] if each.size else -1 for each in values]
-    plain = list(range(len(values)))
-    whole = all((each == n).all() for each, n in zip(values, numbers, strict=True))
-    if numbers == plain or sorted(numbers) != plain or not whole:
+def _out_of_order(values: Sequence[np.ndarray], numbers: Sequence[int]) -> str:
+    """Return a hint if the tensors have each other's values, else nothing."""
+    found = [int(each.flat[0]) if each.size else -1 for each in values]
+    whole = all((x == n).all() for x, n in zip(values, found, strict=True))
+    if not whole or found == list(numbers) or sorted(found) != sorted(numbers):
         return ""
-    i = next(i for i, n in enumerate(numbers) if n != i)
+    came = [numbers.index(number) for number in found]
+    i = next(i for i, place in enumerate(came) if place != i)
     return (
         "The tensors aren't in the order in which they came: number "
-        f"{i + 1} of your list has the values of number {int(numbers[i]) + 1}."
+        f"{i + 1} of your list has the values of number {came[i] + 1}."
     )
 
 
 def _wrong_shape(values: Sequence[np.ndarray]) -> str:
-    same = [
-        each.size > 0
-        and 0 <= each.flat[0] < len(_SHAPES)
-        # A tensor's value is its number.
-        and each.shape == _SHAPES[int(each.flat[0])]
-        for each in values
-    ]
-    if all(same) and _out_of_order(values):
-        return _out_of_order(values)
     pairs = list(zip(_SHAPES, values, strict=True))
     i = next((i for i, (shape, x) in enumerate(pairs) if x.shape != shape), 0)
     return (
@@ -313,8 +316,9 @@ def _wrong_shape(values: Sequence[np.ndarray]) -> str:
     )
 
 
-def _wrong_number(values: Sequence[np.ndarray]) -> str:
-    i = next((i for i, each in enumerate(values) if (each != i).any()), 0)
+def _wrong_number(values: Sequence[np.ndarray], numbers: Sequence[int]) -> str:
+    pairs = enumerate(zip(values, numbers, strict=True))
+    i = next((i for i, (x, number) in pairs if (x != number).any()), 0)
     return f"Number {i + 1} of the tensors now has other values."
 
 

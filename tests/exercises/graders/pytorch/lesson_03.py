@@ -180,7 +180,7 @@ def leaves_them_sorted(tensors, device):
     return with_slices(sorted(tensors, key=lambda x: -x.numel()), device)
 
 
-@wrong("03.4", "Number 2 of the tensors now has other values")
+@wrong("03.4", "Number 1 of the tensors now has other values")
 def sends_zeros(tensors, device):
     return [torch.zeros_like(x) for x in with_slices(tensors, device)]
 

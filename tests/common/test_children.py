@@ -71,7 +71,11 @@ def numbers(folder) -> list[int]:
 
 
 @pytest.mark.parametrize("code", USERS.values(), ids=USERS)
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["KILL", "INT"])
+@pytest.mark.parametrize(
+    "sent",
+    [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.all)],
+    ids=["KILL", "INT"],
+)
 def test_all_processes_end_with_the_one_that_began(code, sent, tmp_path):
     (tmp_path / "sleeping.py").write_text(SLEEPING)
     path = os.pathsep.join([str(tmp_path), str(REPOSITORY), PATH["PYTHONPATH"]])

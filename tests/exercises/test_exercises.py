@@ -53,6 +53,7 @@ def test_a_wrong_answer_gets_one_hint():
     assert len(lines) == 5
 
 
+@pytest.mark.all
 def test_what_an_answer_prints_is_shown_first():
     def talks(a, b, c, device):
         print("at", device)

@@ -257,6 +257,7 @@ BY_HEART = {
 }
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("number", BY_HEART)
 def test_no_answer_knows_by_heart_what_goes_in(number):
     assert not verdict_on(BY_HEART[number], number).all_hold
@@ -265,7 +266,7 @@ def test_no_answer_knows_by_heart_what_goes_in(number):
 @pytest.mark.parametrize(
     "code",
     [
-        pytest.param(code, marks=[] if i < 2 else [pytest.mark.all], id=name)
+        pytest.param(code, marks=[] if i < 1 else [pytest.mark.all], id=name)
         for i, (name, code) in enumerate(CHEATS.items())
     ],
 )

@@ -489,6 +489,7 @@ def test_notebooks_are_run_and_compared_twice_in_one_kernel(tmp_path):
     }
 
 
+@pytest.mark.all
 def test_a_notebook_that_launches_processes_is_skipped_on_windows(tmp_path):
     launching = tmp_path / "launching.ipynb"
     write_planted(launching, ("d2l = None\nif 0:\n    d2l.launch('a.py', 2)", []))
@@ -507,6 +508,7 @@ def test_a_notebook_that_launches_processes_is_skipped_on_windows(tmp_path):
     assert pytest_setup.why_not_here(sources, "linux") is None
 
 
+@pytest.mark.all
 def test_what_a_cell_displays_is_kept_as_notebooks_keep_it(tmp_path):
     write_planted(
         tmp_path / "displays.ipynb",

@@ -196,11 +196,16 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
 @pytest.mark.parametrize(
     ("cause", "sentence"),
     [
-        (
+        pytest.param(
             "torch.utils.rename_privateuse1_backend('other')",
             "*'other' already occupies*",
+            marks=pytest.mark.all,
         ),
-        ("torch.__version__ = '2.9.1'", "Virtual GPUs need PyTorch 2.10 or newer*"),
+        pytest.param(
+            "torch.__version__ = '2.9.1'",
+            "Virtual GPUs need PyTorch 2.10 or newer*",
+            marks=pytest.mark.all,
+        ),
         ("import sys; sys.modules['torch'] = None", "*torch*"),
     ],
 )
@@ -219,6 +224,7 @@ def test_where_there_can_be_none_the_sentence_of_enable_is_the_error(
     result.stdout.fnmatch_lines([sentence])
 
 
+@pytest.mark.all
 def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
     run_tests(
         """

@@ -416,6 +416,7 @@ print(d2l.simulate_step(d2l.resnet18(10), torch.zeros(8, 1, 28, 28),
 """
 
 
+@pytest.mark.all
 def test_two_processes_with_one_thread_and_two_simulate_the_same_times():
     outputs = [
         subprocess.run(

@@ -9,6 +9,8 @@ import threading
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from d2l_gpu import vgpu
@@ -292,6 +294,19 @@ def test_devices_are_set_up_anew_only_when_empty():
     del X
     vgpu.enable(3)
     assert torch.vgpu.device_count() == 3
+
+
+@given(counts=st.lists(st.integers(1, 5), min_size=2, max_size=4))
+def test_there_are_as_many_devices_as_were_asked_for_last(counts):
+    for n in counts:
+        vgpu.enable(n)
+        assert torch.vgpu.device_count() == n
+        for i in range(6):
+            if i < n:
+                assert torch.ones(1, device=gpu(i)).device == gpu(i)
+                continue
+            with pytest.raises(RuntimeError, match="invalid device ordinal"):
+                torch.ones(1, device=gpu(i))
 
 
 @pytest.mark.parametrize("n", [0, -1])

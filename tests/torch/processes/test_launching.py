@@ -137,6 +137,7 @@ def test_a_script_runs_as_under_torchrun(script, tmp_path, monkeypatch):
     assert "'-m', '0.5', '--rdzv-id'] __main__ True" in shown.getvalue()
 
 
+@pytest.mark.all
 def test_a_run_that_went_well_does_not_fail_while_python_is_taken_down(script):
     path = script(
         """
@@ -240,6 +241,7 @@ def test_lines_of_rank_0_are_shown_while_it_runs(script, tmp_path):
     assert screen.getvalue() == "rank 0 ä\nthe end"
 
 
+@pytest.mark.all
 def test_warnings_of_rank_0_are_shown_on_stderr(script, capsys):
     path = script("import warnings; warnings.warn(f'careful, {rank}')")
     d2l.launch(path, 2)
@@ -284,6 +286,7 @@ def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
 
 
 @pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.all
 def test_of_two_errors_the_first_counts(script, first):
     path = script(
         f"""
@@ -305,6 +308,7 @@ def test_of_two_errors_the_first_counts(script, first):
     assert failure_of(path).startswith(f"Rank {first} of train.py failed with ")
 
 
+@pytest.mark.all
 def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
     monkeypatch.setattr(MODULE, "GRACE", 1.0)
     path = script(
@@ -324,6 +328,7 @@ def test_a_rank_that_fails_and_does_not_end_is_ended(script, monkeypatch):
     assert not path.with_suffix(".lingered").exists()
 
 
+@pytest.mark.all
 def test_what_stderr_says_after_the_failure_is_not_shown(script, capfd):
     path = script(
         """
@@ -338,6 +343,7 @@ def test_what_stderr_says_after_the_failure_is_not_shown(script, capfd):
 
 
 @pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.all
 def test_a_lost_connection_is_the_cause_where_there_is_no_other(script, failing):
     path = script(
         f"""
@@ -383,6 +389,7 @@ def test_a_rank_that_dies_is_the_cause(script, failing, end, how):
     assert failure_of(path) == f"Rank {failing} of train.py {how}; {words}"
 
 
+@pytest.mark.all
 def test_a_crash_in_c_says_where_python_was(script):
     text = failure_of(script("import ctypes\nctypes.string_at(0)"), 1)
     assert text.startswith("Rank 0 of train.py was killed by SIGSEGV; its last output:")
@@ -399,6 +406,7 @@ def test_exit_codes_count_as_python_counts_them(script):
     assert text.startswith("Rank 0 of train.py failed with SystemExit: no data\n")
 
 
+@pytest.mark.all
 def test_what_torchrun_says_is_shown_where_no_rank_said_anything(script, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setenv("PYTHON_EXEC", "/nowhere/python")
@@ -452,6 +460,7 @@ def test_ranks_start_again_and_a_line_says_why(script, capfd, first, second):
     )
 
 
+@pytest.mark.all
 def test_when_no_restart_is_left_the_last_failure_is_the_error(script, capfd):
     path = script(
         "sys.stdout.write(f'half a line {attempt}'); raise ValueError(attempt)",
@@ -702,6 +711,7 @@ def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
 
 @needs_proc
 @pytest.mark.parametrize("restarts", RESTARTS)
+@pytest.mark.all
 def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
     hanging, restarts, monkeypatch
 ):
@@ -723,6 +733,7 @@ def test_a_timeout_leaves_no_process_and_says_where_the_ranks_were(
 
 @needs_proc
 @pytest.mark.parametrize("restarts", RESTARTS)
+@pytest.mark.all
 def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
     def kill_torchrun() -> None:
         ours = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()

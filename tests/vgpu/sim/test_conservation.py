@@ -230,3 +230,98 @@ def test_pageable_memory_of_the_host_is_copied_twice_and_keeps_it(
         now = end + WAIT / PICO * blocking
     assert clock.now() == pytest.approx(now)
     assert clock.elapsed() == pytest.approx(max(now, end))
+
+
+# ------------------------------------------------------------------ collectives
+
+
+def ring_of(kind: str, n: int) -> tuple[int, int]:
+    """Pass parts of a tensor around a ring of n devices, until all have what they need.
+
+    Returns:
+        The number of steps, and of the parts, an nth of the tensor each, that a device
+        has sent.
+    """
+    if kind == "all_reduce":
+        first, second = ring_of("reduce_scatter", n), ring_of("all_gather", n)
+        return first[0] + second[0], first[1] + second[1]
+    steps = sent = 0
+    if kind == "all_gather":
+        has = [{i} for i in range(n)]
+        passed = list(range(n))
+        while any(len(parts) < n for parts in has):
+            passed = [passed[i - 1] for i in range(n)]  # device i - 1 sends to i
+            for i, part in enumerate(passed):
+                has[i].add(part)
+            steps, sent = steps + 1, sent + 1
+        return steps, sent
+    # Each part travels around once, and gains the summand of each device that it meets.
+    summands = [{i} for i in range(n)]  # of the part that device i has at the moment
+    while any(len(met) < n for met in summands):
+        summands = [summands[i - 1] | {i} for i in range(n)]
+        steps, sent = steps + 1, sent + 1
+    return steps, sent
+
+
+@given(n=sizes(1, 17), nbytes=sizes(0, 10**9))
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_a_ring_takes_the_steps_and_the_bytes_that_it_needs(kind, n, nbytes):
+    steps, parts = ring_of(kind, n)
+    seconds = commands.ring_seconds(kind, nbytes, n, LINK)
+    moving = parts * nbytes / n / (LINK.bandwidth * catalogue.LINK.value)
+    expected = catalogue.COLLECTIVE.value + steps * LINK.step + moving
+    assert seconds == pytest.approx(expected)
+    command = commands.ring(kind, range(n), nbytes, n, LINK)
+    assert command.nbytes == round(parts * nbytes / n)
+    assert command.duration == pytest.approx(seconds)
+
+
+@given(n=sizes(2, 17), nbytes=sizes(1, 10**9))
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_a_tensor_passes_each_link_of_a_ring_once(kind, n, nbytes):
+    command = commands.ring(kind, range(n), nbytes, n, LINK)
+    assert command.nbytes == nbytes
+    alone = commands.ring_seconds(kind, 0, n, LINK)
+    assert alone == pytest.approx(catalogue.COLLECTIVE.value + (n - 1) * LINK.step)
+    moving = nbytes / (LINK.bandwidth * catalogue.LINK.value)
+    assert command.duration == pytest.approx(alone + moving)
+
+
+# ------------------------------------------------------------------ matrix products
+
+
+def undivided(units: int, batch: int, m: int, n: int, k: int) -> float:
+    """Return the share of a device that tiles with the whole inner dimension use."""
+    best = 0.0
+    for rows, columns in catalogue.TILES:
+        tiles = batch * -(-m // rows) * -(-n // columns)
+        rounds = -(-tiles // units)
+        best = max(best, batch * m * n / (rounds * units * rows * columns))
+    return best
+
+
+@given(
+    units=sizes(1, 150),
+    batch=sizes(1, 5),
+    m=sizes(1, 1000),
+    n=sizes(1, 1000),
+    k=sizes(1, 2000),
+)
+def test_products_are_only_divided_into_pieces_that_are_long_enough(
+    units, batch, m, n, k
+):
+    share = catalogue.quantization(units, batch, m, n, k)
+    whole = undivided(units, batch, m, n, k)
+    assert whole * (1 - 1e-9) <= share <= 1 + 1e-9
+    if k < 2 * catalogue.LEAST_INNER:
+        assert share == pytest.approx(whole)
+    # No more pieces than are long enough, and so no more than that is gained.
+    pieces = max(1, k // catalogue.LEAST_INNER)
+    assert share <= whole * pieces * (1 + 1e-9)
+
+
+@given(log=sizes(1, 5), k=sizes(2 * catalogue.LEAST_INNER, 3000))
+def test_a_single_tile_is_divided_among_units_that_have_nothing_to_do(log, k):
+    units, (rows, columns) = 2**log, catalogue.TILES[-1]
+    share = catalogue.quantization(units, 1, rows, columns, k)
+    assert share > 1.5 * undivided(units, 1, rows, columns, k)

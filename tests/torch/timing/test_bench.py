@@ -117,20 +117,40 @@ def late(device):
     return torch.ones(5, device=device).to("cpu", non_blocking=True)
 
 
+def into_a_buffer(device):
+    return torch.empty(5).copy_(torch.ones(5, device=device), non_blocking=True)
+
+
+def into_a_part_of_a_buffer(device):
+    part = torch.empty(4, 5)[2]
+    return part.copy_(torch.ones(5, device=device), True)
+
+
+def into_columns_of_a_buffer(device):
+    part = torch.empty(5, 4)[:, 3]
+    return part.copy_(torch.ones(5, device=device), non_blocking=True)
+
+
+@pytest.mark.parametrize(
+    "copied", [late, into_a_buffer, into_a_part_of_a_buffer, into_columns_of_a_buffer]
+)
 @pytest.mark.parametrize(
     "reads",
     [
-        lambda device: late(device) + 1,
-        lambda device: late(device).sum().item(),
-        lambda device: late(device)[1:3] * 2,
-        lambda device: torch.zeros(5).copy_(
-            torch.empty(5).copy_(torch.ones(5, device=device), non_blocking=True)
-        ),
+        lambda x: x + 1,
+        lambda x: x.sum().item(),
+        lambda x: x[1:3] * 2,
+        lambda x: x[4].item(),
+        lambda x: torch.stack([torch.ones(5), x]),
+        lambda x: torch.zeros(5).copy_(x),
     ],
 )
-def test_a_program_that_reads_a_copy_too_early_is_refused(reads):
+def test_a_program_that_reads_a_copy_too_early_is_refused(reads, copied):
+    def program(device):
+        return reads(copied(device))
+
     with pytest.raises(RuntimeError, match="may not have arrived yet") as caught:
-        d2l.bench(reads, d2l.simulator(1).gpu(0))
+        d2l.bench(program, d2l.simulator(1).gpu(0))
     assert len(str(caught.value).splitlines()) == 1
 
 

@@ -148,14 +148,17 @@ answers["logits"] = [jax.eval_shape(net, params, image).shape for image in (
 # A convolution of its own, where XLA's is slow.
 errors = []
 rng = np.random.default_rng(0)
-for side, strides in ((1, 1), (2, 1), (2, 2), (4, 2)):
-    X, W = (rng.standard_normal(s).astype(np.float32)
-            for s in ((2, side, side, 4), (3, 3, 4, 5)))
-    whole = jax.lax.conv_general_dilated(
-        X, W, (strides, strides), ((1, 1), (1, 1)),
-        dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    ours = module._convolved({"W": W, "b": np.ones(5, np.float32)}, X, strides)
-    errors.append(float(abs(ours - whole - 1).max()))
+for size in (1, 3):
+    W = rng.standard_normal((size, size, 4, 5)).astype(np.float32)
+    for height, width in [(side, side) for side in range(1, 8)] + [(2, 7), (5, 2)]:
+        X = rng.standard_normal((2, height, width, 4)).astype(np.float32)
+        for strides in (1, 2):
+            whole = jax.lax.conv_general_dilated(
+                X, W, (strides, strides), ((size // 2, size // 2),) * 2,
+                dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            ours = module._convolved({"W": W, "b": np.ones(5, np.float32)}, X, strides)
+            assert ours.shape == whole.shape, (size, height, width, strides)
+            errors.append(float(abs(ours - whole - 1).max()))
 answers["convolution"] = max(errors)
 
 # Each example's groups of channels have a mean of 0 and a deviation of 1, and the

@@ -139,6 +139,15 @@ def normalizations(layer):
     return [layer] * hasattr(layer, "moving_mean") + [
         found for each in inner for found in normalizations(each)]
 
+own = d2l.resnet18(10, norm=lambda: keras.layers.GroupNormalization(4))
+def kinds(layer):
+    inner = getattr(layer, "layers", [])
+    return [type(layer).__name__] + [kind for each in inner for kind in kinds(each)]
+
+own(images[:2])
+answers["own normalizations"] = [kinds(own).count(kind) for kind in (
+    "GroupNormalization", "BatchNormalization")]
+
 rng = np.random.default_rng(0)
 found = normalizations(net)
 answers["normalizations"] = len(found)
@@ -276,5 +285,6 @@ def test_a_tenth_of_the_running_statistics_is_new_at_each_step(answers):
 
 @needs_tensorflow
 def test_a_batch_is_normalized_as_by_pytorch_however_little_its_values_differ(answers):
+    assert answers["own normalizations"] == [17, 0]
     assert answers["normalizations"] == 17  # one, and two in each of eight blocks
     assert max(answers["off by"]) < 1e-4

@@ -17,6 +17,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.tags import Tag
 
 from d2l_gpu import cli, course
 from d2l_gpu.course import bundle
@@ -398,6 +401,28 @@ def test_newest_need_of_a_wheel_is_that_of_the_bundle(monkeypatch, names, least)
         pytest.skip("these are wheels for Linux")
     monkeypatch.setattr(bundle, "system_version", lambda: ("glibc", [2, 99]))
     assert bundle.least_version([Path(name) for name in names]) == least
+
+
+@given(
+    wheels=st.lists(
+        st.lists(st.integers(5, 40), min_size=1, max_size=4, unique=True), max_size=4
+    )
+)
+def test_a_bundle_needs_what_its_most_demanding_wheel_needs_at_least(wheels):
+    if this_platform() != "linux-x86_64":
+        pytest.skip("these are wheels for Linux")
+    paths = []
+    for i, versions in enumerate(wheels):
+        tags = ".".join(f"manylinux_2_{version}_x86_64" for version in versions)
+        paths.append(Path(f"a{i}-1-py3-none-{tags}.whl"))
+    tags = [
+        Tag("py3", "none", f"manylinux_2_{version}_x86_64") for version in range(5, 41)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "system_version", lambda: ("glibc", [2, 99]))
+        patch.setattr(bundle, "sys_tags", lambda: tags)
+        needed = max((min(versions) for versions in wheels), default=None)
+        assert bundle.least_version(paths) == ([] if needed is None else [2, needed])
 
 
 @pytest.mark.all

@@ -4,6 +4,7 @@ Whether graders are right is another matter; see `test_graders.py`.
 """
 
 import json
+import os
 import re
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 
 from d2l_gpu.common.requirements import install
 from d2l_gpu.exercises import specification
-from d2l_gpu.exercises.judge import judge, why_no_answer
+from d2l_gpu.exercises.judge import NO_GPUS, judge, why_no_answer
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
 from tests.helpers.fresh_process import run_fresh, run_program
@@ -186,8 +187,15 @@ def test_without_cloudpickle_it_is_said_what_to_install(monkeypatch):
 
 def test_real_gpus_and_settings_of_the_reader_change_nothing(monkeypatch):
     monkeypatch.setenv("D2L_GPU_VIRTUAL", "0")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert judge("pytorch", "03.1", total).all_hold
+    for name in NO_GPUS:
+        monkeypatch.setenv(name, "0,1")
+
+    def looks_around(a, b, c, device):
+        found = {name: os.environ.get(name) for name in NO_GPUS}
+        assert found == NO_GPUS
+        return total(a, b, c, device)
+
+    assert judge("pytorch", "03.1", looks_around).all_hold
 
 
 # ---- What does not exist, and values

@@ -189,6 +189,32 @@ attempt(d2l.use_virtual_gpus, 4)
     assert "restart Python" in lines[5]
 
 
+def test_no_setting_changes_once_it_is_made():
+    others = {
+        "memory": "2GiB",
+        "backing": "meta",
+        "as_cuda": True,
+        "model": "A100",
+        "link": "PCIe3",
+    }
+    lines = fresh(
+        "d2l.use_virtual_gpus(2)\n"
+        + "".join(
+            f"attempt(d2l.use_virtual_gpus, 2, {name}={value!r})\n"
+            for name, value in others.items()
+        )
+        + "d2l.use_virtual_gpus(2)\n"
+        + "print(d2l.current_simulator().label)"
+    )
+    made, *refused, again, label = lines
+    assert len(refused) == len(others)
+    for line in refused:
+        assert line.startswith("RuntimeError: Using 2 virtual GPUs")
+        assert "This can no longer be changed" in line
+    assert again == made
+    assert label == "simulated (V100)"
+
+
 def test_sixteen_virtual_gpus():
     lines = fresh("d2l.require_gpus(16)\nprint(d2l.try_all_gpus()[-1])")
     assert lines[0].startswith("Using 16 virtual GPUs, vgpu:0 to vgpu:15: computed on")

@@ -413,7 +413,7 @@ def share(run: Run):
     sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", backing="meta")
     replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
     seconds = _computing(sim, replicas, [64] * 3)
-    cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0])
+    cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0]), (10, [1.0] * 8)
     found = run(_handed_out, cases)
     yield from in_all(
         _shared(shares, sim, replicas, n, times)
@@ -444,7 +444,7 @@ def _shared(
     yield Claim(
         "all devices finish at the same time, give or take one image",
         right,
-        "" if right else _who_waits(sim, replicas, shares, times),
+        "" if right else _who_waits(sim, replicas, shares, times, ideal),
     )
 
 
@@ -459,7 +459,7 @@ def _computing(sim, replicas: Sequence[nn.Module], shares: Sequence[int]) -> lis
     return [device.busy for device in sim.report().devices]
 
 
-def _who_waits(sim, replicas, shares, times) -> str:
+def _who_waits(sim, replicas, shares, times, ideal) -> str:
     if len(shares) == len(replicas):
         busy = _computing(sim, replicas, shares)
         figures = (
@@ -479,6 +479,12 @@ def _who_waits(sim, replicas, shares, times) -> str:
         return figures + (
             "The slowest device has the most images. Does a large time mean a high "
             "speed?"
+        )
+    off = [i for i, n in enumerate(shares) if abs(n - ideal[i]) > 1]
+    if len(off) == 1:
+        return figures + (
+            f"Only GPU {off[0]} is off: {shares[off[0]]} images, where its share is "
+            f"{ideal[off[0]]:.4g}. Who gets what is left after rounding?"
         )
     slowest, done = busy.index(max(busy)), busy.index(min(busy))
     return figures + f"GPU {done} waits for GPU {slowest}."

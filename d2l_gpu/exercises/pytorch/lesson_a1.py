@@ -35,8 +35,13 @@ def _rows(n: int) -> torch.Tensor:
 def _cut(
     answer: Callable, gpus: Gpus, rows: int, chosen: Sequence[int] | None = None
 ) -> dict:
-    devices = () if chosen is None else ([gpus[i] for i in chosen],)
-    found = answer(_rows(rows), *devices)
+    if chosen is None:
+        try:
+            found = answer(_rows(rows))
+        except Exception as error:
+            return {"raised": type(error).__name__}
+    else:
+        found = answer(_rows(rows), [gpus[i] for i in chosen])
     tensors = all(isinstance(shard, torch.Tensor) for shard in found)
     return {
         "types": [type(shard).__name__ for shard in found],
@@ -56,6 +61,15 @@ def _place(shard: torch.Tensor, gpus: Gpus) -> int | None:
 @EXERCISES.add("A1.1", "X, devices", returns=list, gpus=3)
 def shards(run: Run):
     found = run(_cut, _ROWS[0])
+    if "raised" in found:
+        run(_cut, _ROWS[0], [2, 0])  # if that raises, too, it's another mistake
+        yield Claim(
+            "without `devices`, each GPU on the machine has a shard",
+            False,
+            f"Without `devices`, it raises {found['raised']}. A default is computed "
+            "once, when Python reads `def`. Which GPUs were there at that time?",
+        )
+        return
     tensors, places = found["tensors"], found["places"]
     yield Claim(
         "it returns a list of tensors",

@@ -238,6 +238,13 @@ def gives_the_remainder_to_the_last(n, seconds):
     return [*others, n - sum(others)]
 
 
+@wrong("08.5", "where its share is 1.25. Who gets what is left after rounding")
+def rounds_all_but_the_last(n, seconds):
+    total = sum(1 / t for t in seconds)
+    *others, _ = [round(n / t / total) for t in seconds]
+    return [*others, n - sum(others)]
+
+
 @wrong("08.5", "For 3 devices")
 def in_fractions(n, seconds):
     total = sum(1 / t for t in seconds)

@@ -36,6 +36,11 @@ def with_a_default(X, devices=AS_IN_THE_NOTEBOOK):
     return cut(X, devices)
 
 
+@wrong("A1.1", "it raises RuntimeError. A default is computed once")
+def looked_before_there_were_any(X, devices=()):
+    return cut(X, devices)
+
+
 BEFORE_THERE_WERE_ANY = all_gpus() or [torch.device("cpu")]
 
 

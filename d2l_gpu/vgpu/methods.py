@@ -78,6 +78,14 @@ class Methods:
 
     def new(self, *args, device=None):
         device = self.device if device is None else device
+        if len(args) == 1 and isinstance(args[0], torch.Tensor):
+            (other,) = args  # which it shares its memory with, unlike new_tensor
+            if (other.dtype, other.device) != (self.dtype, torch.device(device)):
+                raise TypeError(
+                    f"expected a tensor of {self.dtype} on {name_of(self)}, but got "
+                    f"{other.dtype} on {other.device}"
+                )
+            return torch.ops.aten.alias(other)
         if len(args) == 1 and not isinstance(args[0], int | torch.Size):
             return self.new_tensor(args[0], device=device)
         return torch.empty(*(args or (0,)), dtype=self.dtype, device=device)

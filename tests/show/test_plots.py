@@ -11,12 +11,15 @@ import sys
 import nbformat
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.common.requirements import install
 from tests.helpers.fresh_process import PATH, run_fresh, run_program
+from tests.helpers.properties import sizes
 from tests.helpers.waiting import PATIENCE
 
 SIZE = struct.Struct(">II")
@@ -43,6 +46,21 @@ def test_every_n_values_make_a_point_their_mean():
     for x in range(7):
         board.draw(x, torch.tensor(x**2), "squares", every_n=3)
     assert board.data == {"squares": [(1, 5 / 3), (4, 50 / 3)]}
+
+
+VALUES = st.lists(st.tuples(sizes(), st.sampled_from("ab"), sizes(1, 4)), max_size=12)
+
+
+@given(before=VALUES, after=VALUES)
+def test_a_cleared_board_is_as_a_new_one(before, after):
+    used, new = d2l.ProgressBoard(), d2l.ProgressBoard()
+    for y, label, every_n in before:
+        used.draw(0, y, label, every_n)
+    used.clear()
+    for board in used, new:
+        for x, (y, label, every_n) in enumerate(after):
+            board.draw(x, y, label, every_n)
+    assert used.data == new.data
 
 
 def test_values_may_be_tensors_of_any_kind_with_gradients():

@@ -8,11 +8,14 @@ import xml.dom.minidom
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.devices import PLAIN, Devices
 from tests.helpers.fresh_process import run_program
+from tests.helpers.properties import sizes
 
 pytestmark = pytest.mark.virtual_gpus(2)
 
@@ -49,6 +52,36 @@ def test_places_of_simulators_are_used_again_once_nothing_needs_them():
     del X
     gc.collect()
     assert d2l.simulator(8).gpu(0) == torch.device("vgpu", PLAIN)
+
+
+@settings(max_examples=25)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["make", "make", "close", "drop"]), sizes(1, 5)),
+        max_size=20,
+    )
+)
+def test_no_simulator_takes_the_devices_of_one_that_lives(steps):
+    living, closed = [], []
+    for what, n in steps:
+        if what == "make" and len(living) < 8:
+            sim = d2l.simulator(n)
+            for other in living:
+                assert set(sim.gpus()).isdisjoint(other.gpus())
+            living.append(sim)
+        elif what == "close":  # perhaps one that was closed before
+            sims = living + closed
+            if sims:
+                sim = sims[n % len(sims)]
+                sim.close()
+                if sim in living:
+                    living.remove(sim)
+                    closed.append(sim)
+        elif what == "drop" and living:
+            del living[n % len(living)]
+    for sim in living:
+        for device in sim.gpus():
+            assert torch.ones(1, device=device).device == device
 
 
 def test_when_there_is_no_place_one_sentence_says_so():

@@ -268,3 +268,48 @@ def test_constants_are_medians_of_what_was_measured():
     for link in vgpu.LINKS.values():
         assert link.source
         assert 1e9 < link.bandwidth < 1e12
+
+
+# ------------------------------------------------------------------ TF32
+
+
+@pytest.mark.parametrize(
+    ("program", "shapes", "products"),
+    [
+        (torch.mm, [(1024, 1024), (1024, 1024)], True),
+        (torch.bmm, [(4, 512, 512), (4, 512, 512)], True),
+        (CELL.linear, [(1024, 1024), (1024, 1024), (1024,)], True),
+        (CELL.conv2d, [(32, 64, 32, 32), (64, 64, 3, 3), (64,)], False),
+        (CELL.conv_transpose2d, [(32, 64, 16, 16), (64, 64, 3, 3)], False),
+    ],
+    ids=["mm", "bmm", "linear", "convolution", "transposed"],
+)
+def test_products_and_convolutions_have_each_a_setting_of_tf32(
+    program, shapes, products
+):
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    seconds = {}
+    try:
+        for own in (False, True):
+            for other in (False, True):
+                settings = (own, other) if products else (other, own)
+                matmul.allow_tf32, cudnn.allow_tf32 = settings
+                sim = d2l.simulator(1, "A100", backing="meta")
+                tensors = [
+                    torch.empty(shape, device=sim.gpu(0), requires_grad=True)
+                    for shape in shapes
+                ]
+                program(*tensors).sum().backward()
+                seconds[own, other] = {
+                    use.name: use.seconds
+                    for use in sim.report().devices[0].operators
+                    if "mm" in use.name or "convolution" in use.name
+                }
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+    for own in (False, True):
+        assert seconds[own, False] == seconds[own, True]
+    assert seconds[True, True]
+    for name, tf32 in seconds[True, True].items():
+        assert tf32 < 0.7 * seconds[False, True][name]

@@ -60,7 +60,9 @@ class Training:
         self.batches.set_epoch(*divmod(self.step, len(self.batches)))
         while self.step < last:
             for X, y in self.batches:
-                X = X + random.random() + np.random.rand()
+                # An odd number of normals: their generators keep the next one.
+                noise = random.gauss() + np.random.randn() + torch.randn(1).item()
+                X = X + noise
                 self.optimizer.zero_grad()
                 F.cross_entropy(self.net(X), y).backward()
                 self.optimizer.step()
@@ -80,6 +82,9 @@ class Training:
         return [
             *(tensor.cpu().tolist() for tensor in tensors),
             self.schedule.get_last_lr(),
+            [random.gauss() for _ in range(3)],
+            np.random.randn(3).tolist(),
+            torch.randn(3).tolist(),
             (random.random(), np.random.rand(), torch.rand(1).item()),
         ]
 

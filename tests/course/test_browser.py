@@ -211,13 +211,8 @@ def expected(output: NotebookNode) -> tuple[str, str]:
     return "text/plain", output.data["text/plain"]
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        pytest.param((), id="lab"),
-        pytest.param(("--classic",), id="classic", marks=pytest.mark.all),
-    ],
-)
+@pytest.mark.all
+@pytest.mark.parametrize("view", [(), ("--classic",)], ids=["lab", "classic"])
 def test_run_all_shows_what_is_committed(opened, view):
     page, lab = opened("01", *view)
     assert f"/{'doc' if view else 'lab'}/tree/01_devices.ipynb" in page.url

@@ -172,6 +172,7 @@ def test_what_is_said_of_other_answers(cases):
         assert "Traceback" not in out
 
 
+@pytest.mark.all
 def test_an_answer_that_does_not_end_is_ended():
     out = run_program("exercises/an_answer_that_does_not_end_is_ended.py")
     *printed, last = out.splitlines()

@@ -64,12 +64,13 @@ OTHERS = [each for each in lessons_of("pytorch") if ("pytorch", each) not in SHO
 @pytest.mark.parametrize(
     ("framework", "lessons"),
     [
-        ("pytorch", [each for each in OTHERS if each != "A1"]),
-        ("pytorch", ["A1"]),
+        ("pytorch", [each for each in OTHERS if each not in ("07", "A1")]),
+        pytest.param("pytorch", ["07"], marks=pytest.mark.all),
+        pytest.param("pytorch", ["A1"], marks=pytest.mark.all),
         pytest.param("tensorflow", lessons_of("tensorflow"), marks=pytest.mark.all),
         pytest.param("jax", lessons_of("jax"), marks=pytest.mark.all),
     ],
-    ids=["pytorch", "beside-the-book", "tensorflow", "jax"],
+    ids=["pytorch", "pytorch-07", "beside-the-book", "tensorflow", "jax"],
 )
 def test_graders_pass_right_answers(framework, lessons):
     numbers, answers = all_graded(framework, lessons, "--right")

@@ -409,6 +409,7 @@ def test_nbval_rejects_wrong_outputs_only(tmp_path):
     }
 
 
+@pytest.mark.all
 def test_numbers_of_tolerant_cells_may_deviate_and_nothing_else_may(tmp_path):
     cases = {  # what the cell prints, what was committed, its tag
         "near": ("9.1 ms", "10 ms", "approx", True),
@@ -464,6 +465,7 @@ def test_only_long_notebooks_are_run_once(path, once):
     assert runs_once(REPOSITORY / "notebooks" / "en" / path) == once
 
 
+@pytest.mark.all
 def test_notebooks_are_run_and_compared_twice_in_one_kernel(tmp_path):
     two_streams = [stream("a"), *shown("1"), stream("b")]
     write_planted(

@@ -460,3 +460,22 @@ def test_nothing_else_is_printed_in_a_notebook(in_jupyter):
     assert (
         sum(output.output_type == "error" for cell in outputs for output in cell) == 1
     )
+
+
+# ---------------------------------------------------------------- rooflines
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 8])
+def test_a_roofline_says_each_operators_share_of_all_the_time(most):
+    sim = d2l.simulator(1, "A100")
+    X = torch.ones(512, 512, device=sim.gpu(0))
+    for _ in range(3):
+        X = (X @ X).relu() + X.sum()
+    (use,) = sim.report().devices
+    whole = sum(each.seconds for each in use.operators)
+    drawn = [each for each in use.operators if each.operations][:most]
+    lines = d2l.roofline(use, most=most).fig.axes[0].lines
+    labels = [line.get_label() for line in lines]
+    assert [label for label in labels if "of the time" in label] == [
+        f"{each.name}, {each.seconds / whole:.0%} of the time" for each in drawn
+    ]

@@ -121,14 +121,8 @@ def cell_of(source: str) -> nbformat.NotebookNode:
     return new_notebook(cells=[new_code_cell(source, id="bar")])
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "loop",
-        pytest.param("launch", marks=pytest.mark.all),
-        pytest.param("failing", marks=pytest.mark.all),
-    ],
-)
+@pytest.mark.all
+@pytest.mark.parametrize("what", ["loop", "launch", "failing"])
 def test_outputs_of_a_notebook_do_not_depend_on_the_speed(what, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", PATH["PYTHONPATH"])
     outputs = []

@@ -163,6 +163,7 @@ def test_each_size_contains_the_smaller_ones(options, expected, run):
     assert items(run("-q", *options)) == expected
 
 
+@pytest.mark.all
 def test_files_and_tests_that_are_named_run_in_any_size(run):
     solution = "notebooks/en/jax/solutions/01_a.ipynb"
     said = run("-q", solution, "tests/test_toy.py::test_longest")

@@ -95,6 +95,7 @@ def read(address: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.all
 def test_the_command_follows_the_source_and_ends_its_kernel(project, tmp_path):
     source = write_lesson(
         project, LESSON + "\n```{code-cell} ipython3\n!echo kernel $PPID\n```\n"

@@ -53,6 +53,7 @@ def test_processes_started_by_torch_multiprocessing():
     check("spawned.py")
 
 
+@pytest.mark.all
 def test_a_rank_that_fails_ends_the_others_and_says_why():
     done = run(*TORCHRUN, "failing.py")
     assert done.returncode != 0

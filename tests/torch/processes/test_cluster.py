@@ -351,6 +351,7 @@ def test_two_agents_on_this_machine(tmp_path, environment, on_one_machine):
 
 @needs_torchrun
 @needs_machines
+@pytest.mark.all
 def test_two_machines_train_as_one(tmp_path, environment, on_one_machine):
     command = d2l.torchrun_command(SCRIPT, 1, [tmp_path], nnodes=2, head="node-a")
     with two_machines() as machines:

@@ -750,6 +750,7 @@ def test_a_killed_torchrun_leaves_no_process(hanging, restarts):
 
 @needs_proc
 @pytest.mark.parametrize("busy", [False, True], ids=["", "and no thread can run"])
+@pytest.mark.all
 def test_a_rank_that_ignores_signals_is_ended(script, monkeypatch, busy):
     monkeypatch.setattr(MODULE, "GRACE", 1.0)
     name = f"stubborn_{os.getpid()}.py"

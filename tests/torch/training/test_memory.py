@@ -46,6 +46,7 @@ def step(nets, optimizers, batch):
         optimizer.step()
 
 
+@pytest.mark.all
 def test_a_thousand_steps_leave_nothing_behind(devices):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))

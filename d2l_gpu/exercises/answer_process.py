@@ -44,7 +44,7 @@ _OF_TEXTS = ("<string>", "<__array_function__ internals>")
 # Marks a place in the answer. The process that asked for the verdict, which knows the
 # source, fills in the line.
 _PLACE = "\0{line}\0{file}\0"
-PLACE = re.compile("\0(?P<line>\\d+)\0(?P<file>[^\0]*)\0")
+PLACE = re.compile("\0(?P<line>[0-9]{1,7})\0(?P<file>[^\0]*)\0")
 
 
 class AnswerError(Exception):
@@ -190,6 +190,8 @@ class Careful:
     def __init__(self, exercise: Exercise, answer: Callable, tag: str):
         functools.update_wrapper(self, answer, updated=())
         self._exercise, self._answer, self._tag = exercise, answer, tag
+        arrays = importlib.import_module(f"{__package__}.{tag}.arrays").ARRAYS
+        self._disguised_array = arrays.disguised
         self.changed: list[str] = []
 
     def __call__(self, *args, **kwargs):
@@ -203,11 +205,53 @@ class Careful:
         arguments = Arguments(self._tag, own)
         result = self._answer(*args, **kwargs)
         self.changed += arguments.changed()
+        # What they do when they are read, they would do after we have looked.
+        for value in (result, args, kwargs):
+            if what := self._disguised(value):
+                raise AnswerError(
+                    f"what your answer returned can't be used: {what}. Return a plain "
+                    "value of the framework's own, and leave arguments what they are."
+                )
         if not fits(result, exercise.returns):
             wanted = kinds(exercise.returns)
             what = "nothing" if result is None else _one(type(result))
             raise AnswerError(f"{exercise.name} returned {what}; it must be {wanted}.")
         return result
+
+    def _disguised(self, value: Any, depth: int = 4) -> str:
+        """Return what is wrong with a value that isn't what it seems; usually empty."""
+        kind = type(value)
+        if value.__class__ is not kind:
+            return f"a {kind.__name__} says that it's another type"
+        for plain in (bool, int, float, complex, str, bytes, list, tuple, dict, set):
+            if issubclass(kind, plain):
+                if kind is not plain and not _is_library(kind):
+                    return f"{_one(kind)} is not {_one(plain)}, but a class of its own"
+                break
+        if depth and issubclass(kind, list | tuple | set):
+            parts = plain.__iter__(value)
+        elif depth and issubclass(kind, dict):
+            parts = dict.values(value)
+        else:
+            return self._disguised_array(value)
+        for part in parts:
+            if what := self._disguised(part, depth - 1):
+                return what
+        return ""
+
+
+def _is_library(kind: type) -> bool:
+    """Whether a class comes from a library, or is a named tuple."""
+    if (
+        issubclass(kind, tuple)
+        and kind.__bases__ == (tuple,)
+        and "_fields" in vars(kind)
+    ):
+        return kind.__iter__ is tuple.__iter__
+    module = sys.modules.get(kind.__module__)
+    return (
+        kind.__module__ != "__main__" and getattr(module, kind.__name__, None) is kind
+    )
 
 
 def _functions() -> dict[str, dict[str, Any]]:
@@ -269,8 +313,8 @@ def _one(kind: type) -> str:
 
 def what_was_raised(error: BaseException) -> str:
     try:
-        text = " ".join(str(error).split())
-    except Exception:
+        text = " ".join(str(error).replace("\0", "").split())
+    except BaseException:
         text = ""  # its own __str__ raised
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place_in_answer(traceback.extract_tb(error.__traceback__))

@@ -26,6 +26,7 @@ class Arrays:
         peek: returns the bytes of what can change in a value, by part, such as
             ``{".weight": b"…"}``, without leaving a trace in the record of copies; an
             array's one part has no name. Default: nothing can change.
+        is_plain: returns whether an array is of one of the framework's own classes.
     """
 
     kind: type
@@ -38,6 +39,21 @@ class Arrays:
     labels: str = "int64"
     kept: Sequence[str] = ("float32", "int64", "float16")
     peek: Callable[[Any], Mapping[str, bytes]] = lambda x: {}
+    is_plain: Callable[[Any], bool] = lambda x: True
+
+    def disguised(self, x: Any) -> str:
+        """Return what's wrong with an array that isn't what it seems; usually empty.
+
+        Its methods would run code of an answer's when it's read.
+        """
+        kind = type(x)
+        if not issubclass(kind, self.kind):
+            return ""
+        if not self.is_plain(x):
+            return f"a {kind.__name__} is a class of its own"
+        shadowed = [name for name in getattr(x, "__dict__", ()) if hasattr(kind, name)]
+        hidden = [name for name in shadowed if not name.startswith("_")]
+        return f"an array has a `{hidden[0]}` of its own" if hidden else ""
 
     def home(self, x: Any) -> Any:
         """Return an array's device; the host for anything that isn't an array."""

@@ -6,9 +6,11 @@ standard output, which the answer's process doesn't have.
 """
 
 import contextlib
+import functools
 import json
 import os
 import queue
+import re
 import secrets
 import signal
 import subprocess
@@ -25,9 +27,11 @@ from d2l_gpu.exercises import answer_process
 from d2l_gpu.exercises.answer_process import PRINTED, AnswerError, make_gpus
 from d2l_gpu.exercises.limits import (
     PROCESSES,
+    THREADS,
     adopt_orphans,
     few_processes,
     kill_descendants,
+    limit_memory,
 )
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Claim, Exercise, Run, find
@@ -64,13 +68,15 @@ def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     value = folder / VALUE
     if value.is_file():
         make_gpus(tag, exercise.gpus, exercise.as_cuda)
+        limit_memory()  # the value may say how large something is to be
         return grade(exercise, from_json(value.read_text("utf-8")))
     # Opened before the answer runs, which may put something else in this place.
     with (folder / PRINTED).open("w+b") as printed:
         with _started(tag, exercise, folder) as process:
             make_gpus(tag, exercise.gpus, exercise.as_cuda)
+            limit_memory()
             verdict = grade(exercise, Remote(exercise, process))
-        return replace(verdict, printed=_end_of(printed))
+        return replace(verdict, printed=end_of(printed))
 
 
 def grade(exercise: Exercise, subject: Any) -> Verdict:
@@ -210,11 +216,18 @@ class Remote(Runner):
 
         The answer may have worded it itself, to read like a verdict.
         """
-        subjects = "your answer", "what your answer", f"{self._exercise.name} returned"
-        if problem.startswith(subjects):
+        if _SENTENCES.match(problem.replace(f"{self._exercise.name} returned", "f", 1)):
             return problem
         return f"your answer's process reports: {problem}"
 
+
+# How problems that answer_process.py words begin; "f" is what the function is called.
+_SENTENCES = re.compile(
+    r"your answer (raised [\w.]+(: |$|\0)|didn't finish within [\d.e+]+ seconds"
+    r"|can't be sent to another process: |replaced `[\w.]+`, a part of the course)"
+    r"|what your answer returned can't be used: "
+    r"|f (nothing|an? [\w.]+); it must be (an? [\w.]+)( or an? [\w.]+)*\.$"
+)
 
 _NONSENSE = "your answer interfered with its check: what came back can't be read."
 
@@ -224,7 +237,8 @@ class _Process:
 
     def __init__(self, process: subprocess.Popen):
         self._process, self._crowd = process, False
-        self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        # What nobody waits for stays in the pipe, so that its writer has to wait.
+        self._replies: queue.Queue[bytes] = queue.Queue(maxsize=2)
         threading.Thread(target=self._read, daemon=True).start()
         self._ready = False
 
@@ -261,13 +275,18 @@ class _Process:
         late = f"your answer didn't finish within {limit:g} seconds."
         ticket = secrets.token_hex(8)  # a reply to another request is none to this one
         line = json.dumps({**request, "ticket": ticket})
-        with contextlib.suppress(OSError):  # it has ended; there will be no reply
-            self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
+        # In a thread: nobody may be there who reads it.
+        write = functools.partial(self._write, line.encode() + b"\n")
+        threading.Thread(target=write, daemon=True).start()
         reply = self._next(seconds, late)
         if reply.get("ticket") != ticket:
             raise AnswerError(_NONSENSE)
         return reply
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it has ended: no reply
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
 
     def _next(self, seconds: float, late: str) -> dict:
         try:
@@ -286,7 +305,10 @@ class _Process:
 
     def _how_it_ended(self) -> str:
         if self._crowd:
-            return f"your answer started more than {PROCESSES} processes."
+            return (
+                f"your answer started more than {PROCESSES} processes, or more than "
+                f"{THREADS:,} threads in them."
+            )
         try:
             code = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -307,7 +329,7 @@ def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
     with (folder / "stderr").open("wb") as stderr:
         process = start_child(
             [
-                *(sys.executable, "-c"),
+                *(sys.executable, "-P", "-c"),
                 f"from {answer_process.__name__} import main; main()",
                 *(tag, exercise.number, str(exercise.seconds), str(folder)),
             ],
@@ -321,11 +343,11 @@ def _started(tag: str, exercise: Exercise, folder: Path) -> Iterator[_Process]:
             yield answers
     finally:
         kill_child(process)
-        kill_descendants()
+        kill_descendants(keep=process.pid)
         process.wait()
 
 
-def _end_of(file: BinaryIO) -> str:
+def end_of(file: BinaryIO) -> str:
     """Return the end of a text file."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _PRINTED))

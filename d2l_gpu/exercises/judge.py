@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, BinaryIO
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.requirements import install
@@ -59,9 +59,9 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
                 (Path(name) / grading_process.VALUE).write_text(plain, "utf-8")
             else:
                 (Path(name) / ANSWER).write_bytes(_pickled(answer))
-        except ImportError:
+        except (ImportError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:  # of the answer's own methods, SystemExit too
             problem = f"your answer can't be sent to another process: {_text(error)}"
             return Verdict(exercise.number, problem=problem)
         verdict = _run(framework, exercise, Path(name), environment)
@@ -84,13 +84,15 @@ def why_no_answer(exercise: Exercise, answer: Any) -> str:
         signature = inspect.signature(answer)
     except ValueError:
         signature = None  # a C function without a signature
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return f"your answer's signature can't be read: {_text(error)}."
     try:
         if signature is not None:
             signature.bind(*exercise.parameters)
     except TypeError:
-        return f"it asks for {_wanted(exercise)}; yours takes {signature}."
+        return f"it asks for {_wanted(exercise)}; yours takes {_text(signature)}."
     if isinstance(answer, FunctionType) and is_stub(answer):
         return f"not answered yet. It asks for {_wanted(exercise)}."
     return ""
@@ -100,7 +102,9 @@ def _text(value: Any, convert: Callable[[Any], str] = str, most: int = 200) -> s
     """Return the beginning of a value's text, whatever its own methods do."""
     try:
         text = " ".join(convert(value).split())
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         text = f"a {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -146,26 +150,33 @@ def _folder() -> Iterator[str]:
     finally:
         with contextlib.suppress(RecursionError):  # folders in folders in folders
             shutil.rmtree(name, ignore_errors=True)
+            for folder, inner, _ in os.walk(name):  # some may not be open to us
+                for path in (Path(folder, each) for each in inner):
+                    with contextlib.suppress(OSError):
+                        path.is_symlink() or path.chmod(0o700)
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _run(
     framework: str, exercise: Exercise, folder: Path, environment: dict[str, str]
 ) -> Verdict:
     said: list[bytes] = []
-    with _process(framework, exercise, folder, environment) as process:
-        # Its standard input stays open: the process ends when that closes.
-        reader = threading.Thread(
-            target=lambda: said.append(process.stdout.read()), daemon=True
-        )
-        reader.start()
-        reader.join(2 * STARTUP + 2 * exercise.seconds)
-    out = b"".join(said)
-    if not out:
-        lines = (folder / "output").read_text("utf-8", errors="replace").splitlines()
-        reason = f": {lines[-1][:200]}" if lines else ""
-        problem = f"the check itself failed, and says nothing about it{reason}."
-        return Verdict(exercise.number, problem=problem)
-    return Verdict.from_json(out.decode("utf-8"))
+    # Opened before the answer runs, which may put something else in this place.
+    with (folder / "output").open("w+b") as output:
+        with _process(framework, exercise, folder, environment, output) as process:
+            # Its standard input stays open: the process ends when that closes.
+            reader = threading.Thread(
+                target=lambda: said.append(process.stdout.read()), daemon=True
+            )
+            reader.start()
+            reader.join(2 * STARTUP + 2 * exercise.seconds)
+        out = b"".join(said)
+        if out:
+            return Verdict.from_json(out.decode("utf-8"))
+        lines = grading_process.end_of(output).splitlines()
+    reason = f": {lines[-1][:200]}" if lines else ""
+    problem = f"the check itself failed, and says nothing about it{reason}."
+    return Verdict(exercise.number, problem=problem)
 
 
 def _environment(exercise: Exercise) -> dict[str, str]:
@@ -184,20 +195,25 @@ def _environment(exercise: Exercise) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _process(
-    framework: str, exercise: Exercise, folder: Path, environment: dict[str, str]
+    framework: str,
+    exercise: Exercise,
+    folder: Path,
+    environment: dict[str, str],
+    output: BinaryIO,
 ) -> Iterator[subprocess.Popen]:
     """Start the grading process; on leaving the block, kill it and what it started."""
     code = f"from {grading_process.__name__} import main; main()"
-    with (folder / "output").open("wb") as output:
-        process = start_child(
-            [
-                *(sys.executable, "-c", code),
-                *(framework, exercise.number, str(exercise.seconds), str(folder)),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=output,
-            env=environment,
-        )
+    process = start_child(
+        [
+            # -P: a file beside the notebook, such as secrets.py, is none of Python's.
+            *(sys.executable, "-P", "-c", code),
+            *(framework, exercise.number, str(exercise.seconds), str(folder)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=output,
+        env=environment,
+        cwd=folder,
+    )
     try:
         yield process
     finally:
@@ -210,6 +226,10 @@ def _process(
             process.wait()
 
 
+# No file of source code that a reader writes has more bytes.
+_SOURCE = 2**22
+
+
 def _with_lines(verdict: Verdict, answer: Any) -> Verdict:
     """Quote the line of the answer that caused the verdict's problem.
 
@@ -220,8 +240,11 @@ def _with_lines(verdict: Verdict, answer: Any) -> Verdict:
     if place is None:
         return verdict
     file, line = place["file"], ""
-    own = getattr(getattr(answer, "__code__", None), "co_filename", None)
-    if file in linecache.cache or file == own:
+    if file in linecache.cache or (
+        file == getattr(getattr(answer, "__code__", None), "co_filename", None)
+        and Path(file).is_file()  # and no device, which may have no end
+        and Path(file).stat().st_size <= _SOURCE
+    ):
         line = linecache.getline(file, int(place["line"])).strip()
     quoted = f" (line {place['line']}: `{line}`)" if line else ""
     return replace(verdict, problem=verdict.problem.replace(place.group(), quoted))

@@ -7,7 +7,8 @@ size of files. On Linux, moreover,
 * the processes that it leaves behind become children of the process that grades, which
   kills them too, even if they left the group;
 * it may write only in its own folder, and may send signals to no other process
-  (Landlock, from Linux 5.13, or 6.12 for signals).
+  (Landlock, from Linux 5.13, or 6.12 for signals);
+* some system calls fail that Landlock doesn't know of (`system_calls.py`).
 
 None of this needs root, and none of it makes a sandbox: an answer can read what its
 reader can read, and use the network.
@@ -20,14 +21,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from d2l_gpu.exercises.system_calls import refuse_calls
 
 # What an answer may use on top of what Python and the framework have taken already.
 MEMORY = 4 * 2**30
 FILE_SIZE = 256 * 2**20
 OPEN_FILES = 512
 PROCESSES = 64
+THREADS = 4096  # a framework takes several for each core
 
 
 # ---- In the process that runs the answer
@@ -39,7 +44,8 @@ def restrict_writing(folder: Path) -> None:
     Threads that are there already aren't restricted, so call it before any starts.
     """
     if sys.platform == "linux":
-        _restrict_writing([folder, Path("/dev/shm"), Path("/dev/null")])
+        _restrict_writing([folder, Path("/dev/null")])
+        refuse_calls()
 
 
 def limit_this_process() -> None:
@@ -54,9 +60,22 @@ def limit_this_process() -> None:
     _lower(resource.RLIMIT_FSIZE, FILE_SIZE)
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     _lower(resource.RLIMIT_CORE, 0)
-    taken = _memory_taken()
-    if taken is not None:
+    limit_memory()
+
+
+def limit_memory() -> None:
+    """Let this process have `MEMORY` more than it has already (Linux, macOS)."""
+    if os.name != "posix":
+        return
+    import resource
+
+    if taken := _memory_taken("VmData"):
         _lower(resource.RLIMIT_DATA, taken + MEMORY)
+    # Shared memory counts here alone. So do addresses without memory, which threads
+    # reserve: each its stack, and an arena.
+    if taken := _memory_taken("VmSize"):
+        threads = 2 * (os.cpu_count() or 1)
+        _lower(resource.RLIMIT_AS, taken + 2 * MEMORY + threads * 2**27)
 
 
 def _lower(limit: int, most: int) -> None:
@@ -70,15 +89,19 @@ def _lower(limit: int, most: int) -> None:
             resource.setrlimit(limit, (most, most))
 
 
-def _memory_taken() -> int | None:
-    """Return the bytes of private memory that this process has; None if unknown."""
+def _memory_taken(kind: str) -> int | None:
+    """Return the bytes that this process has; None if unknown.
+
+    Args:
+        kind: ``VmData``, its private memory, or ``VmSize``, all of its addresses.
+    """
     try:
         status = Path("/proc/self/status").read_text("ascii", errors="replace")
     except OSError:
         return None
     for line in status.splitlines():
         name, _, value = line.partition(":")
-        if name == "VmData":
+        if name == kind:
             return int(value.split()[0]) * 1024
     return None
 
@@ -152,41 +175,94 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def kill_descendants() -> None:
-    """Kill all processes that this one and its descendants have started (Linux)."""
-    for _ in range(100):  # more may start while we look
-        living = [pid for pid, ended in _descendants() if not ended]
-        if not living:
-            return
-        for pid in living:
+def kill_descendants(keep: int = 0) -> None:
+    """Kill all processes that this one and its descendants have started (Linux).
+
+    A process may go on in a child of its own and end, over and over, so that what we
+    find has ended already. So we look until nothing new appears.
+
+    Args:
+        keep: a process that stays on the system's list when it has ended, for whoever
+            waits for it.
+    """
+    before: set[int] | None = None
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        found = {each.pid: each for each in _descendants()}
+        for pid, each in found.items():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+            if each.ended and pid != keep:
+                _take_off(pid)
+        for _ in range(_QUICK_LOOKS):
+            if not (children := _children()):
+                break
+            for pid in children:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        if before is not None and set(found) <= before and _all_ended(found.values()):
+            return
+        before = set(found)
+        time.sleep(0.005)
 
 
-def _descendants() -> Iterator[tuple[int, bool]]:
-    """Yield the number of each process below this one, and whether it has ended."""
+# Seconds for which we follow processes that don't want to end.
+_PATIENCE = 10.0
+# Between two looks at all processes: at this one's children alone, which takes
+# microseconds.
+_QUICK_LOOKS = 200
+
+
+def _children() -> list[int]:
+    """Return the processes whose parent is this one; an empty list if unknown."""
+    with contextlib.suppress(OSError):
+        found = []
+        for task in Path("/proc/self/task").iterdir():
+            found += map(int, (task / "children").read_text("ascii").split())
+        return found
+    return []
+
+
+def _take_off(pid: int) -> None:
+    """Take a child that has ended off the system's list."""
+    with contextlib.suppress(OSError):  # another's child
+        os.waitpid(pid, os.WNOHANG)
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    ended: bool
+    threads: int
+
+
+def _all_ended(processes: Iterable[_Process]) -> bool:
+    return all(process.ended for process in processes)
+
+
+def _descendants() -> Iterator[_Process]:
+    """Yield the processes below this one."""
     if sys.platform != "linux":
         return
-    children: dict[int, list[tuple[int, bool]]] = {}
+    children: dict[int, list[_Process]] = {}
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # The name, in parentheses, may contain anything.
                 text = (path / "stat").read_text("utf-8", errors="replace")
-                state, parent, *_ = text.rpartition(")")[2].split()
-                own = int(path.name), state == "Z"
+                state, parent, *rest = text.rpartition(")")[2].split()
+                own = _Process(int(path.name), state == "Z", int(rest[15]))
                 children.setdefault(int(parent), []).append(own)
     waiting = [os.getpid()]
     while waiting:
         own = children.get(waiting.pop(), [])
         yield from own
-        waiting += [pid for pid, _ in own]
+        waiting += [process.pid for process in own]
 
 
 @contextlib.contextmanager
 def few_processes(child: int, tell: Callable[[], None]) -> Iterator[None]:
-    """Allow at most `PROCESSES` below this one while the block runs.
+    """Allow at most `PROCESSES`, and `THREADS` in them, while the block runs.
 
     Args:
         child: the process that this one started; those that it leaves behind are taken
@@ -197,15 +273,15 @@ def few_processes(child: int, tell: Callable[[], None]) -> Iterator[None]:
 
     def watch() -> None:
         while not ended.wait(0.25):
-            found = dict(_descendants())
-            if len(found) > PROCESSES:
+            found = list(_descendants())
+            threads = sum(process.threads for process in found)
+            if len(found) > PROCESSES or threads > THREADS:
                 tell()
-                kill_descendants()
+                kill_descendants(keep=child)
                 return
-            for pid in found:
-                if found[pid] and pid != child:
-                    with contextlib.suppress(OSError):  # another's child
-                        os.waitpid(pid, os.WNOHANG)
+            for process in found:
+                if process.ended and process.pid != child:
+                    _take_off(process.pid)
 
     thread = threading.Thread(target=watch, name="few processes", daemon=True)
     thread.start()

@@ -40,7 +40,7 @@ easiest to read in this order:
 import gc
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .host_memory import host_memory_left
 from .sim.catalogue import LINKS, MODELS, Link, Model
@@ -70,6 +70,7 @@ __all__ = [
     "enable",
     "has_devices",
     "host_memory_left",
+    "is_virtual",
     "machine_in_use",
     "mark_pinned",
     "peek",
@@ -222,14 +223,19 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
     return tensor
 
 
+def is_virtual(value: Any) -> bool:
+    """Whether a value is a tensor on a virtual GPU, of no class derived from that."""
+    from .tensor import is_virtual
+
+    return is_virtual(value)
+
+
 def peek(tensor: "torch.Tensor") -> "torch.Tensor":
     """Return a tensor's values on its backing device, unseen by ledger and clock.
 
     For tests and other observers: a program on a GPU couldn't do this. The result
     shares its memory with the tensor, so leave it as it is.
     """
-    from .tensor import is_virtual
-
     tensor = tensor.detach()
     return tensor._backing if is_virtual(tensor) else tensor
 

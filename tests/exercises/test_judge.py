@@ -72,6 +72,42 @@ CHEATS = {
                 os.chdir("a")
             return a
     """,
+    "says that it is right": """
+        def f(a, b, c, device):
+            from d2l_gpu.exercises.answer_process import AnswerError
+            raise AnswerError("your answer is right: all checks pass. [x] it's there")
+    """,
+    "names a line of many digits": """
+        def f(a, b, c, device):
+            raise ValueError("\\0" + "9" * 5000 + "\\0<cell>\\0")
+    """,
+    "names an endless file": """
+        def f(a, b, c, device):
+            from d2l_gpu.exercises.answer_process import AnswerError
+            raise AnswerError("your answer raised Exception\\x001\\x00/dev/zero\\0")
+        f.__code__ = f.__code__.replace(co_filename="/dev/zero")
+    """,
+    "cannot say what it takes": """
+        class Shy:
+            def __repr__(self):
+                raise RuntimeError("go away")
+        def f(a, b=Shy()):
+            return a
+    """,
+    "exits while it is sent": """
+        class F:
+            def __call__(self, a, b, c, device):
+                return a
+            def __reduce__(self):
+                raise SystemExit(3)
+        f = F()
+    """,
+    "writes to shared memory": """
+        def f(a, b, c, device):
+            with open("/dev/shm/d2l_gpu_was_here", "w") as file:
+                file.write("x")
+            return a
+    """,
     "writes a verdict": """
         def f(a, b, c, device):
             import glob, json, os
@@ -225,6 +261,93 @@ CHEATS = {
 }
 
 
+# What is returned, or left in place of arguments, does its work when it's read: after
+# copies, memory and time were recorded.
+LATE = {
+    "a class of its own": (
+        "03.1",
+        """
+        import torch
+        class Later(torch.Tensor):
+            device = property(lambda self: self.there)
+            def detach(self):
+                a, b, c = self.operands
+                return a.cpu() + b.cpu() + c.cpu()
+        def f(a, b, c, device):
+            result = torch.zeros(2, 3).as_subclass(Later)
+            result.there, result.operands = device, (a, b, c)
+            return result
+        """,
+    ),
+    "a method of its own": (
+        "03.1",
+        """
+        import torch
+        def f(a, b, c, device):
+            result = torch.zeros(2, 3, device=device)
+            result.detach = lambda: a.cpu() + b.cpu() + c.cpu()
+            return result
+        """,
+    ),
+    "another type than it says": (
+        "02.4",
+        """
+        import torch
+        def f(B):
+            class NoTensor:
+                device = B.device
+                __class__ = property(lambda self: torch.Tensor)
+                def detach(self):
+                    A = B.cpu()
+                    return A**3 + 2 * A**2 + 3 * A + 4
+            return NoTensor()
+        """,
+    ),
+    "a number that is computed later": (
+        "02.1",
+        """
+        import torch
+        class Measured(int):
+            def __int__(self):
+                gpu = torch.device("vgpu", 0)
+                before = torch.vgpu.memory_allocated(gpu)
+                x = torch.empty(self.shape, dtype=self.dtype, device=gpu)
+                return torch.vgpu.memory_allocated(gpu) - before
+        def f(shape, dtype):
+            result = Measured(0)
+            result.shape, result.dtype = shape, dtype
+            return result
+        """,
+    ),
+    "arguments of another class": (
+        "06.4",
+        """
+        def f(data):
+            late = type("Late", (type(data[0]),), {"tolist": lambda self: [0.0]})
+            for x in data:
+                x.__class__ = late
+        """,
+    ),
+    "arguments with methods of their own": (
+        "06.4",
+        """
+        def f(data):
+            for x in data:
+                x.tolist = lambda: [0.0]
+        """,
+    ),
+}
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("late", LATE)
+def test_nothing_that_an_answer_leaves_does_its_work_later(late):
+    number, code = LATE[late]
+    verdict = verdict_on(code, number)
+    assert not verdict.all_hold
+    assert "a plain value" in verdict.problem
+
+
 # Answers that know what goes in by heart: the same whatever they are given.
 BY_HEART = {
     "03.4": """
@@ -278,7 +401,8 @@ def test_no_cheat_passes(code):
     assert "Traceback" not in said and len(said) < 3000
     assert not any(line.startswith("03.1: all") for line in said.splitlines())
     assert all(c == "\n" or c.isprintable() for c in said)
-    assert not (Path.home() / "d2l_gpu_was_here").exists()
+    for folder in Path.home(), Path("/dev/shm"):
+        assert not (folder / "d2l_gpu_was_here").exists()
 
 
 def test_a_signature_that_cannot_be_read_is_a_sentence():
@@ -347,7 +471,9 @@ def test_an_answer_that_forks_without_end_is_stopped():
             while True:
                 os.fork()
     """)
-    assert verdict.problem == f"your answer started more than {PROCESSES} processes."
+    assert verdict.problem.startswith(
+        f"your answer started more than {PROCESSES} processes"
+    )
 
 
 @linux
@@ -374,6 +500,126 @@ def test_an_answer_has_limits_of_memory_files_and_writing():
     first = verdict.printed.split()[:4]
     assert first == ["MemoryError", "OSError", "OSError", "PermissionError"]
     assert not (Path.home() / "d2l_gpu_was_here").exists()
+
+
+@pytest.mark.all
+def test_a_file_beside_the_notebook_is_no_part_of_the_check(tmp_path, monkeypatch):
+    (tmp_path / "secrets.py").write_text(
+        "from d2l_gpu.exercises import verdict\n"
+        "verdict.Verdict.all_hold = True\n"
+        "def token_hex(n): return 'x' * n\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    verdict = verdict_on("def f(a, b, c, device): return a")
+    assert not verdict.all_hold and verdict.claims
+
+
+MOVING = """
+import os, time
+os.setsid()
+end = time.time() + 60
+while time.time() < end:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@linux
+@pytest.mark.all
+def test_what_moves_from_process_to_process_ends_too(tmp_path):
+    verdict_on(f"""
+        import os, sys, time
+        def f(a, b, c, device):
+            if not os.fork():
+                command = [sys.executable, "-ISc", {MOVING!r}, {str(tmp_path)!r}]
+                os.execv(sys.executable, command)
+            time.sleep(0.5)
+            return a
+    """)
+    mark = str(tmp_path).encode()
+
+    def moves() -> bool:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if mark in path.read_bytes():
+                    return True
+            except OSError:
+                continue
+        return False
+
+    assert not any(moves() for _ in range(20))
+
+
+@linux
+@pytest.mark.all
+@pytest.mark.parametrize(
+    "call",
+    [
+        "resource.prlimit(caller, resource.RLIMIT_CPU, (1, 1))",
+        "os.setpriority(os.PRIO_PROCESS, caller, 19)",
+        "os.setxattr(sys.executable, 'user.d2l', b'x')",
+        "check(libc.shmget(0, ctypes.c_size_t(4096), 0o1600))",
+    ],
+)
+def test_an_answer_cannot_reach_beyond_its_files_and_processes(call):
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        pytest.skip("system calls are refused on x86-64 and arm64 only")
+    verdict = verdict_on(f"""
+        import ctypes, os, resource, sys
+        def check(number):
+            if number < 0:
+                raise OSError(ctypes.get_errno(), "refused")
+        def f(a, b, c, device):
+            libc = ctypes.CDLL(None, use_errno=True)
+            caller = {os.getpid()}
+            {call}
+            raise AssertionError("went through")
+    """)
+    assert "your answer raised PermissionError" in verdict.problem
+
+
+@linux
+@pytest.mark.all
+def test_shared_memory_counts():
+    verdict = verdict_on("""
+        import mmap
+        def f(a, b, c, device):
+            mmap.mmap(-1, 200 * 2**30)
+            return a
+    """)
+    assert "your answer raised OSError" in verdict.problem
+
+
+@linux
+@pytest.mark.all
+def test_an_answer_that_does_not_listen_is_too_late():
+    verdict = verdict_on(
+        """
+        import fcntl, os, stat, torch
+        kept = []
+        def f(net, X, devices):
+            os.remove("output")
+            os.mkfifo("output")
+            for fd in range(3, 64):
+                try:
+                    pipe = stat.S_ISFIFO(os.fstat(fd).st_mode)
+                    mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+                except OSError:
+                    continue
+                if pipe and mode == os.O_RDONLY:
+                    kept.append(os.dup(fd))
+                    fcntl.fcntl(fd, 1031, 4096)
+                    r, w = os.pipe()
+                    kept.append(w)
+                    os.dup2(r, fd)
+                    break
+            return torch.zeros(len(X), 5, device=devices[0])
+        """,
+        "07.4",
+    )
+    assert not verdict.all_hold
+    assert "didn't finish within" in verdict.problem
 
 
 @pytest.mark.all

@@ -32,6 +32,14 @@ def _bytes(x: torch.Tensor) -> bytes:
     return values.contiguous().flatten().view(torch.uint8).numpy().tobytes() + what
 
 
+_PLAIN = (
+    torch.Tensor,
+    torch.nn.Parameter,
+    torch.nn.Buffer,
+    torch.nn.UninitializedParameter,
+    torch.nn.UninitializedBuffer,
+)
+
 ARRAYS = Arrays(
     kind=torch.Tensor,
     put=lambda values, device: torch.tensor(values).to(device),
@@ -40,4 +48,5 @@ ARRAYS = Arrays(
     cpu=d2l.cpu,
     gpus=d2l.try_all_gpus,
     peek=_peek,
+    is_plain=lambda x: type(x) in _PLAIN or vgpu.is_virtual(x),
 )

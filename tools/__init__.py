@@ -16,9 +16,10 @@ a text apart, ``languages`` knows each language's ways, ``translation_checks`` a
 ``glossary`` judge the result.
 
 Checking: ``pytest_setup`` (how pytest runs notebooks), ``conformance`` (virtual GPUs
-against the CPU, as a table), ``faults`` (planted mistakes), ``compare_notebooks`` (with
-another commit; ``renames.tsv`` lists names that have changed), ``durations``,
-``workflows`` (of GitHub), ``pyodide`` (the simulation on the Python of browsers).
+against the CPU, as a table), ``ecosystem`` (libraries on virtual GPUs), ``faults``
+(planted mistakes), ``compare_notebooks`` (with another commit; ``renames.tsv`` lists
+names that have changed), ``durations``, ``workflows`` (of GitHub), ``pyodide`` (the
+simulation on the Python of browsers).
 
 Environments and releases: ``environments``, ``companion`` (the book's package),
 ``classroom`` (handouts), ``check_wheel``, ``release``.

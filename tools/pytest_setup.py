@@ -38,6 +38,7 @@ LONGEST = (
     "07_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
     "test_launching.py",
+    "test_judge.py",
     "test_graders.py",
     "test_benchmarks.py",
     "test_bundle.py",

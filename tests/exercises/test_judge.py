@@ -319,6 +319,28 @@ LATE = {
             return result
         """,
     ),
+    "a search that nobody sees": (
+        "02.6",
+        """
+        import os, torch
+        def f(make, most):
+            r, w = os.pipe()
+            if not os.fork():
+                n = 0
+                try:
+                    for n in range(most + 1):
+                        if n:
+                            make(n)
+                    n += 1
+                except torch.OutOfMemoryError:
+                    pass
+                os.write(w, str(n - 1).encode())
+                os._exit(0)
+            os.close(w)
+            os.wait()
+            return int(os.read(r, 99))
+        """,
+    ),
     "arguments of another class": (
         "06.4",
         """
@@ -345,7 +367,7 @@ def test_nothing_that_an_answer_leaves_does_its_work_later(late):
     number, code = LATE[late]
     verdict = verdict_on(code, number)
     assert not verdict.all_hold
-    assert "a plain value" in verdict.problem
+    assert "a plain value" in verdict.problem or "How do you know" in verdict.hint
 
 
 # Answers that know what goes in by heart: the same whatever they are given.

@@ -470,10 +470,16 @@ def most_that_fit(run: Run):
     wrong = [
         (limit, each["got"]) for limit, each in tries.items() if each["got"] != limit
     ]
+    # Who knows that a size fits, and that one more doesn't, has tried both.
+    unseen = [limit for limit, each in tries.items() if each["calls"] < 2]
     yield Claim(
         "it finds the largest batch that fits",
-        not wrong,
-        _not_the_largest(*wrong[0]) if wrong else "",
+        not wrong and not unseen,
+        _not_the_largest(*wrong[0])
+        if wrong
+        else f"You return {unseen[0]}, but `make` was hardly called. How do you know?"
+        if unseen
+        else "",
     )
     yield Claim(
         "if every size fits, it returns `most`",

@@ -51,8 +51,12 @@ class Arrays:
             return ""
         if not self.is_plain(x):
             return f"a {kind.__name__} is a class of its own"
-        shadowed = [name for name in getattr(x, "__dict__", ()) if hasattr(kind, name)]
-        hidden = [name for name in shadowed if not name.startswith("_")]
+        # Not what JAX keeps of properties once they're computed: that can't be called.
+        hidden = [
+            name
+            for name, value in getattr(x, "__dict__", {}).items()
+            if callable(value) and hasattr(kind, name) and not name.startswith("_")
+        ]
         return f"an array has a `{hidden[0]}` of its own" if hidden else ""
 
     def home(self, x: Any) -> Any:

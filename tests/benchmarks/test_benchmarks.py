@@ -36,6 +36,7 @@ def run_benchmark(name: str, *options: str) -> tuple[list[str], dict]:
     return lines, result
 
 
+@pytest.mark.all
 def test_import_time_prints_a_sentence_and_json():
     (sentence,), _ = run_benchmark("import_time", "--quick")
     assert sentence.startswith("import d2l_gpu.torch")
@@ -62,6 +63,7 @@ def test_accuracy_prints_a_row_per_seed_and_json():
     assert result["value"] == pytest.approx(abs(one - two), abs=1e-4)
 
 
+@pytest.mark.all
 def test_loader_prints_a_table_and_json():
     (first, *lines), result = run_benchmark("loader", "--quick")
     assert first.startswith(result["hardware"])
@@ -188,6 +190,7 @@ def test_clock_vs_gpu_compares_what_it_measures():
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+@pytest.mark.all
 def test_clock_vs_gpu_says_so_where_there_is_none():
     script = REPOSITORY / "benchmarks" / "clock_vs_gpu.py"
     done = subprocess.run(

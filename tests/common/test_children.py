@@ -70,7 +70,13 @@ def numbers(folder) -> list[int]:
     return [int(number) for number in next(folder.rglob("numbers")).read_text().split()]
 
 
-@pytest.mark.parametrize("code", USERS.values(), ids=USERS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(code, id=name, marks=[pytest.mark.all] * ("again" in name))
+        for name, code in USERS.items()
+    ],
+)
 @pytest.mark.parametrize(
     "sent",
     [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.all)],

@@ -23,7 +23,7 @@ from runner import Result, Server, expected, list_cases
 
 from d2l_gpu.vgpu.records import RECORDS
 
-TENTH = 10  # the sample's share of the cases is one in so many
+SHARE = 20  # the sample is one case in so many
 
 
 def pytest_generate_tests(metafunc):
@@ -42,8 +42,8 @@ def pytest_generate_tests(metafunc):
 def sampled(cases: list[Case]) -> set[Case]:
     """Return the cases that every run takes; ``pytest --all`` takes them all.
 
-    They are every tenth case of each kind and, of each operator that has a record, the
-    first forward and the first backward case.
+    They are every twentieth case of each kind and, of each operator that has a record,
+    the first forward and the first backward case.
     """
     recorded = {record.partition(".")[0].strip("_") for record in RECORDS}
     sample, counts, seen = set(), Counter(), set()
@@ -53,7 +53,7 @@ def sampled(cases: list[Case]) -> set[Case]:
         special = name.partition(".")[0].strip("_") in recorded
         first = special and (kind, name) not in seen
         seen.add((kind, name))
-        if first or counts[kind] % TENTH == 0:
+        if first or counts[kind] % SHARE == 0:
             sample.add(case)
         counts[kind] += 1
     return sample

@@ -306,7 +306,9 @@ def test_kernel_is_this_interpreter_whatever_the_reader_has_installed(
     assert Path(folder) == lab.notebooks
 
 
-@pytest.mark.parametrize("theirs", [{}, {"fetchNews": "true"}])
+@pytest.mark.parametrize(
+    "theirs", [pytest.param({}, marks=pytest.mark.all), {"fetchNews": "true"}]
+)
 def test_readers_are_not_asked_about_news_but_may_want_them(
     published, tmp_path, theirs
 ):
@@ -325,7 +327,13 @@ def test_readers_are_not_asked_about_news_but_may_want_them(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
-@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *(pytest.param(x, marks=pytest.mark.all) for x in ("SIGINT", "SIGTERM")),
+        "SIGKILL",
+    ],
+)
 def test_kernels_end_with_the_command(published, tmp_path, how):
     with running_lab(published, tmp_path / "reader", "--port", "0") as lab:
         kernel = int(evaluated(lab, IDENTITY).split()[1])

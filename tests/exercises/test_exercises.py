@@ -148,7 +148,7 @@ MORE = [
 
 @pytest.mark.parametrize(
     "cases",
-    [NOT_RUN, RUN, pytest.param(MORE, marks=pytest.mark.all)],
+    [NOT_RUN, *(pytest.param(x, marks=pytest.mark.all) for x in (RUN, MORE))],
     ids=["not run", "run", "more"],
 )
 def test_what_is_said_of_other_answers(cases):

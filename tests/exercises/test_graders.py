@@ -55,16 +55,14 @@ def _graded(framework: str, *arguments: str) -> list:
     return json.loads(done.stdout)
 
 
-# Lessons whose mistakes are graded in seconds.
-SHORT = [("pytorch", lesson) for lesson in ("01", "02", "03", "04", "05")]
-# A plain run sees only right answers to the others. A1 has GPUs that are named cuda.
-OTHERS = [each for each in lessons_of("pytorch") if ("pytorch", each) not in SHORT]
+# A plain run sees right answers only. 07 takes long, and A1 has GPUs named cuda.
+PLAIN = [each for each in lessons_of("pytorch") if each not in ("07", "A1")]
 
 
 @pytest.mark.parametrize(
     ("framework", "lessons"),
     [
-        ("pytorch", [each for each in OTHERS if each not in ("07", "A1")]),
+        ("pytorch", PLAIN),
         pytest.param("pytorch", ["07"], marks=pytest.mark.all),
         pytest.param("pytorch", ["A1"], marks=pytest.mark.all),
         pytest.param("tensorflow", lessons_of("tensorflow"), marks=pytest.mark.all),
@@ -78,13 +76,8 @@ def test_graders_pass_right_answers(framework, lessons):
     assert [f"{each.number}: {each.text}" for each in answers if not each.passed] == []
 
 
-@pytest.mark.parametrize(
-    ("framework", "lesson"),
-    [
-        pytest.param(*each, marks=[] if each in SHORT else [pytest.mark.all])
-        for each in LESSONS
-    ],
-)
+@pytest.mark.parametrize(("framework", "lesson"), LESSONS)
+@pytest.mark.all
 def test_graders_pass_right_answers_and_tell_mistakes_apart(framework, lesson):
     numbers, answers = all_graded(framework, [lesson])
     problems = []

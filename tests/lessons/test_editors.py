@@ -113,6 +113,7 @@ def test_ipython_in_a_terminal_shows_text(tmp_path):
     assert "<table" not in shown
 
 
+@pytest.mark.all
 def test_ipython_that_runs_one_command_shows_text(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     shown = ipython(tmp_path, "-c", "exec(open('train.py').read()); log")

@@ -306,7 +306,13 @@ def machine(wheels, bare, tmp_path) -> Callable[..., Machine]:
     return make
 
 
-@pytest.mark.parametrize("signs", PLATFORM_SIGNS.values(), ids=PLATFORM_SIGNS)
+@pytest.mark.parametrize(
+    "signs",
+    [
+        pytest.param(signs, id=name, marks=[pytest.mark.all] * (name != "colab"))
+        for name, signs in PLATFORM_SIGNS.items()
+    ],
+)
 def test_hosted_platform_gets_the_course_and_keeps_its_pytorch(machine, signs):
     host = machine(signs, "torch==2.10.0")
     assert host.first_cell() == ""
@@ -318,7 +324,11 @@ def test_hosted_platform_gets_the_course_and_keeps_its_pytorch(machine, signs):
     assert not {"jupyterlab", "ipykernel", "nbconvert"} & set(versions)
 
 
-@pytest.mark.parametrize("installed", [(), ("torch==2.4.0",)], ids=["none", "old"])
+@pytest.mark.parametrize(
+    "installed",
+    [pytest.param((), marks=pytest.mark.all), ("torch==2.4.0",)],
+    ids=["none", "old"],
+)
 def test_hosted_platform_gets_a_pytorch_if_it_has_none_or_one_too_old(
     machine, installed
 ):
@@ -327,7 +337,9 @@ def test_hosted_platform_gets_a_pytorch_if_it_has_none_or_one_too_old(
     assert host.versions()["torch"] == "2.13.0"
 
 
-@pytest.mark.parametrize("tag", ["tensorflow", "jax"])
+@pytest.mark.parametrize(
+    "tag", ["tensorflow", pytest.param("jax", marks=pytest.mark.all)]
+)
 def test_hosted_platform_gets_the_framework_of_the_edition_and_no_other(machine, tag):
     host = machine(PLATFORM_SIGNS["colab"])
     host.first_cell(tag)

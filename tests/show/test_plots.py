@@ -352,6 +352,7 @@ def in_jupyter():
     )
 
 
+@pytest.mark.all
 def test_a_growing_figure_is_one_display_with_the_last_state(in_jupyter):
     outputs, _ = in_jupyter
     for cell, text, figure in [

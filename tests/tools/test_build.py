@@ -439,8 +439,14 @@ def test_unknown_lesson_is_an_error_that_lists_the_known(project, capsys):
             "from IPython.display import SVG\nSVG('<svg></svg>')",
             "SVG output",
             id="svg",
+            marks=pytest.mark.all,
         ),
-        pytest.param("print('1%', end='\\r')", "control characters", id="progress bar"),
+        pytest.param(
+            "print('1%', end='\\r')",
+            "control characters",
+            id="progress bar",
+            marks=pytest.mark.all,
+        ),
     ],
 )
 def test_bad_output_is_refused_and_nothing_written(project, source, complaint, capsys):

@@ -156,7 +156,11 @@ WEEKLY = {
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [((), PLAIN), (("--all",), ALL), (("--weekly",), WEEKLY)],
+    [
+        ((), PLAIN),
+        pytest.param(("--all",), ALL, marks=pytest.mark.all),
+        pytest.param(("--weekly",), WEEKLY, marks=pytest.mark.all),
+    ],
     ids=["plain", "all", "weekly"],
 )
 def test_each_size_contains_the_smaller_ones(options, expected, run):

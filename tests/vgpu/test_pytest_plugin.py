@@ -166,6 +166,7 @@ def test_leftover_tensors_are_named_where_they_are_in_the_way(run_tests):
     result.stdout.no_fnmatch_line("*pytest_plugin.py:*: *")  # no traceback
 
 
+@pytest.mark.all
 def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
     result = run_tests(
         """
@@ -196,19 +197,18 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
 @pytest.mark.parametrize(
     ("cause", "sentence"),
     [
-        pytest.param(
+        (
             "torch.utils.rename_privateuse1_backend('other')",
             "*'other' already occupies*",
-            marks=pytest.mark.all,
         ),
         pytest.param(
             "torch.__version__ = '2.9.1'",
             "Virtual GPUs need PyTorch 2.10 or newer*",
-            marks=pytest.mark.all,
         ),
         ("import sys; sys.modules['torch'] = None", "*torch*"),
     ],
 )
+@pytest.mark.all
 def test_where_there_can_be_none_the_sentence_of_enable_is_the_error(
     run_tests, cause, sentence
 ):

@@ -255,7 +255,11 @@ def test_warnings_of_rank_0_are_shown_on_stderr(script, capsys):
 
 
 @pytest.mark.parametrize("failing", [pytest.param(0, marks=pytest.mark.all), 1])
-@pytest.mark.parametrize("tidy", [False, True], ids=["", "closes its connections"])
+@pytest.mark.parametrize(
+    "tidy",
+    [False, pytest.param(True, marks=pytest.mark.all)],
+    ids=["", "closes its connections"],
+)
 def test_only_the_rank_that_failed_first_is_shown(script, capfd, failing, tidy):
     path = script(
         f"""
@@ -370,7 +374,7 @@ def test_no_python_is_an_error_with_the_line(script):
     ("failing", "end", "how"),
     [
         (0, "os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
-        (1, "os._exit(3)", "exited with code 3"),
+        pytest.param(1, "os._exit(3)", "exited with code 3", marks=pytest.mark.all),
     ],
     ids=["signal-0", "exit-1"],
 )
@@ -691,6 +695,7 @@ def test_ctrl_c_leaves_no_process(hanging, restarts):
 
 @needs_proc
 @pytest.mark.parametrize("restarts", RESTARTS)
+@pytest.mark.all
 def test_a_killed_kernel_leaves_no_process(hanging, tmp_path, restarts):
     code = f"""if True:
         from d2l_gpu import torch as d2l
@@ -815,6 +820,7 @@ def test_a_port_in_use_is_named(address, script):
 # ---------------------------------------------------------------- the real thing
 
 
+@pytest.mark.all
 def test_a_step_of_ddp_on_two_virtual_gpus_is_one_on_the_whole_batch(script, capfd):
     path = script(
         """

@@ -513,6 +513,7 @@ def undisturbed() -> list[dict]:
 
 
 @needs_ranks
+@pytest.mark.all
 def test_ranks_agree(launched, folder):
     results = d2l.launch(
         PROGRAMS / "training" / "agreeing.py", 2, [folder], timeout=PATIENCE

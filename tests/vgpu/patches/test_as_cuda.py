@@ -116,7 +116,9 @@ def test_autocast_reaches_virtual_tensors():
     run_program("as_cuda/autocast_reaches_virtual_tensors.py")
 
 
-@pytest.mark.parametrize("device", ["cuda", "vgpu"])
+@pytest.mark.parametrize(
+    "device", ["cuda", pytest.param("vgpu", marks=pytest.mark.all)]
+)
 def test_grad_scaler_skips_a_step_with_infinite_gradients(device):
     as_cuda = device == "cuda"
     run_fresh(f"""
@@ -150,7 +152,9 @@ def test_grad_scaler_skips_a_step_with_infinite_gradients(device):
 # ------------------------------------------------------------------ data parallel
 
 
-@pytest.mark.parametrize("device", ["cuda", "vgpu"])
+@pytest.mark.parametrize(
+    "device", ["cuda", pytest.param("vgpu", marks=pytest.mark.all)]
+)
 def test_data_parallel_has_the_gradients_of_one_device(device):
     as_cuda = device == "cuda"
     run_fresh(f"""
@@ -371,7 +375,13 @@ def test_memory_of_the_virtual_gpus(script):
 
 
 @pytest.mark.parametrize(
-    "ending", ["raise SystemExit(7)", "import sys; sys.exit('bye')", "1 / 0", "x ="]
+    "ending",
+    [
+        "raise SystemExit(7)",
+        "1 / 0",
+        pytest.param("import sys; sys.exit('bye')", marks=pytest.mark.all),
+        pytest.param("x =", marks=pytest.mark.all),
+    ],
 )
 def test_a_program_ends_as_it_would(script, ending):
     path = script(f"def f():\n    {ending}\nf()\n")

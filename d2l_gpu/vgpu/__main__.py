@@ -5,17 +5,19 @@ python -m d2l_gpu.vgpu --gpus 2 --memory 4GiB -m package.train --epochs 3
 """
 
 import argparse
+import json
+import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib.util import find_spec
-from multiprocessing import spawn
 from pathlib import Path
 
 from .programs import of_program, run_script
 
 NAME = "python -m d2l_gpu.vgpu"
+CHILDREN = Path(__file__).resolve().parent / "children"
+VARIABLE = "D2L_GPU_AS_CUDA"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -103,11 +105,13 @@ def _check(name: str, is_module: bool) -> None:
 
 
 def _enable(gpus: int, memory: str | None) -> None:
+    # A process that another one like this has started would set up that one's devices.
+    os.environ.pop(VARIABLE, None)
     from d2l_gpu import vgpu
 
-    enable = partial(vgpu.enable, gpus, memory=memory, as_cuda=True)
-    enable()
-    _enable_in_spawned(enable)
+    settings = {"n": gpus, "memory": memory, "as_cuda": True}
+    vgpu.enable(**settings)
+    _enable_in_children(settings)
     print(
         f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
         f"{'are' if gpus > 1 else 'is'} available as cuda.",
@@ -115,23 +119,16 @@ def _enable(gpus: int, memory: str | None) -> None:
     )
 
 
-def _enable_in_spawned(enable: Callable) -> None:
-    """Enable virtual GPUs in processes that the program starts by ``spawn`` as well.
+def _enable_in_children(settings: dict) -> None:
+    """Set up the same virtual GPUs in the Python processes that the program starts.
 
-    Those of ``forkserver`` too. In every version of Python such a process first reads
-    some preparation data. An entry there that calls enable when it is unpickled runs
-    before the program's own imports.
+    See ``children/sitecustomize.py``. A process that Python starts with ``-I``, ``-E``
+    or ``-S`` has none, and nor has one that gets another PYTHONPATH.
     """
-    original = spawn.get_preparation_data
-
-    class Enabling:
-        def __reduce__(self):
-            return enable, ()
-
-    def get_preparation_data(name):
-        return original(name) | {"virtual_gpus": Enabling()}
-
-    spawn.get_preparation_data = get_preparation_data
+    os.environ[VARIABLE] = json.dumps(settings)
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [folder for folder in before if folder not in ("", str(CHILDREN))]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHILDREN), *others])
 
 
 if __name__ == "__main__":

@@ -10,13 +10,18 @@ algorithm that gloo chooses, which says nothing about real GPUs. The simulated c
 assumes a ring, which NCCL uses too. Every process has a clock of its own, so it also
 assumes that all devices reach the collective at the same time. Later work on the device
 waits for it.
+
+A group of NCCL's knows nothing of the CPU, where the backing tensors are. So another
+group stands behind it, which does; see ``patches/nccl.py``.
 """
 
+import itertools
 import sys
+import threading
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import errors
 from .devices import Devices
@@ -24,40 +29,180 @@ from .operators import operator
 from .sim.clock import HOST, queues
 from .sim.commands import ring
 from .special import home
-from .tensor import VirtualTensor, contained, wrap
+from .tensor import VirtualTensor, contained, run, wrap
+
+# Groups where collectives really run, by the name of the group that a program sees.
+behind: dict[str, "torch.distributed.ProcessGroup"] = {}
+BEHIND = ", behind NCCL"  # added to its name
 
 
-def run(op, *args, **kwargs):
-    """Run one operator on the backing tensors of virtual ones."""
+class _Asked(threading.local):
+    """What a caller in this thread asked for that gloo doesn't have."""
+
+    average = False  # instead of a sum
+
+
+asked = _Asked()
+
+
+def collective(op, *args, **kwargs):
+    """Run one operator of ``c10d`` on the backing tensors of virtual ones."""
     given: dict[int, VirtualTensor] = {}
     devices: list[torch.device] = []
-    backing_args = _to_backings(args, given, devices)
+    backing_args = _to_backings(list(args), given, devices)
     backing_kwargs = {k: _to_backings(v, given, devices) for k, v in kwargs.items()}
     if len(set(devices)) > 1:
         raise errors.collective_mismatch(op, devices)
+    if not given:
+        return op.call(*backing_args, **backing_kwargs)
+    n = next(filter(None, map(_size, args)), 1)
+    memories = {x._backing.untyped_storage().data_ptr() for x in given.values()}
+    if op.record.between_two:
+        # A rank that waited for this before it begins the next might wait for ever.
+        memories.clear()
+    _wait_for_earlier(memories)
+    if behind:
+        backing_args = [_behind(value) for value in backing_args]
+    if asked.average:
+        place = 1 if op.record.collective == "reduce_scatter" else 0
+        backing_args[place] = _shares(backing_args[place], n, in_place=place == 0)
+    if op.record.flat:
+        for place in range(2):
+            backing_args[place] = _flat(backing_args[place], given)
     result = op.call(*backing_args, **backing_kwargs)
-    if given:
-        _issued(op, args, next(iter(given.values()))._index)
+    for work in filter(_is_work, tree_leaves(result)):
+        _note(torch.distributed.Work.unbox(work), memories)
+    _issued(op, args[:2], n, next(iter(given.values()))._index)
     return _as_given(result, given)
 
 
-def _issued(op, args, index: int) -> None:
-    """Tell the clock about a collective whose cost is known."""
-    kind = op.record.collective
-    group = next((x for x in args if isinstance(x, torch.ScriptObject)), None)
-    if kind is None or group is None:
-        return
-    from torch.distributed import ProcessGroup  # not in every build
+def _flat(backing: torch.Tensor, given: dict[int, VirtualTensor]) -> torch.Tensor:
+    """Return a view of a backing tensor with one dimension, noted in ``given``."""
+    if not backing.is_contiguous():
+        return backing
+    flat = backing.view(-1)
+    if id(backing) in given:
+        given[id(flat)] = given[id(backing)]
+    return flat
 
-    n = ProcessGroup.unbox(group).size()
+
+# Collectives that haven't ended: the addresses of the memory that each one uses.
+_running: dict[int, tuple[set[int], "torch.distributed.Work"]] = {}
+_numbers = itertools.count()
+
+
+def _wait_for_earlier(memories: set[int]) -> None:
+    """Wait for earlier collectives of the same memory.
+
+    A device does them one after the other; gloo does them at the same time.
+    """
+    for used, work in list(_running.values()):
+        if used & memories:
+            work.wait()
+
+
+def _note(work: "torch.distributed.Work", memories: set[int]) -> None:
+    """Keep a collective in mind until it ends, and no longer: it keeps its tensors."""
+    if not memories or work.is_completed():
+        return
+    try:
+        future = type(work).get_future.__wrapped__(work)  # as C++ has it
+    except RuntimeError:  # it has none: reduce_scatter
+        work.wait()
+        return
+    number = next(_numbers)
+    _running[number] = memories, work
+    future.add_done_callback(lambda _: _running.pop(number, None))
+
+
+def _is_work(value) -> bool:
+    return isinstance(value, torch.ScriptObject) and "Work" in str(value._type())
+
+
+def functional(op, *args, **kwargs):
+    """Run one operator of ``_c10d_functional``, which knows its group by name."""
+    names = [str(x) for x in args if isinstance(x, str)]
+    # Names of groups may be of a subclass of str, which operators don't take.
+    args = [_name_behind(str(x)) if isinstance(x, str) else x for x in args]
+    n = 1
+    if op.record.collective is not None:
+        n = torch.distributed.distributed_c10d._resolve_process_group(names[-1]).size()
+    if "avg" in names and names[-1] in behind:
+        args = ["sum" if x == "avg" else x for x in args]
+        in_place = op.aliases[0] is not None
+        with torch.no_grad():
+            args[0] = _shares(args[0], n, in_place)
+    result = run(op, args, kwargs)
+    device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
+    if device is not None:
+        _issued(op, (args[0], result), n, device._index)
+    return result
+
+
+def all_to_all(outputs, inputs, group, *options):
+    """Compute ``all_to_all`` of lists, which gloo has for whole tensors only."""
+    flat = torch.cat([x.reshape(-1) for x in inputs])
+    received = flat.new_empty(sum(x.numel() for x in outputs))
+    sizes = [x.numel() for x in outputs], [x.numel() for x in inputs]
+    work = torch.ops.c10d.alltoall_base_(received, flat, group, *sizes, *options)
+    torch.distributed.Work.unbox(work).wait()
+    for target, part in zip(outputs, received.split(sizes[0]), strict=True):
+        target.copy_(part.view(target.shape))
+    return outputs, work
+
+
+def _name_behind(name: str) -> str:
+    """Return the name of the group behind another; any other text as it is."""
+    return f"{name}{BEHIND}" if name in behind else name
+
+
+def _behind(value):
+    """Return the group behind a process group; anything else as it is."""
+    if _size(value) is None:
+        return value
+    group = behind.get(torch.distributed.ProcessGroup.unbox(value).group_name)
+    return value if group is None else group.boxed()
+
+
+def _size(value) -> int | None:
+    """Return the number of ranks of a process group, None for anything else."""
+    if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
+        return torch.distributed.ProcessGroup.unbox(value).size()
+    return None
+
+
+def _shares(tensors, n: int, in_place: bool):
+    """Divide tensors by the number of ranks, so that their sum is an average.
+
+    NCCL divides floats before it adds them, too: so they don't overflow.
+    """
+
+    def share(x: torch.Tensor) -> torch.Tensor:
+        if not x.is_floating_point() and not x.is_complex():
+            raise NotImplementedError(
+                "Virtual GPUs average only tensors of floats over ranks: add integers "
+                "by ReduceOp.SUM, then divide."
+            )
+        return x.div_(n) if in_place else x / n
+
+    return tree_map_only(torch.Tensor, share, tensors)
+
+
+def _issued(op, tensors, n: int, index: int) -> None:
+    """Tell the clock about a collective whose cost is known.
+
+    Args:
+        tensors: what goes in and what comes out.
+        n: the number of ranks.
+    """
+    kind, clock = op.record.collective, Devices.machines[index].clock
+    if kind is None or n == 1 or clock is None:
+        return
     # The whole tensor: what goes in, or what comes out after gathering.
     nbytes = max(
         sum(x.nbytes for x in tree_leaves(value) if isinstance(x, torch.Tensor))
-        for value in args[:2]
+        for value in tensors
     )
-    clock = Devices.machines[index].clock
-    if n == 1 or clock is None:
-        return
     command = ring(kind, [index], nbytes, n, clock.link)
     clock.note(command, index, queues.of.get(index, 0))
 

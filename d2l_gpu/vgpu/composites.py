@@ -21,6 +21,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from .operators import all_operators, operator, overload, overloads
 from .tensor import (
     Operands,
+    VirtualTensor,
     charge,
     contained,
     is_virtual,
@@ -66,9 +67,11 @@ def on_backing(func, watched: bool = True):
     op = operator(func)
 
     def kernel(*args, **kwargs):
+        leaves, spec = tree_flatten((args, kwargs))
+        if any(map(_is_foreign, leaves)):
+            return func.decompose(*args, **kwargs)
         try:
             index = unwrap(op, args, kwargs)[0].index
-            leaves, spec = tree_flatten((args, kwargs))
             call = _Call(func, index, spec, watched)
             results = _OnBacking.apply(call, *leaves)
             return tree_unflatten(list(results), call.structure)
@@ -76,6 +79,17 @@ def on_backing(func, watched: bool = True):
             return contained(error, sys._getframe(1), op)
 
     return kernel
+
+
+def _is_foreign(value) -> bool:
+    """Whether a tensor contains others: DTensor, for example.
+
+    Such a tensor has to see the operators that a composite is made of.
+    """
+    kind = type(value)
+    if kind in (torch.Tensor, torch.nn.Parameter, VirtualTensor):
+        return False
+    return isinstance(value, torch.Tensor) and hasattr(kind, "__tensor_flatten__")
 
 
 @dataclass

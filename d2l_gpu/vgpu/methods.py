@@ -126,14 +126,9 @@ class Methods:
 
     @data.setter
     def data(self, new):
-        if type(new) is not type(self):
-            raise RuntimeError(
-                "incompatible tensor type: cannot set the data of a tensor on "
-                f"{name_of(self)} to a tensor on {name_of(new)}: copy it to "
-                f"{name_of(self)} first."
-            )
         torch.Tensor.data.__set__(self, new)
-        self._backing, self._index = new._backing, new._index
+        if type(new) is type(self):
+            self._backing, self._index = new._backing, new._index
 
     def __deepcopy__(self, memo):
         if id(self) in memo:

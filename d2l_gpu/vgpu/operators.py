@@ -45,7 +45,8 @@ class Operator:
     Attributes:
         record: what the schema doesn't say. An attribute of the same name here is a
             copy of the record's, or what schema and record say together.
-        call: runs the operator, without the cost of ``OpOverload.__call__``.
+        call: runs the operator, without the cost of ``OpOverload.__call__``, or the
+            record's substitute.
         form: GENERAL, or what the single result is: FRESH memory no larger than the
             product of the operands, a VIEW of the first argument, that argument
             itself changed IN_PLACE, or an alias of all its memory (DETACH).
@@ -103,7 +104,8 @@ class Operator:
     def __init__(self, func: OpOverload, record: "Record"):
         schema = func._schema
         arguments, returns = schema.arguments, schema.returns
-        self.schema, self.call, self.record = schema, func._op, record
+        self.schema, self.record = schema, record
+        self.call = record.substitute or func._op
         self.name = name_of(func)
         self.pointwise = torch.Tag.pointwise in func.tags or record.pointwise
         self.indexes, self.host_lengths = record.indexes, record.host_lengths

@@ -30,6 +30,7 @@ class Record:
     Attributes:
         handler: runs in its place; takes the facts about the operator, then the
             operator's own arguments.
+        substitute: computes it from backing tensors, where the CPU has no kernel.
         composite: makes the kernel that runs an overload as a whole on backing
             tensors, above autograd. ``composites.py`` finds overloads with ``out=``.
         below_python: whether C++ also calls it with the Python dispatch switched off.
@@ -45,6 +46,9 @@ class Record:
         traffic: the bytes that such a kernel moves, as a multiple of the bytes of its
             operands and results.
         collective: which collective the simulated clock treats it as.
+        between_two: whether two ranks exchange a tensor, rather than all of a group.
+        flat: whether it's a collective to which only the number of elements matters;
+            to gloo the shapes matter too.
         waits: returns whether the shape of the result depends on values, given the
             call's arguments; on a real GPU the host waits for them. Default: only an
             operator with the tag ``dynamic_output_shape`` waits (``nonzero``).
@@ -59,6 +63,7 @@ class Record:
 
     # How it runs.
     handler: Callable | None = None
+    substitute: Callable | None = None
     composite: Callable[[OpOverload], Callable] | None = None
     below_python: bool = False
     autocast: bool = False
@@ -69,6 +74,8 @@ class Record:
     formula: Formula | None = None
     traffic: float = 1
     collective: str | None = None
+    between_two: bool = False
+    flat: bool = False
     waits: Callable[[Sequence], bool] | None = None
     # Operands and results on the CPU.
     pointwise: bool = False
@@ -89,10 +96,15 @@ CELL = Record(composite=composites.on_backing)
 RECURRENT = Record(composite=composites.on_backing, host_lengths=True)
 FOREACH = Record(pointwise=True, bound=bounds.no_larger)
 INDEXING = Record(indexes=True)
-COLLECTIVE = Record(handler=collectives.run)
+COLLECTIVE = Record(handler=collectives.collective)
 ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
 ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
+BETWEEN_TWO = replace(COLLECTIVE, between_two=True)
 REDUCE_SCATTER = replace(COLLECTIVE, collective="reduce_scatter")
+FUNCTIONAL = Record(handler=collectives.functional, kernel=False)
+GATHERED = replace(FUNCTIONAL, collective="all_gather")
+REDUCED = replace(FUNCTIONAL, collective="all_reduce")
+SCATTERED = replace(FUNCTIONAL, collective="reduce_scatter")
 
 RECORDS: dict[str, Record] = {
     # -------------------------------------------------------------- memory and views
@@ -121,6 +133,8 @@ RECORDS: dict[str, Record] = {
     "_local_scalar_dense": Record(handler=special.item, below_python=True),
     "_to_copy": Record(handler=special.to_copy),
     "copy_": Record(handler=special.copy_),
+    "to": Record(handler=special.in_parts),
+    "type_as": Record(handler=special.in_parts),
     # These write their targets without reading them.
     "_foreach_copy_": replace(FOREACH, traffic=2 / 3),
     "_foreach_zero_": replace(FOREACH, traffic=1 / 2),
@@ -157,8 +171,14 @@ RECORDS: dict[str, Record] = {
     "native_dropout_backward": NO_LARGER,
     "threshold_backward": NO_LARGER,  # of ReLU
     # -------------------------------------------------------------- norms and softmax
-    # Statistics of SyncBatchNorm.
-    "batch_norm_stats": Record(handler=special.sync_batch_norm),
+    # Those of SyncBatchNorm exist for GPUs only.
+    "batch_norm_backward_elemt": Record(substitute=special.batch_norm_backward_elemt),
+    "batch_norm_backward_reduce": Record(substitute=special.batch_norm_backward_reduce),
+    "batch_norm_elemt": Record(substitute=special.batch_norm_elemt),
+    "batch_norm_gather_stats_with_counts": Record(
+        substitute=special.batch_norm_gather_stats
+    ),
+    "batch_norm_stats": Record(substitute=special.batch_norm_stats),
     # Norms read the tensor twice: for the statistics and for the result.
     "native_batch_norm": replace(NO_LARGER, traffic=3 / 2),
     "native_batch_norm_backward": replace(NO_LARGER, traffic=5 / 3),
@@ -203,21 +223,39 @@ RECORDS: dict[str, Record] = {
     "linalg_eigvalsh": Record(composite=composites.on_backing_unwatched),
     "linalg_svdvals": Record(composite=composites.on_backing_unwatched),
     # -------------------------------------------------------------- collectives
-    "c10d::_allgather_base_": ALL_GATHER,
-    "c10d::_reduce_scatter_base_": REDUCE_SCATTER,
+    "c10d::_allgather_base_": replace(ALL_GATHER, flat=True),
+    "c10d::_reduce_scatter_base_": replace(REDUCE_SCATTER, flat=True),
     "c10d::allgather_": ALL_GATHER,
     "c10d::allgather_coalesced_": ALL_GATHER,
     "c10d::allgather_into_tensor_coalesced_": ALL_GATHER,
     "c10d::allreduce_": ALL_REDUCE,
     "c10d::allreduce_coalesced_": ALL_REDUCE,
+    "c10d::alltoall_": replace(COLLECTIVE, substitute=collectives.all_to_all),
     "c10d::broadcast_": replace(COLLECTIVE, collective="broadcast"),
+    "c10d::recv_": BETWEEN_TWO,
+    "c10d::recv_any_source_": BETWEEN_TWO,
     "c10d::reduce_": replace(COLLECTIVE, collective="reduce"),
     "c10d::reduce_scatter_": REDUCE_SCATTER,
     "c10d::reduce_scatter_tensor_coalesced_": REDUCE_SCATTER,
+    "c10d::send": BETWEEN_TWO,
+    "_c10d_functional::all_gather_into_tensor": GATHERED,
+    "_c10d_functional::all_gather_into_tensor_coalesced": GATHERED,
+    "_c10d_functional::all_gather_into_tensor_out": GATHERED,
+    "_c10d_functional::all_reduce": REDUCED,
+    "_c10d_functional::all_reduce_": REDUCED,
+    "_c10d_functional::all_reduce_coalesced": REDUCED,
+    "_c10d_functional::all_reduce_coalesced_": REDUCED,
+    "_c10d_functional::broadcast": replace(FUNCTIONAL, collective="broadcast"),
+    "_c10d_functional::broadcast_": replace(FUNCTIONAL, collective="broadcast"),
+    "_c10d_functional::reduce_scatter_tensor": SCATTERED,
+    "_c10d_functional::reduce_scatter_tensor_coalesced": SCATTERED,
+    "_c10d_functional::reduce_scatter_tensor_out": SCATTERED,
 }
 
 # Records by the prefix of an operator's name. An entry in RECORDS takes precedence.
 FAMILIES: dict[str, Record] = {
+    "_c10d_functional::": FUNCTIONAL,
+    "_dtensor::": FUNCTIONAL,  # shard_dim_alltoall
     "_foreach": FOREACH,
     "_index_put": INDEXING,
     "_unsafe_index": INDEXING,

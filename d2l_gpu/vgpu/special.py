@@ -9,6 +9,7 @@ import torch
 
 from . import errors
 from .devices import Devices, index_of
+from .operators import overload
 from .sim.machine import HOST
 from .tensor import VirtualTensor, reserve, run, wrap
 
@@ -144,6 +145,14 @@ def item(op, tensor):
     return op.call(tensor._backing)
 
 
+def in_parts(op, *args, **kwargs):
+    """Run a composite by the operators that it's made of, which know devices.
+
+    Below autograd, in inference mode for example, it would come here as a whole.
+    """
+    return overload(f"{op.name}.{op.schema.overload_name}").decompose(*args, **kwargs)
+
+
 # ------------------------------------------------------------------ not on the CPU
 
 
@@ -161,9 +170,84 @@ def softmax_backward(op, grad, output, dim, input_dtype):
     return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
 
 
-def sync_batch_norm(op, *args, **kwargs):
-    """Refuse SyncBatchNorm with a sentence."""
-    raise NotImplementedError(
-        "SyncBatchNorm cannot run on virtual GPUs, since the CPU has no kernels for "
-        "it: use BatchNorm, which normalizes each rank's part of the batch by itself."
-    )
+# ------------------------------------------------------------------ SyncBatchNorm
+
+# Substitutes for kernels that PyTorch has for GPUs only (ATen/native/cuda/
+# Normalization.cuh). They get backing tensors. Statistics are of type float32 at least.
+
+
+def batch_norm_stats(x, eps):
+    """Return mean and reciprocal standard deviation of each channel, of one rank."""
+    variance, mean = torch.var_mean(_wide(x), _others(x), correction=0)
+    return mean, torch.rsqrt(variance + eps)
+
+
+def batch_norm_gather_stats(
+    x, mean, invstd, running_mean, running_var, momentum, eps, counts
+):
+    """Combine the statistics of all ranks, and update the running ones.
+
+    Args:
+        mean, invstd: a row for each rank.
+        counts: the number of values of a channel that each rank has.
+    Returns:
+        Mean and reciprocal standard deviation of each channel.
+    """
+    counts = counts.to(mean.dtype).view(-1, 1)
+    n = counts.sum()
+    total = (counts * mean).sum(0) / n
+    variance = (1 / invstd**2 - eps + (mean - total) ** 2).mul(counts).sum(0) / n
+    if running_mean is not None:
+        running_mean.lerp_(total.to(running_mean.dtype), momentum)
+        unbiased = variance * n / (n - 1)
+        running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+    return total, torch.rsqrt(variance + eps)
+
+
+def batch_norm_elemt(x, weight, bias, mean, invstd, eps):
+    """Normalize, then scale and shift."""
+    y = (_wide(x) - _column(mean, x)) * _column(invstd, x)
+    if weight is not None:
+        y = y * _column(weight, x)
+    if bias is not None:
+        y = y + _column(bias, x)
+    return y.to(x.dtype)
+
+
+def batch_norm_backward_reduce(
+    grad, x, mean, invstd, weight, input_g, weight_g, bias_g
+):
+    """Return two sums over a rank's part, and the gradients of weight and bias."""
+    grad = _wide(grad)
+    sum_dy = grad.sum(_others(x))
+    sum_dy_xmu = (grad * (_wide(x) - _column(mean, x))).sum(_others(x))
+    dtype = sum_dy.dtype if weight is None else weight.dtype
+    grad_weight = (sum_dy_xmu * invstd).to(dtype) if weight_g else x.new_empty(0)
+    grad_bias = sum_dy.to(dtype) if bias_g else x.new_empty(0)
+    # No two results may share memory.
+    return sum_dy.clone(), sum_dy_xmu, grad_weight, grad_bias
+
+
+def batch_norm_backward_elemt(
+    grad, x, mean, invstd, weight, sum_dy, sum_dy_xmu, counts
+):
+    """Return the gradient of the input, given the sums over all ranks."""
+    n = counts.sum().to(mean.dtype)
+    centred = (_wide(x) - _column(mean, x)) * _column(invstd**2 * sum_dy_xmu / n, x)
+    scale = invstd if weight is None else invstd * weight.to(invstd.dtype)
+    result = (_wide(grad) - _column(sum_dy / n, x) - centred) * _column(scale, x)
+    return result.to(x.dtype)
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _others(x: torch.Tensor) -> list[int]:
+    """Return the dimensions that aren't that of channels."""
+    return [i for i in range(x.dim()) if i != 1]
+
+
+def _column(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Return a value for each channel in a shape that broadcasts with ``x``."""
+    return values.view(-1, *[1] * (x.dim() - 2))

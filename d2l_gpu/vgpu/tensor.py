@@ -44,6 +44,8 @@ class VirtualTensor(Methods, torch.Tensor):
 
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
+        if len(types) != 1:  # one that contains virtual tensors, such as DTensor, knows
+            return NotImplemented
         try:
             op = func._vgpu
         except AttributeError:

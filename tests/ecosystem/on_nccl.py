@@ -19,7 +19,6 @@ def check_nccl_says_that_it_is_there():
     version = torch.cuda.nccl.version()
     assert isinstance(version, tuple) and version >= (2, 10), version
     assert dist.get_default_backend_for_device("cuda") == "nccl"
-    assert torch.cuda.nccl.is_available([torch.ones(1, device="cuda")])
 
 
 def check_ranks_under_torchrun_sum_with_nccl():
@@ -64,12 +63,21 @@ def check_gloo_for_the_cpu_and_nccl_for_gpus():
     torchrun(rank_with_both, "cpu:gloo,cuda:nccl")
 
 
-def check_a_group_without_a_backend_serves_both():
-    """A group for which no backend is named serves tensors of the CPU and of GPUs."""
-    torchrun(rank_with_both)
+def check_a_group_without_a_backend_has_nccl():
+    """Where there are GPUs, a group for which no backend is named has NCCL."""
+    torchrun(rank_without_a_backend)
 
 
-def rank_with_both(backend: str | None = None):
+def rank_without_a_backend():
+    rank, gpu = start(None)
+    X = torch.full((2,), float(rank), device=gpu)
+    dist.broadcast(X, 1)
+    close(X, torch.ones(2), gpu)
+    assert str(dist.get_backend_config()) == "cuda:nccl", dist.get_backend_config()
+    dist.barrier()
+
+
+def rank_with_both(backend: str):
     rank, gpu = start(backend)
     for device in torch.device("cpu"), gpu:
         X = torch.full((2,), float(rank), device=device)

@@ -38,6 +38,10 @@ def test_collectives(backend):
     check(*TORCHRUN, "collectives.py", backend)
 
 
+def test_nccl_computes_what_it_is_to_compute_in_ranks_that_torchrun_starts():
+    check("-m", "d2l_gpu.vgpu", *TORCHRUN, "nccl.py")
+
+
 def test_training_on_two_ranks_is_training_on_the_whole_batch():
     check(*TORCHRUN, "data_parallel.py")
 

@@ -287,10 +287,27 @@ def test_some_losses_refuse_a_mismatch_as_tensoriterator_does(loss):
 
 
 @pytest.mark.virtual_gpus(1)
-def test_synchronized_batch_normalization_is_refused():
-    X = torch.ones(2, 3, device="vgpu")
-    with pytest.raises(NotImplementedError, match="SyncBatchNorm cannot run"):
-        torch.batch_norm_stats(X, 1e-5)
+@pytest.mark.parametrize("shape", [(2, 3), (4, 1, 5), (2, 3, 4, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_parts_of_synchronized_batch_normalization_make_the_whole(shape, dtype):
+    X, eps = torch.randn(shape).to(dtype), 1e-5
+    weight, bias = torch.rand(shape[1]), torch.rand(shape[1])
+    x, w, b = (t.to("vgpu") for t in (X, weight, bias))
+    mean, invstd = torch.batch_norm_stats(x, eps)
+    assert mean.dtype == invstd.dtype == torch.float32
+    count = torch.tensor([X.numel() / shape[1]], device="vgpu")
+    running = torch.zeros(shape[1], device="vgpu"), torch.ones(shape[1], device="vgpu")
+    total, invstd = torch.batch_norm_gather_stats_with_counts(
+        x, mean[None], invstd[None], *running, 0.1, eps, count
+    )
+    result = torch.batch_norm_elemt(x, w, b, total, invstd, eps)
+    expected_running = torch.zeros(shape[1]), torch.ones(shape[1])
+    expected = F.batch_norm(
+        X.float(), *expected_running, weight, bias, training=True, momentum=0.1
+    )
+    torch.testing.assert_close(result.cpu(), expected.to(dtype))
+    for ours, theirs in zip(running, expected_running, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
 
 
 # ------------------------------------------------------------------ bounds

@@ -16,6 +16,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``compiler``: ``torch.compile``.
 * ``data_loader``: the workers of a ``DataLoader``.
 * ``as_cuda``: the name ``cuda``, only for ``enable(as_cuda=True)``.
+* ``nccl``: the backend ``nccl``, which comes with that name.
 """
 
 import torch

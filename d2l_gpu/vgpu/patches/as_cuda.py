@@ -43,7 +43,9 @@ def apply() -> None:
     _kept.append(backend.register_factories("CUDA"))
     _kept.append(backend.refuse_layouts("CUDA"))
     Devices.types = ("vgpu", "cuda")
+    devices_by_number()
     tensors()
+    wrappers()
     autocast()
     cuda_module()
     refusals()
@@ -52,9 +54,42 @@ def apply() -> None:
     cudnn()
     storages()
     profiling()
+    if torch.distributed.is_available():
+        from . import nccl
+
+        nccl.apply()
 
 
 # ------------------------------------------------------------------ tensors and names
+
+
+class _DeviceType(type):
+    """The type of ``torch.device`` in place of C++'s, whose objects are its objects."""
+
+    original = torch.device
+
+    def __call__(cls, *args, **kwargs) -> torch.device:
+        device = _DeviceType.original(*args, **kwargs)
+        if isinstance(next(iter((*args, *kwargs.values())), None), int):
+            return _DeviceType.original("cuda", device.index)
+        return device
+
+    def __instancecheck__(cls, value) -> bool:
+        return isinstance(value, _DeviceType.original)
+
+    def __subclasscheck__(cls, other) -> bool:
+        return other is cls or issubclass(other, _DeviceType.original)
+
+
+def devices_by_number() -> None:
+    """Let ``torch.device(1)`` be ``cuda:1``.
+
+    All: C++ says vgpu:1. FSDP compares such devices with those of tensors. The type of
+    C++ can't have subclasses.
+    """
+    torch.device = _DeviceType(
+        "device", (), {"__module__": "torch", "__doc__": torch.device.__doc__}
+    )
 
 
 def tensors() -> None:
@@ -64,6 +99,31 @@ def tensors() -> None:
     """
     VirtualTensor.device = property(lambda self: Devices.shown[self._index])
     VirtualTensor.is_cuda = property(lambda self: True)
+
+
+def wrappers() -> None:
+    """Let DTensor, and other tensors that contain virtual ones, say cuda as well.
+
+    All: they tell C++ the device of what they contain. Each such class is changed when
+    it's made, because PyTorch imports some of them late.
+    """
+    in_cpp = torch.Tensor.device
+
+    def device(self):
+        found = in_cpp.__get__(self)
+        return Devices.shown[found.index] if found.type == "vgpu" else found
+
+    def change(kind) -> None:
+        if "__torch_dispatch__" in kind.__dict__ and kind.device is in_cpp:
+            kind.device = property(device)
+
+    def __init_subclass__(kind, **options):
+        super(torch.Tensor, kind).__init_subclass__(**options)
+        change(kind)
+
+    for kind in torch.Tensor.__subclasses__():
+        change(kind)
+    torch.Tensor.__init_subclass__ = classmethod(__init_subclass__)
 
 
 def autocast() -> None:
@@ -240,11 +300,12 @@ def _refusing(name: str):
 def accelerator() -> None:
     """Let ``torch.accelerator`` name its devices as tensors do.
 
-    All: ``DataParallel`` and programs compare its device type with ``x.device.type``.
+    All: ``DataParallel``, FSDP and programs compare its device type with
+    ``x.device.type``. Parts of PyTorch ask C++ directly.
     """
-    torch.accelerator.current_accelerator = lambda check_available=False: torch.device(
-        "cuda"
-    )
+    cuda = torch.device("cuda")
+    torch.accelerator.current_accelerator = lambda check_available=False: cuda
+    torch._C._get_accelerator = lambda check_available=False: cuda
 
 
 def cudnn() -> None:

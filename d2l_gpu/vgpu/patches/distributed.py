@@ -79,13 +79,13 @@ def unused_parameters() -> None:
     @functools.wraps(init)
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
-        if self.find_unused_parameters and self.device_type == "vgpu":
+        if self.find_unused_parameters and self.device_type in Devices.types:
             searching.add(self)
 
     @functools.wraps(set_static_graph)
     def _set_static_graph(self):
         set_static_graph(self)
-        if self.device_type == "vgpu":
+        if self.device_type in Devices.types:
             searching.add(self)
 
     @functools.wraps(run_backward)
@@ -112,7 +112,7 @@ def statistics() -> None:
     @functools.wraps(original)
     def _ddp_init_helper(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        if self.device_type == "vgpu":
+        if self.device_type in Devices.types:
             self.logger = _Logger(self.logger)
 
     DistributedDataParallel._ddp_init_helper = _ddp_init_helper

@@ -18,17 +18,18 @@ def data() -> None:
     """Let ``p.data = p.data.to('vgpu:1')`` move a parameter, as to any device.
 
     All: C++ accepts only data of the same tensor type, but a plain tensor and a wrapper
-    have different types. ``fully_shard`` moves parameters this way.
+    have different types. FSDP moves parameters this way, in both directions.
     """
     original = torch.Tensor.data
 
     def set_data(self, new):
-        if is_virtual(new) and not is_virtual(self):
+        if is_virtual(new) != is_virtual(self):
             grad, new = self.grad, new.detach().requires_grad_(self.requires_grad)
             if isinstance(self, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, self.requires_grad)
             become(self, new)
-            self.grad = None if grad is None else grad.to(self.device)
+            if grad is not None and grad.shape == self.shape:
+                self.grad = grad.to(self.device)
         else:
             original.__set__(self, new)
 
@@ -93,4 +94,12 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
     """
     torch._C._swap_tensor_impl(tensor, other)
     tensor.__class__, other.__class__ = other.__class__, tensor.__class__
-    tensor.__dict__, other.__dict__ = other.__dict__, tensor.__dict__
+    ours, theirs = tensor.__dict__, other.__dict__
+    tensor.__dict__, other.__dict__ = theirs, ours
+    # What a program has noted on a tensor stays with the object.
+    noted = {k: v for k, v in ours.items() if k not in WRAPPERS}
+    tensor.__dict__.update(noted)
+
+
+# Attributes that belong to the memory of a virtual tensor, or to its class.
+WRAPPERS = ("_backing", "_index", "_is_param", "_vgpu_device", "_vgpu_pinned")

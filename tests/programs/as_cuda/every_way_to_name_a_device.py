@@ -1,3 +1,5 @@
+import pickle
+
 import torch
 from torch import nn
 
@@ -49,3 +51,10 @@ assert torch.zeros_like(there, device="cpu").device.type == "cpu"
 assert host.to(torch.float64).device.type == "cpu" and host.to("cpu") is host
 assert nn.LazyLinear(2).to(torch.float64)(host.double()).device.type == "cpu"
 raises(RuntimeError, "nonsense", lambda: host.to("nonsense"))
+for number in range(2):
+    by_number = torch.device(number)
+    assert by_number == torch.device("cuda", number) == torch.ones(1).to(number).device
+    assert isinstance(by_number, torch.device)
+    assert pickle.loads(pickle.dumps(by_number)) == by_number
+assert not isinstance("cuda:1", torch.device)
+assert torch.device("cpu") == torch.device(torch.device("cpu"))

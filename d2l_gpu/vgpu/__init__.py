@@ -218,8 +218,10 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
     Use it for tensors on the meta device, which have no memory to lock. Tensors on the
     CPU have ``pin_memory()``.
     """
+    from .storage import set_pinned_mark
+
     tensor = tensor.clone()
-    tensor._vgpu_pinned = True
+    set_pinned_mark(tensor)
     return tensor
 
 

@@ -29,6 +29,7 @@ from .operators import operator
 from .sim.clock import HOST, queues
 from .sim.commands import ring
 from .special import home
+from .storage import has_pinned_mark, set_pinned_mark
 from .tensor import VirtualTensor, contained, run, wrap
 
 # Groups where collectives really run, by the name of the group that a program sees.
@@ -260,7 +261,7 @@ class PinningInMarks(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is torch.ops.aten.is_pinned.default:
-            return getattr(args[0], "_vgpu_pinned", False)
+            return has_pinned_mark(args[0])
         pinned = kwargs.get("pin_memory")
         if pinned:
             kwargs = kwargs | {"pin_memory": False}
@@ -269,5 +270,5 @@ class PinningInMarks(TorchDispatchMode):
         except Exception as error:
             return contained(error, sys._getframe(1), operator(func))
         if pinned:
-            result._vgpu_pinned = True
+            set_pinned_mark(result)
         return result

@@ -4,11 +4,25 @@ Each method is here because PyTorch implements it in C++ for the devices that it
 without asking the dispatcher. Operators never come here.
 """
 
+import copy
+
 import torch
+from torch.utils.dlpack import DLDeviceType
 
 from .devices import as_device
 from .errors import name_of
 from .storage import VirtualStorage
+
+# Attributes of a virtual tensor that belong to its memory or to its class.
+OURS = ("_backing", "_index", "_is_param", "_vgpu_device")
+_CUDA = DLDeviceType.kDLCUDA
+
+
+class Passed:
+    """What a virtual tensor passes on by DLPack: only PyTorch can use it."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
 
 
 class Methods:
@@ -133,21 +147,50 @@ class Methods:
     def __deepcopy__(self, memo):
         if id(self) in memo:
             return memo[id(self)]
+        if self._is_parameter():  # PyTorch copies its values and nothing else
+            new = self._of_its_kind(self.detach().clone())
+            memo[id(self)] = new
+            return new
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support "
                 "the deepcopy protocol at the moment."
             )
+        # As for other devices, tensors that share memory go on to share it.
+        storage = copy.deepcopy(self.untyped_storage(), memo)
         with torch.no_grad():
-            copy = self.detach().clone()
-        if self._is_parameter():
-            copy = torch.nn.Parameter(copy, self.requires_grad)
-        else:
-            copy.requires_grad_(self.requires_grad)
+            new = torch.empty(0, dtype=self.dtype, device=self.device)
+            new.set_(storage, self.storage_offset(), self.shape, self.stride())
+        memo[id(self)] = self._of_its_kind(new)
         if self.grad is not None:
-            copy.grad = self.grad.__deepcopy__(memo)
-        memo[id(self)] = copy
-        return copy
+            new.grad = self.grad.__deepcopy__(memo)
+        new.__dict__.update(copy.deepcopy(self._noted(), memo))
+        return new
+
+    def __copy__(self):
+        with torch.no_grad():
+            new = self._of_its_kind(self.detach())
+        new.__dict__.update(self._noted())
+        return new
+
+    def _of_its_kind(self, tensor):
+        """Make a tensor a parameter, or need a gradient, if this one does."""
+        if self._is_parameter():
+            return torch.nn.Parameter(tensor, self.requires_grad)
+        return tensor.requires_grad_(self.requires_grad)
+
+    def _noted(self) -> dict:
+        """What a program has noted on this object."""
+        return {k: v for k, v in self.__dict__.items() if k not in OURS}
+
+    # -------------------------------------------------------------- other libraries
+
+    def __dlpack_device__(self):
+        kind = DLDeviceType.kDLExtDev if self.device.type == "vgpu" else _CUDA
+        return kind, self._index
+
+    def __dlpack__(self, **options):
+        return Passed(self.detach())
 
     def __reduce_ex__(self, protocol):
         # PyTorch's own rebuilders, so that the file can be read without virtual GPUs

@@ -247,6 +247,7 @@ RECORDS: dict[str, Record] = {
     "_c10d_functional::all_reduce_coalesced_": REDUCED,
     "_c10d_functional::broadcast": replace(FUNCTIONAL, collective="broadcast"),
     "_c10d_functional::broadcast_": replace(FUNCTIONAL, collective="broadcast"),
+    "_dtensor::shard_dim_alltoall": FUNCTIONAL,
     "_c10d_functional::reduce_scatter_tensor": SCATTERED,
     "_c10d_functional::reduce_scatter_tensor_coalesced": SCATTERED,
     "_c10d_functional::reduce_scatter_tensor_out": SCATTERED,
@@ -255,7 +256,6 @@ RECORDS: dict[str, Record] = {
 # Records by the prefix of an operator's name. An entry in RECORDS takes precedence.
 FAMILIES: dict[str, Record] = {
     "_c10d_functional::": FUNCTIONAL,
-    "_dtensor::": FUNCTIONAL,  # shard_dim_alltoall
     "_foreach": FOREACH,
     "_index_put": INDEXING,
     "_unsafe_index": INDEXING,

@@ -11,6 +11,7 @@ from . import errors
 from .devices import Devices, index_of
 from .operators import overload
 from .sim.machine import HOST
+from .storage import has_pinned_mark, set_pinned_mark
 from .tensor import VirtualTensor, reserve, run, wrap
 
 # ------------------------------------------------------------------ copies
@@ -40,9 +41,7 @@ def _is_pinned(tensor: torch.Tensor | None) -> bool:
     """Whether a tensor's memory is page-locked, for real or by our mark."""
     if tensor is None:
         return False
-    return getattr(tensor, "_vgpu_pinned", False) or (
-        torch.cuda.is_available() and tensor.is_pinned()
-    )
+    return has_pinned_mark(tensor) or (torch.cuda.is_available() and tensor.is_pinned())
 
 
 def _copied(
@@ -126,7 +125,8 @@ def to_copy(
             values, dtype=dtype, device=device, memory_format=memory_format
         )
         # As on a real GPU: while the host goes on, this memory must not move.
-        result._vgpu_pinned = non_blocking
+        if non_blocking:
+            set_pinned_mark(result)
         _copied(here, HOST, result, values, result, non_blocking)
         return result
     there = index_of(device)

@@ -42,6 +42,19 @@ class VirtualTensor(Methods, torch.Tensor):
     _index: int
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    def __new__(cls, data, requires_grad: bool | None = None, **noted):
+        """Make what ``type(x)(data)`` makes, or ``type(x)(data, requires_grad)``.
+
+        With ``requires_grad`` that is a parameter: libraries make one of the type of
+        another, and parameters on virtual GPUs are of this class.
+        """
+        if requires_grad is None:
+            return data.detach()
+        return torch.nn.Parameter(data, requires_grad)
+
+    def __init__(self, *args, **options):
+        pass
+
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
         if len(types) != 1:  # one that contains virtual tensors, such as DTensor, knows

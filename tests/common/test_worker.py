@@ -1,11 +1,19 @@
-"""Which of several errors of ranks is the cause, and which only follows from it."""
+"""One rank: how it ends, and which of several errors of ranks is the cause."""
+
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2l_gpu.common.worker import _lost_connection
+from d2l_gpu.common.children import start_child
+from d2l_gpu.common.worker import FOLDER, _lost_connection, folder_of
+from tests.helpers.fresh_process import PATH
 from tests.helpers.properties import sizes
+from tests.helpers.waiting import PATIENCE
 
 LOST = [
     ConnectionResetError(),
@@ -51,3 +59,32 @@ def test_other_errors_are_causes_even_in_a_circle(n, explicit, closes):
         errors[0].__cause__ = last
     assert not _lost_connection(last)
     assert not _lost_connection(None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "why"),
+    [
+        ("", 0, []),
+        ("sys.exit()", 0, []),
+        ("sys.exit(0)", 0, []),
+        ("sys.exit(3)", 3, ["SystemExit: 3"]),
+        ("sys.exit('no data')", 1, ["SystemExit: no data"]),
+        ("sys.exit(('no', 'data'))", 1, ["SystemExit: ('no', 'data')"]),
+        ("raise ValueError('no data')", 1, ["ValueError: no data"]),
+    ],
+)
+def test_a_rank_ends_as_python_would_and_records_why_it_failed(
+    tmp_path, ends, code, why
+):
+    script = tmp_path / "train.py"
+    script.write_text(f"import sys\n{ends}\n")
+    rank = {FOLDER: str(tmp_path), "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "0"}
+    with start_child(
+        [sys.executable, "-m", "d2l_gpu.common.worker", script],
+        env={**os.environ, **PATH, **rank},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.wait(PATIENCE) == code
+    records = folder_of(tmp_path, 0).glob("error-*.json")
+    assert [json.loads(path.read_text())["summary"] for path in records] == why

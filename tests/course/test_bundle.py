@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import venv
 import zipfile
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from packaging.tags import Tag
 
 from d2l_gpu import cli, course
-from d2l_gpu.course import bundle
+from d2l_gpu.course import bundle, install_bundle
 from d2l_gpu.course.install_bundle import START, this_platform, this_python
 from d2l_gpu.data.sources import Source
 from tests.helpers.file_server import md5, serving
@@ -608,6 +609,33 @@ def test_bundle_that_lacks_a_wheel_is_refused(unpacked, tmp_path):
 def test_packages_that_do_not_work_are_removed(unpacked, tmp_path):
     error = refused(unpacked, tmp_path, TOY_FAILS="1")
     assert "do not work here: OSError: a library of the system is missing" in error
+
+
+@pytest.mark.parametrize("fails", ["install_wheels", "data_folder"])
+@pytest.mark.parametrize("error", [OSError, RuntimeError, KeyboardInterrupt])
+def test_failure_keeps_an_environment_only_if_it_was_there(
+    tmp_path, monkeypatch, fails, error
+):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(install_bundle, "install_wheels", lambda *arguments: None)
+    monkeypatch.setattr(install_bundle, fails, fail)
+    environment = tmp_path / "course" / ".venv"
+
+    def install():
+        with pytest.raises(error):
+            install_bundle.make_environment(
+                tmp_path, {"extras": "", "module": ""}, [], environment
+            )
+
+    install()
+    assert list(tmp_path.iterdir()) == []
+    venv.EnvBuilder(symlinks=os.name != "nt").create(environment)
+    before = sorted(environment.rglob("*"))
+    for _ in range(2):
+        install()
+        assert sorted(environment.rglob("*")) == before
 
 
 def test_folder_named_as_the_environment_is_kept(unpacked, tmp_path):

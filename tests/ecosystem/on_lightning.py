@@ -281,7 +281,8 @@ def rank_fabric():
             optimizer.step()
     same_parameters(net, expected(), fabric.device)
     mine = torch.tensor([float(fabric.global_rank)], device=fabric.device)
-    close(fabric.all_reduce(mine, reduce_op="sum"), torch.ones(1), fabric.device)
+    summed = fabric.all_reduce(mine.clone(), reduce_op="sum")
+    close(summed, torch.ones(1), fabric.device)
     close(fabric.all_gather(mine), torch.tensor([[0.0], [1.0]]), fabric.device)
 
 

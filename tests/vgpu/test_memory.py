@@ -89,6 +89,34 @@ def test_memory_can_be_used_to_the_last_byte_and_no_further(way, order, taken, d
     assert used() == [0] * DEVICES
 
 
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["take", "take", "drop", "reset"]),
+            sizes(most=DEVICES - 1),
+            sizes(most=3 * BLOCK),
+        ),
+        max_size=20,
+    )
+)
+def test_the_peak_is_the_most_in_use_since_its_reset_and_never_less_than_now(steps):
+    living = []
+    for i in range(DEVICES):
+        torch.vgpu.reset_peak_memory_stats(i)
+    peaks = used()
+    for what, i, n in steps:
+        if what == "take" and in_blocks(n) <= torch.vgpu.mem_get_info(i)[0]:
+            living.append(torch.empty(n, dtype=torch.uint8, device=f"vgpu:{i}"))
+        elif what == "drop" and living:
+            del living[n % len(living)]
+        elif what == "reset":
+            torch.vgpu.reset_peak_memory_stats(i)
+            peaks[i] = used()[i]
+        peaks = list(map(max, peaks, used()))
+        found = [torch.vgpu.max_memory_allocated(i) for i in range(DEVICES)]
+        assert found == peaks
+
+
 # Ways to one or more tensors that share the memory of another.
 VIEWS = [
     lambda X: [X.view(X.shape)],

@@ -191,6 +191,19 @@ def test_without_values_shapes_are_right_and_memory_is_the_models():
     assert "values" not in repr(X)
 
 
+@settings(max_examples=25)
+@given(models=st.lists(st.sampled_from(sorted(vgpu.MODELS)), min_size=1, max_size=5))
+def test_without_values_each_device_has_the_memory_of_its_model(models):
+    sim = d2l.simulator(len(models), models, backing="meta")
+    for name, device in zip(models, sim.gpus(), strict=True):
+        memory = vgpu.MODELS[name].memory
+        assert torch.vgpu.mem_get_info(device) == (memory, memory)
+        X = torch.empty(memory // 512 * 512, dtype=torch.uint8, device=device)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(512, device=device)
+        del X
+
+
 @pytest.mark.parametrize(
     "asks",
     [

@@ -1,5 +1,6 @@
 """The storages of virtual tensors, and what moves a tensor to another device."""
 
+import copy
 import gc
 
 import pytest
@@ -89,3 +90,100 @@ def test_a_failed_operator_keeps_no_memory():
         assert torch.vgpu.memory_allocated(0) == 0
     finally:
         gc.enable()
+
+
+PLACES = ["cpu", "vgpu:0", "vgpu:1"]
+
+
+@pytest.mark.parametrize("there", PLACES)
+@pytest.mark.parametrize("here", PLACES)
+@pytest.mark.parametrize("size", [0, 1, 7, 1000])
+def test_storages_are_copied_into_each_other(here, there, size):
+    X = torch.arange(float(size), device=here)
+    Y = torch.zeros(size, device=there)
+    for _ in range(2):
+        Y.untyped_storage().copy_(X.untyped_storage())
+        assert Y.tolist() == X.tolist() == list(range(size))
+        Y.untyped_storage().fill_(0)
+        assert Y.tolist() == [0] * size
+    with pytest.raises(RuntimeError, match="size does not match"):
+        Y.untyped_storage().copy_(torch.ones(size + 1).untyped_storage())
+
+
+def test_a_copy_between_storages_is_in_the_log():
+    X, Y = torch.ones(6, device="vgpu:0"), torch.ones(6, device="vgpu:1")
+    with vgpu.record_copies() as copies:
+        Y.untyped_storage().copy_(X.untyped_storage())
+    assert [copy.nbytes for copy in copies] == [24]
+
+
+def test_a_storage_is_made_with_its_account():
+    storage = torch.UntypedStorage(1024, device="vgpu:1")
+    assert torch.vgpu.memory_allocated(1) == 1024
+    other = storage.clone()
+    assert other != storage == storage.untyped()
+    assert torch.vgpu.memory_allocated(1) == 2048
+    del storage, other
+    assert torch.vgpu.memory_allocated(1) == 0
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+        torch.UntypedStorage(2 * 2**20, device="vgpu:1")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
+def test_copies_share_what_they_share_on_the_cpu(copying, place):
+    X = torch.arange(6.0, device=place, requires_grad=True)
+    X.grad, X.note = torch.ones(6, device=place), ["kept"]
+    whole, part = copying([X, X.detach()[2:4]])
+    assert part.data_ptr() == whole.data_ptr() + 8
+    other = copying(X)
+    shallow = copying is copy.copy
+    assert (other.device, other.requires_grad) == (X.device, True)
+    assert other.note == ["kept"] and (other.note is X.note) is shallow
+    assert (other.data_ptr() == X.data_ptr()) is shallow
+    if not shallow:
+        assert other.grad.tolist() == [1] * 6
+    with torch.no_grad():
+        other.zero_()
+    assert X.tolist() == ([0] * 6 if shallow else [0, 1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy])
+def test_copies_of_parameters_are_parameters(copying, place):
+    net = nn.Linear(3, 3).to(place)
+    net.bias = nn.Parameter(torch.ones(3, device=place), requires_grad=False)
+    net(torch.ones(3, device=place)).sum().backward()
+    for X in net.parameters():
+        other = copying(X)
+        assert isinstance(other, nn.Parameter) and other.device == X.device
+        assert other.requires_grad is X.requires_grad
+        assert other.grad is None or copying is copy.copy
+        assert (other.data_ptr() == X.data_ptr()) is (copying is copy.copy)
+        assert other.tolist() == X.tolist()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="memory is really pinned")
+def test_factories_mark_pinned_memory_and_views_share_the_mark():
+    for X in (
+        torch.empty(4, pin_memory=True),
+        torch.tensor([1.0, 2.0], pin_memory=True),
+        torch.zeros_like(torch.ones(4), pin_memory=True),
+        torch.ones(4).pin_memory(),
+    ):
+        assert X.is_pinned() and X[1:].is_pinned()
+        assert X.untyped_storage().is_pinned()
+        assert not X.clone().is_pinned()
+    assert not torch.empty(4, pin_memory=False).is_pinned()
+
+
+def test_dlpack_passes_a_tensor_on_without_a_copy():
+    X = torch.arange(6.0, device="vgpu:1")
+    for Y in (
+        torch.from_dlpack(X),
+        torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(X)),
+    ):
+        assert Y.device == X.device
+        Y += 1
+    assert X.tolist() == [2, 3, 4, 5, 6, 7]
+    assert torch.from_dlpack(torch.ones(2).numpy()).tolist() == [1, 1]

@@ -20,6 +20,7 @@ import torch
 
 from .. import backend, device_api
 from ..devices import Device, Devices, as_device, index_of
+from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
 from .loading import note_place
 
@@ -389,7 +390,8 @@ def tensor_types() -> None:
 def storages() -> None:
     """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
 
-    All: C++ has no CUDA memory to move the storage to.
+    All: C++ has no CUDA memory to move the storage to. Outside of ``torch.load`` it's
+    copied.
     """
     original = torch.UntypedStorage.cuda
 
@@ -397,9 +399,7 @@ def storages() -> None:
     def cuda(self, device=None, non_blocking=False):
         if note_place(self, device):
             return self
-        raise NotImplementedError(
-            "Virtual GPUs hold tensors, not storages: copy the tensor."
-        )
+        return VirtualStorage(self.nbytes(), as_device(device)).copy_(self)
 
     torch.UntypedStorage.cuda = cuda
 

@@ -74,11 +74,15 @@ def _naming(function):
     def named(*args, device=None, **kwargs):
         return function(*args, device=full_name(device), **kwargs)
 
-    # TorchScript recognises functions of C++ by identity.
+    return known_to_torchscript(named, function)
+
+
+def known_to_torchscript(ours, function):
+    """Tell TorchScript, which knows functions of C++ by identity, of a replacement."""
     operator = torch.jit._builtins._find_builtin(function)
     if operator is not None:
-        torch.jit._builtins._register_builtin(named, operator)
-    return named
+        torch.jit._builtins._register_builtin(ours, operator)
+    return ours
 
 
 def default_device() -> None:

@@ -1,17 +1,26 @@
 """Methods of ``torch.Tensor`` that C++ implements without asking the backend."""
 
+import functools
+
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
 
-from ..devices import as_device
+from ..devices import Devices, as_device
+from ..methods import OURS, Passed
+from ..operators import all_operators
+from ..storage import VirtualStorage, copy_bytes, has_pinned_mark, set_pinned_mark
 from ..tensor import is_virtual
+from .names import known_to_torchscript
 
 
 def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     data()
+    storages()
     pinned_memory()
+    pinned_factories()
     cuda_methods()
+    dlpack()
 
 
 def data() -> None:
@@ -36,6 +45,37 @@ def data() -> None:
     torch.Tensor.data = property(original.__get__, set_data)
 
 
+def storages() -> None:
+    """Let storages be made on virtual GPUs, and copied to and from there.
+
+    All: C++ allocates and copies by device types that it knows.
+    """
+    kind = torch.UntypedStorage
+    make, copy, is_pinned = kind.__new__, kind.copy_, kind.is_pinned
+
+    def __new__(cls, *args, device=None, **options):
+        if device is not None and torch.device(device).type in Devices.types:
+            if cls is kind:
+                return VirtualStorage(*args, device, **options)
+            return make(cls, *args, device, **options)
+        if device is not None:
+            options["device"] = device
+        return make(cls, *args, **options)
+
+    @functools.wraps(copy)
+    def copy_(self, source, non_blocking=False):
+        if not isinstance(source, VirtualStorage):
+            return copy(self, source, non_blocking)
+        copy_bytes(self, source, non_blocking)
+        return self
+
+    @functools.wraps(is_pinned)
+    def _is_pinned(self, device="cuda"):
+        return getattr(self, "_vgpu_pinned", False) or is_pinned(self, device)
+
+    kind.__new__, kind.copy_, kind.is_pinned = __new__, copy_, _is_pinned
+
+
 def pinned_memory() -> None:
     """Mark CPU tensors as pinned: nothing is locked, but the clock respects the mark.
 
@@ -49,14 +89,68 @@ def pinned_memory() -> None:
         if self.is_pinned():
             return self
         pinned = self.clone()
-        pinned._vgpu_pinned = True
+        set_pinned_mark(pinned)
         return pinned
 
     def is_pinned(self, device=None):
-        return getattr(self, "_vgpu_pinned", False)
+        return has_pinned_mark(self)
 
     torch.Tensor.pin_memory = pin_memory
     torch.Tensor.is_pinned = is_pinned
+
+
+def pinned_factories() -> None:
+    """Let ``torch.empty(..., pin_memory=True)`` and its like mark what they make.
+
+    All: as for ``Tensor.pin_memory``.
+    """
+    if torch.cuda.is_available():
+        return
+    names = {
+        name.removeprefix("aten::").partition(".")[0]
+        for name, func in all_operators()
+        if "bool? pin_memory" in str(func._schema)
+    }
+    for name in ("tensor", *sorted(names)):
+        if hasattr(torch, name):
+            setattr(torch, name, _marking(getattr(torch, name)))
+
+
+def _marking(function):
+    @functools.wraps(function)
+    def marking(*args, pin_memory=False, **options):
+        result = function(*args, **options)
+        if pin_memory:
+            set_pinned_mark(result)
+        return result
+
+    return known_to_torchscript(marking, function)
+
+
+def dlpack() -> None:
+    """Let ``torch.from_dlpack`` take virtual tensors, without a copy.
+
+    All: C++ has no memory to pass on. Other libraries can't use such a tensor.
+    """
+    module = torch.utils.dlpack
+    take = torch.from_dlpack
+
+    @functools.wraps(take)
+    def from_dlpack(ext_tensor, **options):
+        if isinstance(ext_tensor, Passed):
+            return ext_tensor.tensor
+        if is_virtual(ext_tensor):
+            return ext_tensor.detach()
+        return take(ext_tensor, **options)
+
+    give = module.to_dlpack
+
+    @functools.wraps(give)
+    def to_dlpack(tensor):
+        return Passed(tensor.detach()) if is_virtual(tensor) else give(tensor)
+
+    torch.from_dlpack = module.from_dlpack = from_dlpack
+    torch.to_dlpack = module.to_dlpack = to_dlpack
 
 
 def cuda_methods() -> None:
@@ -97,9 +191,5 @@ def become(tensor: torch.Tensor, other: torch.Tensor) -> None:
     ours, theirs = tensor.__dict__, other.__dict__
     tensor.__dict__, other.__dict__ = theirs, ours
     # What a program has noted on a tensor stays with the object.
-    noted = {k: v for k, v in ours.items() if k not in WRAPPERS}
+    noted = {k: v for k, v in ours.items() if k not in OURS}
     tensor.__dict__.update(noted)
-
-
-# Attributes that belong to the memory of a virtual tensor, or to its class.
-WRAPPERS = ("_backing", "_index", "_is_param", "_vgpu_device", "_vgpu_pinned")

@@ -46,3 +46,16 @@ def test_a_tensor_is_moved_to_where_another_one_is(mode):
                 for moved in (X.to(other), X.type_as(other), X.to(there).double()):
                     assert (moved.device, moved.dtype) == (other.device, other.dtype)
                     assert (moved + other).tolist() == [1, 2, 3]
+
+
+@pytest.mark.virtual_gpus(2)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_parameter_is_made_by_the_type_of_another(place):
+    for old in nn.Linear(2, 2).to("vgpu:1").parameters():
+        data = torch.arange(3.0, device=place)
+        for needed in (True, False):
+            new = type(old)(data, requires_grad=needed, **old.__dict__)
+            assert isinstance(new, nn.Parameter)
+            assert (new.device, new.requires_grad) == (data.device, needed)
+            assert new.data_ptr() == data.data_ptr()
+        assert not isinstance(type(old)(data), nn.Parameter)

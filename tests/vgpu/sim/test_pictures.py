@@ -6,7 +6,7 @@ import pytest
 
 from d2l_gpu.vgpu.sim import commands
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import HOST, Clock, Part
+from d2l_gpu.vgpu.sim.clock import HOST, SPANS, Clock, Part
 from d2l_gpu.vgpu.sim.report import Report
 from d2l_gpu.vgpu.sim.table import Table
 from d2l_gpu.vgpu.sim.timeline import Timeline
@@ -58,6 +58,29 @@ def test_a_timeline_has_a_row_for_everything_that_worked(clock):
     assert {*timeline.rows, "mm", "wait", "kernel", "copy"} <= texts
     assert any("simulated time" in text for text in texts)
     assert max(map(len, repr(timeline).splitlines())) <= 79
+
+
+@pytest.mark.parametrize(
+    "work", [("mm",), commands.CopyCommand(MB, HOST, 0, True, False, (0, 0))]
+)
+def test_a_timeline_says_whether_only_its_beginning_is_drawn(clock, work):
+    def says_so() -> bool:
+        timeline = Timeline(clock, "simulated")
+        texts = repr(timeline), timeline.svg()
+        (answer,) = {"only its beginning is drawn" in text for text in texts}
+        return answer
+
+    clock.reset()
+    assert not says_so()
+    for _ in range(SPANS - 2):
+        clock.note(("mm",), 0, 0)
+    clock.note(work, 0, 0)
+    assert not says_so()
+    for _ in range(2):
+        clock.note(work, 0, 0)
+    assert says_so()
+    clock.reset()
+    assert not says_so()
 
 
 def test_an_empty_clock_can_be_shown():

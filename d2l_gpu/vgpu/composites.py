@@ -239,6 +239,19 @@ def split_at_values(func):
     return kernel
 
 
+def with_lengths(func):
+    """Make the kernel of CTC loss for lengths in tensors, on the CPU or the device.
+
+    For subclasses PyTorch doesn't read the lengths, but divides by them where they are.
+    """
+
+    def kernel(log_probs, targets, input_lengths, target_lengths, *options):
+        lengths = input_lengths.tolist(), target_lengths.tolist()
+        return torch.ops.aten.ctc_loss.IntList(log_probs, targets, *lengths, *options)
+
+    return kernel
+
+
 def _has_out(func) -> bool:
     return any(a.is_out for a in func._schema.arguments)
 

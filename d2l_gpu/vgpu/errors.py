@@ -25,11 +25,20 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
     # PyTorch compares every tensor with the first one that isn't on the CPU.
     first = next(x for _, x in found if x.device.type != "cpu")
     name, other = next(
-        (n, x)
-        for n, x in found
-        if x.device != first.device
-        and not (x.device.type == "cpu" and op.accepts_host(x))
+        (
+            (n, x)
+            for n, x in found
+            if x.device != first.device
+            and not (x.device.type == "cpu" and op.accepts_host(x))
+        ),
+        ("", None),
     )
+    if other is None:
+        kinds = {type(x).__name__ for _, x in found if not hasattr(x, "_backing")}
+        return RuntimeError(
+            f"{op.name} can't be computed on tensors of {name_of(first)} together with "
+            f"a {' and a '.join(sorted(kinds))}, although all are on that device."
+        )
     if op.pointwise:
         return RuntimeError(
             "Expected all tensors to be on the same device, but found at least two "

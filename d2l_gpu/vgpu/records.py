@@ -191,6 +191,7 @@ RECORDS: dict[str, Record] = {
     "_softmax": replace(NO_LARGER, handler=special.softmax),
     "_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
     # -------------------------------------------------------------- losses
+    "ctc_loss.Tensor": Record(composite=composites.with_lengths),
     "huber_loss": Record(pointwise=True),
     "mse_loss": Record(pointwise=True),
     "nll_loss_backward": NO_LARGER,

@@ -6,6 +6,7 @@ That their values and gradients are the CPU's is tested in ``conformance``.
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 pytestmark = pytest.mark.virtual_gpus(2, memory="256MiB")
 
@@ -113,3 +114,37 @@ def test_conjugates_inside_an_operator():
     torch.manual_seed(0)
     X = torch.randn(4, 3, dtype=torch.complex64)
     assert torch.equal(torch.linalg.pinv(X.to(gpu(1))).cpu(), torch.linalg.pinv(X))
+
+
+@pytest.mark.virtual_gpus(2)
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1", None])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_lengths_of_ctc_loss_may_be_anywhere(place, reduction):
+    outputs, labels = torch.randn(12, 3, 5), torch.randint(1, 5, (3, 4))
+    inputs, targets = [12, 9, 12], [4, 2, 1]
+    here = outputs.clone().requires_grad_()
+    loss = F.ctc_loss(here, labels, inputs, targets, reduction=reduction)
+    there = outputs.to("vgpu:1").requires_grad_()
+    lengths = inputs, targets
+    if place is not None:
+        lengths = [torch.tensor(x, device=place) for x in lengths]
+    ours = F.ctc_loss(there, labels.to("vgpu:1"), *lengths, reduction=reduction)
+    assert torch.equal(ours.cpu(), loss)
+    loss.sum().backward()
+    ours.sum().backward()
+    assert torch.equal(there.grad.cpu(), here.grad)
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_an_encoder_in_evaluation_leaves_padding_out(mode):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = torch.nn.TransformerEncoder(layer, 1).eval()
+    X = torch.randn(3, 5, 8)
+    padding = torch.arange(5) >= torch.tensor([[5], [3], [1]])
+    with torch.enable_grad():  # PyTorch's own fast path leaves zeros in the padding
+        expected = net(X, src_key_padding_mask=padding)[~padding]
+    net.to("vgpu")
+    with mode():
+        ours = net(X.to("vgpu"), src_key_padding_mask=padding.to("vgpu")).cpu()
+    torch.testing.assert_close(ours[~padding], expected)

@@ -20,6 +20,7 @@ def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     modules()
     lazy_parameters()
+    encoders()
     optimizers()
 
 
@@ -122,6 +123,21 @@ def lazy_parameters() -> None:
     for kind in (UninitializedParameter, UninitializedBuffer):
         kind.__new__ = remembering(kind.__new__)
     UninitializedParameter.__deepcopy__ = _deepcopy
+
+
+def encoders() -> None:
+    """Let ``TransformerEncoder`` compute padded sequences without nested tensors.
+
+    All: in evaluation it removes the padding with a nested tensor where it believes
+    that the device has them. PyTorch asks first whether a mask allows that.
+    """
+    original = torch._nested_tensor_from_mask_left_aligned
+
+    @functools.wraps(original)
+    def _nested_tensor_from_mask_left_aligned(tensor, mask):
+        return not is_virtual(tensor) and original(tensor, mask)
+
+    torch._nested_tensor_from_mask_left_aligned = _nested_tensor_from_mask_left_aligned
 
 
 def optimizers() -> None:

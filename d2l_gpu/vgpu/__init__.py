@@ -26,6 +26,7 @@ easiest to read in this order:
 * ``errors``: the error messages, worded as PyTorch words them.
 * ``methods``, ``storage``: what a tensor answers where C++ doesn't ask the backend.
 * ``device_api``, ``streams``: ``torch.vgpu``, with its streams and events.
+* ``sync_debug``: where the host waits for a device.
 * ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
 * ``collectives``: ``torch.distributed``, with gloo underneath.
 * ``processes``: tensors that are sent to other processes, and forked processes.

@@ -18,13 +18,16 @@ from .streams import (
     set_stream,
     stream,
 )
+from .sync_debug import get_sync_debug_mode, set_sync_debug_mode
 
 __all__ = [
     "Event",
     "Stream",
     "current_stream",
     "default_stream",
+    "get_sync_debug_mode",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
 ]
 
@@ -156,12 +159,18 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 
 
 def memory_stats(device: Device = None) -> dict[str, int]:
+    """Return bytes and counts, under the names of ``torch.cuda.memory_stats``."""
     i = _index(device)
     machine = Devices.machines[i]
-    return {
+    sizes = {
         f"{kind}_bytes.all.{when}": values[i]
-        for kind in ("allocated", "reserved")
+        for kind in ("active", "allocated", "reserved")
         for when, values in (("current", machine.used), ("peak", machine.peak))
+    }
+    return sizes | {
+        "allocation.all.allocated": machine.allocations[i],
+        "num_ooms": machine.overflows[i],
+        "num_alloc_retries": 0,  # nothing is cached that could be given back
     }
 
 

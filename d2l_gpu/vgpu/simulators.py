@@ -83,12 +83,23 @@ class Settings:
         return Machine(
             self.count,
             self.capacities,
-            torch.OutOfMemoryError,
+            _out_of_memory,
             first=first,
             has_values=has_values,
             memory_left=host_memory_left if has_values else None,
             clock=Clock(models, self.link, parts_of, stands_for),
         )
+
+
+def _out_of_memory(message: str) -> torch.OutOfMemoryError:
+    """Return the error to raise.
+
+    Programs that ask for cuda look for "CUDA out of memory" in it. What follows says
+    that the memory is simulated.
+    """
+    if "cuda" in Devices.types:
+        message = message.replace("vgpu", "CUDA", 1)
+    return torch.OutOfMemoryError(message)
 
 
 def _device(backing) -> torch.device:

@@ -12,6 +12,7 @@ from .devices import Devices, index_of
 from .operators import overload
 from .sim.machine import HOST
 from .storage import has_pinned_mark, set_pinned_mark
+from .sync_debug import mode, report
 from .tensor import VirtualTensor, reserve, run, wrap
 
 # ------------------------------------------------------------------ copies
@@ -87,12 +88,19 @@ def _moved(
         )
 
 
+def _report(source: int, target: int, non_blocking: bool = False) -> None:
+    """Say so, if the program wants to know where the host waits, and here it does."""
+    if mode.number and not non_blocking and (source == HOST) != (target == HOST):
+        report(Devices.names[target if source == HOST else source])
+
+
 def copy_(op, target, source, non_blocking=False):
     """Run ``target.copy_(source)``, in any direction."""
     to, there = _memory_of(target)
     values, here = _memory_of(source)
     if values.is_meta and not to.is_meta:
         raise errors.no_values(op.name)
+    _report(here, there, non_blocking)
     to.copy_(values)
     host_side = source if here == HOST else target
     _copied(here, there, host_side, values, to, non_blocking)
@@ -121,6 +129,7 @@ def to_copy(
     if device.type not in Devices.types:
         if values.is_meta and device.type != "meta":
             raise errors.no_values(f"to({str(device)!r})")
+        _report(here, HOST, non_blocking)
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
         )
@@ -131,6 +140,7 @@ def to_copy(
         return result
     there = index_of(device)
     options = {"dtype": dtype, "memory_format": memory_format}
+    _report(here, there, non_blocking)
     reserve(op, there, (values,), options)
     moved = op.call(values, device=Devices.backings[there], **options)
     _copied(here, there, tensor, values, moved, non_blocking)
@@ -141,6 +151,7 @@ def item(op, tensor):
     """Run ``tensor.item()``: one element crosses to the host, which waits for it."""
     if tensor._backing.is_meta:
         raise errors.no_values("item()")
+    _report(tensor._index, HOST)
     _moved(tensor._index, HOST, tensor.element_size(), None, False)
     return op.call(tensor._backing)
 

@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-from . import errors, generator
+from . import errors, generator, sync_debug
 from .bounds import WIDEST, size_bound
 from .devices import Devices, index_of
 from .methods import Methods
@@ -193,6 +193,8 @@ def run(op: Operator, args, kwargs):
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
     if op.allocates and not on_host:
         reserve(op, index, backing_args, backing_kwargs, operands.nbytes)
+    if sync_debug.mode.number and op.waits is not None and op.waits(backing_args):
+        sync_debug.report(Devices.names[index])
     if operands.has_complex:
         with _lazy_bits():
             results = op.call(*backing_args, **backing_kwargs)

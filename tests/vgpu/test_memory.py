@@ -172,3 +172,18 @@ def test_memory_counts_once_for_all_that_share_it_until_the_last_is_gone(
         assert used() == expected()
     living.clear()
     assert used() == [0] * DEVICES
+
+
+def test_statistics_count_allocations_and_refusals_on_each_device():
+    kept, before = [], [torch.vgpu.memory_stats(i) for i in range(DEVICES)]
+    for device in range(DEVICES):
+        for _ in range(device + 1):
+            kept.append(torch.empty(BLOCK, dtype=torch.uint8, device=device))
+            kept.append(kept[-1][1:])  # a view allocates nothing
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.empty(2 * CAPACITY, dtype=torch.uint8, device=device)
+    for device in range(DEVICES):
+        stats = torch.vgpu.memory_stats(device)
+        assert stats["allocated_bytes.all.current"] == BLOCK * (device + 1)
+        for name in ("allocation.all.allocated", "num_ooms"):
+            assert stats[name] - before[device][name] == device + 1, name

@@ -41,6 +41,8 @@ class Charge:
     def __init__(self, machine: "Machine", index: int, nbytes: int):
         self.machine, self.index, self.nbytes = machine, index, 0
         self.resize(nbytes)
+        with machine.lock:
+            machine.allocations[index] += 1
 
     def resize(self, nbytes: int) -> None:
         """Change the size of the allocation; raise out_of_memory if it doesn't fit."""
@@ -66,8 +68,8 @@ class Machine:
     Args:
         count: number of devices.
         capacity: bytes of memory of every device, or a list with one for each.
-        out_of_memory: the error to raise when a device, or the host whose memory holds
-            the values, has no room for another allocation.
+        out_of_memory: the error to raise, or what returns it for a message, when a
+            device, or the host whose memory holds the values, has no room left.
         first: the index of the first device.
         has_values: whether tensors on the devices have values, or only shapes.
         memory_left: returns the bytes that the host has left for values, or None if
@@ -76,13 +78,15 @@ class Machine:
     Attributes:
         used, peak: bytes allocated on each device, now and at the peak.
         kernels: number of kernels issued to each device.
+        allocations, overflows: how often each device gave memory, and how often it had
+            too little.
     """
 
     def __init__(
         self,
         count: int,
         capacity: int | Sequence[int],
-        out_of_memory: type[Exception] = MemoryError,
+        out_of_memory: Callable[[str], Exception] = MemoryError,
         *,
         first: int = 0,
         has_values: bool = True,
@@ -98,6 +102,7 @@ class Machine:
         # Indexed by device; entries before the first device stay 0.
         self.used = [0] * (first + count)
         self.peak, self.kernels = self.used[:], self.used[:]
+        self.allocations, self.overflows = self.used[:], self.used[:]
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -127,6 +132,7 @@ class Machine:
         return Charge(self, index, nbytes)
 
     def overflow(self, index: int, nbytes: int) -> Exception:
+        self.overflows[index] += 1
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "

@@ -18,7 +18,12 @@ raises(RuntimeError, "there is no vgpu:2", lambda: torch.ones(1).to("cuda:2"))
 raises(RuntimeError, "there is no vgpu:2", lambda: torch.ones(1).cuda(2))
 raises(
     torch.OutOfMemoryError,
-    "Simulated memory of a virtual GPU",
+    "CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of",
+    lambda: torch.ones(2**26, device="cuda"),
+)
+raises(
+    torch.OutOfMemoryError,
+    "(Simulated memory of a virtual GPU.)",
     lambda: torch.ones(2**26, device="cuda"),
 )
 w = torch.ones(2, device="cuda:0", requires_grad=True)

@@ -99,6 +99,14 @@ def no_values(asked: str) -> RuntimeError:
     )
 
 
+def not_traced() -> NotImplementedError:
+    """Return the error for a tensor that stands for another one in a trace."""
+    return NotImplementedError(
+        "Virtual GPUs can't be traced: torch.export, flex_attention and the like "
+        "combine their tensors with others that have no values."
+    )
+
+
 def explained(error: Exception, name: str, arguments) -> Exception:
     """Return what to raise for an operator's error: that error, or ``no_values``.
 

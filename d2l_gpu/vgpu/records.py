@@ -108,6 +108,9 @@ SCATTERED = replace(FUNCTIONAL, collective="reduce_scatter")
 
 RECORDS: dict[str, Record] = {
     # -------------------------------------------------------------- memory and views
+    # Zeros of forward-mode differentiation, without memory: kernels that run below the
+    # keys that know them would read from nowhere.
+    "_efficientzerotensor": Record(substitute=special.zeros),
     "_reshape_alias": NO_KERNEL,
     "_unsafe_view": NO_KERNEL,
     "alias": NO_KERNEL,

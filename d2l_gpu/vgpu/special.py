@@ -181,6 +181,11 @@ def softmax_backward(op, grad, output, dim, input_dtype):
     return run(op, (grad, output, dim, grad.dtype), {}).to(input_dtype)
 
 
+def zeros(size, **options):
+    """Return zeros that have memory."""
+    return torch.ops.aten.zeros(size, **options)
+
+
 # ------------------------------------------------------------------ SyncBatchNorm
 
 # Substitutes for kernels that PyTorch has for GPUs only (ATen/native/cuda/

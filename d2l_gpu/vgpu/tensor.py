@@ -57,8 +57,8 @@ class VirtualTensor(Methods, torch.Tensor):
 
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
-        if len(types) != 1:  # one that contains virtual tensors, such as DTensor, knows
-            return NotImplemented
+        if len(types) != 1:
+            return _leave_to_others(types)
         try:
             op = func._vgpu
         except AttributeError:
@@ -71,6 +71,17 @@ class VirtualTensor(Methods, torch.Tensor):
             if isinstance(error, NotImplementedError | RuntimeError):
                 error = errors.explained(error, op.name, (args, kwargs))
             return contained(error, sys._getframe(1), op)
+
+
+def _leave_to_others(types):
+    """Leave an operator to a class that contains virtual tensors, such as DTensor.
+
+    Raises:
+        NotImplementedError: the class stands for tensors without values.
+    """
+    if any(kind.__name__ == "FakeTensor" for kind in types):
+        raise errors.not_traced()
+    return NotImplemented
 
 
 # PyTorch's errors name the classes of arguments.

@@ -98,6 +98,30 @@ def test_the_account_is_that_of_all_that_lives(capacities, odd, first, steps):
     assert machine.used == [0] * (first + n)
 
 
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["open", "copy", "close"]), sizes()), max_size=20
+    )
+)
+def test_each_log_has_the_copies_made_while_it_was_open(steps):
+    machine = m.Machine(1, capacity=1024)
+    blocks, logs = [], []  # that are open; of all blocks, and what belongs in them
+    for what, n in [*steps, *[("copy", 1), ("close", -1)] * len(steps)]:
+        if what == "open":
+            block, expected = machine.record_copies(), []
+            blocks.append((block, expected))
+            logs.append((block.__enter__(), expected))
+        elif what == "close" and blocks:  # in any order, as threads would
+            block, _ = blocks.pop(n % len(blocks))
+            block.__exit__(None, None, None)
+        elif what == "copy":
+            machine.bytes_moved(m.HOST, 0, n)
+            for _, expected in blocks:
+                expected += [m.Copy(n, m.HOST, 0)] * bool(n)
+        for log, expected in logs:
+            assert log == expected
+
+
 # ------------------------------------------------------------------ time and bytes
 
 

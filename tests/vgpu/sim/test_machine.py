@@ -1,13 +1,10 @@
 """The simulated machine by itself: memory and the log of copies, without torch."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from d2l_gpu.vgpu.sim import machine as m
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
 from d2l_gpu.vgpu.sim.clock import NOTES, Clock
-from tests.helpers.properties import sizes
 
 
 def test_what_does_not_fit_is_refused_with_what_is_free():
@@ -36,30 +33,6 @@ def test_copies_are_logged_while_somebody_records():
     machine.bytes_moved(0, 1, 8)
     assert outer == [m.Copy(24, m.HOST, 0), m.Copy(8, 0, 1, blocking=False)]
     assert inner == [m.Copy(8, 0, 1, blocking=False)]
-
-
-@given(
-    steps=st.lists(
-        st.tuples(st.sampled_from(["open", "copy", "close"]), sizes()), max_size=20
-    )
-)
-def test_each_log_has_the_copies_made_while_it_was_open(steps):
-    machine = m.Machine(1, capacity=1024)
-    blocks, logs = [], []  # that are open; of all blocks, and what belongs in them
-    for what, n in [*steps, *[("copy", 1), ("close", -1)] * len(steps)]:
-        if what == "open":
-            block, expected = machine.record_copies(), []
-            blocks.append((block, expected))
-            logs.append((block.__enter__(), expected))
-        elif what == "close" and blocks:  # in any order, as threads would
-            block, _ = blocks.pop(n % len(blocks))
-            block.__exit__(None, None, None)
-        elif what == "copy":
-            machine.bytes_moved(m.HOST, 0, n)
-            for _, expected in blocks:
-                expected += [m.Copy(n, m.HOST, 0)] * bool(n)
-        for log, expected in logs:
-            assert log == expected
 
 
 def test_notes_for_the_clock_are_worked_off_before_they_are_many():

@@ -57,7 +57,7 @@ def collective(op, *args, **kwargs):
     if not given:
         return op.call(*backing_args, **backing_kwargs)
     n = next(filter(None, map(_size, args)), 1)
-    memories = {x._backing.untyped_storage().data_ptr() for x in given.values()}
+    memories = {x._backing.untyped_storage().data_ptr() for x in given.values()} - {0}
     if op.record.between_two:
         # A rank that waited for this before it begins the next might wait for ever.
         memories.clear()

@@ -11,7 +11,7 @@ from . import errors
 from .devices import Devices, index_of
 from .operators import overload
 from .sim.machine import HOST
-from .storage import has_pinned_mark, set_pinned_mark
+from .storage import set_pinned_mark
 from .sync_debug import mode, report
 from .tensor import VirtualTensor, reserve, run, wrap
 
@@ -42,7 +42,10 @@ def _is_pinned(tensor: torch.Tensor | None) -> bool:
     """Whether a tensor's memory is page-locked, for real or by our mark."""
     if tensor is None:
         return False
-    return has_pinned_mark(tensor) or (torch.cuda.is_available() and tensor.is_pinned())
+    # For the clock, a part of a pinned tensor isn't pinned yet: only the tensor is.
+    return getattr(tensor, "_vgpu_pinned", False) or (
+        torch.cuda.is_available() and tensor.is_pinned()
+    )
 
 
 def _copied(

@@ -126,8 +126,8 @@ def copy_bytes(target, source, non_blocking: bool = False) -> None:
 
 
 def set_pinned_mark(tensor: torch.Tensor) -> None:
-    """Mark the memory of a CPU tensor as pinned; views of it share the mark."""
-    tensor.untyped_storage()._vgpu_pinned = True
+    """Mark a CPU tensor as pinned, and the memory that its views share."""
+    tensor.untyped_storage()._vgpu_pinned = tensor._vgpu_pinned = True
 
 
 def has_pinned_mark(tensor: torch.Tensor) -> bool:

@@ -55,7 +55,7 @@ def apply() -> None:
     cudnn()
     storages()
     profiling()
-    if torch.distributed.is_available():
+    if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         from . import nccl
 
         nccl.apply()

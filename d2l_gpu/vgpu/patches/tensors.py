@@ -86,9 +86,7 @@ def pinned_memory() -> None:
         return
 
     def pin_memory(self, device=None):
-        if self.is_pinned():
-            return self
-        pinned = self.clone()
+        pinned = self if self.is_pinned() else self.clone()
         set_pinned_mark(pinned)
         return pinned
 

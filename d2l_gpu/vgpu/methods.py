@@ -156,11 +156,17 @@ class Methods:
                 "Only Tensors created explicitly by the user (graph leaves) support "
                 "the deepcopy protocol at the moment."
             )
-        # As for other devices, tensors that share memory go on to share it.
-        storage = copy.deepcopy(self.untyped_storage(), memo)
+        # As for other devices, tensors that share memory go on to share it: a storage
+        # keeps its copies in the memo too. In most cases a single operator does.
+        storage, copies = self.untyped_storage(), memo.setdefault("torch", {})
         with torch.no_grad():
-            new = torch.empty(0, dtype=self.dtype, device=self.device)
-            new.set_(storage, self.storage_offset(), self.shape, self.stride())
+            if storage._cdata not in copies and self.nbytes == storage.nbytes():
+                new = self.detach().clone()
+                copies[storage._cdata] = new.untyped_storage()
+            else:
+                storage = copy.deepcopy(storage, memo)
+                new = torch.empty(0, dtype=self.dtype, device=self.device)
+                new.set_(storage, self.storage_offset(), self.shape, self.stride())
         memo[id(self)] = self._of_its_kind(new)
         if self.grad is not None:
             new.grad = self.grad.__deepcopy__(memo)

@@ -279,6 +279,7 @@ def install_other_python(data: Path) -> None:
 IDENTITY = "import os, sys; print(sys.executable, os.getpid(), os.getcwd(), end='')"
 
 
+@pytest.mark.all
 def test_kernel_is_this_interpreter_whatever_the_reader_has_installed(
     published, tmp_path
 ):
@@ -345,6 +346,7 @@ def test_kernels_end_with_the_command(published, tmp_path, how):
     assert "Traceback" not in lab.log.read_text()
 
 
+@pytest.mark.all
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
 def test_ctrl_c_in_a_terminal_ends_it_without_a_question(published, tmp_path):
     import pty

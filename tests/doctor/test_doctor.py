@@ -58,6 +58,7 @@ def run_doctor(interpreter: str, *options: str, cwd: Path, **environment: str):
 # ------------------------------------------------------------------ whole machines
 
 
+@pytest.mark.all
 def test_healthy_machine_has_no_problem(tmp_path):
     # What the machine that runs the tests has of its own is left out.
     quiet = {

@@ -295,6 +295,7 @@ def test_kernel_that_fails_to_start_is_a_problem(plant, monkeypatch):
     assert "ipykernel" in finding.what_to_do
 
 
+@pytest.mark.all
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to ask with")
 def test_kernel_that_hangs_is_a_problem_and_is_ended(plant, monkeypatch, tmp_path):
     code = (

@@ -34,6 +34,7 @@ def said_of(answer) -> str:
 # ---- Answers that run
 
 
+@pytest.mark.all
 def test_a_right_answer_holds_in_all():
     verdict = judge("pytorch", "03.1", total)
     assert verdict.all_hold and verdict.hint == ""
@@ -65,6 +66,7 @@ def test_what_an_answer_prints_is_shown_first():
     assert lines[16].startswith("03.1: ")
 
 
+@pytest.mark.all
 def test_an_answer_is_carried_with_what_it_refers_to():
     code = """
         import torch
@@ -186,6 +188,7 @@ def test_without_cloudpickle_it_is_said_what_to_install(monkeypatch):
         judge("pytorch", "03.1", total)
 
 
+@pytest.mark.all
 def test_real_gpus_and_settings_of_the_reader_change_nothing(monkeypatch):
     monkeypatch.setenv("D2L_GPU_VIRTUAL", "0")
     for name in NO_GPUS:

@@ -485,6 +485,7 @@ def test_what_an_answer_starts_ends_with_it():
     wait_until(lambda: not any(runs(pid) for pid in pids))
 
 
+@pytest.mark.all
 @linux
 def test_an_answer_that_forks_without_end_is_stopped():
     verdict = verdict_on("""

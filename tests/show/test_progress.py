@@ -183,6 +183,7 @@ def test_the_display_of_jupyter_is_opened_once_and_updated_in_place(tmp_path):
     assert {update["data"]["text/plain"] for update in updates} == {"<Progress>"}
 
 
+@pytest.mark.all
 def test_many_steps_are_few_updates_of_the_display(tmp_path):
     loop = LOOP.format(seconds=0).replace("3", "2000")
     seen = messages_of(loop, tmp_path)

@@ -197,6 +197,7 @@ def test_several_at_once_say_the_same_in_order(toy, temporary):
     assert [v.word for v in verdicts] == ["survived", "caught", "survived"]
 
 
+@pytest.mark.all
 def test_a_hang_is_caught_and_says_so(toy, temporary):
     (verdict,) = plant_all(toy, [HANGS], say=lambda line: None, least=1)
     assert (verdict.word, verdict.hung, verdict.wrong) == ("caught", True, False)

@@ -181,6 +181,7 @@ def test_files_and_tests_that_are_named_run_in_any_size(run):
     assert items(run("-q", notebook)) == again
 
 
+@pytest.mark.all
 def test_a_run_says_what_it_leaves_out_and_how_to_run_it(run):
     (line,) = re.findall("^size: .*", run("tests"), re.MULTILINE)
     assert line.startswith("size: plain, which leaves out other frameworks' notebooks")

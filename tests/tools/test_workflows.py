@@ -53,6 +53,7 @@ def planted(tmp_path):
             "actions/checkout@v7",
             "unpinned-uses",
             id="action by a name that moves",
+            marks=pytest.mark.all,
         ),
         pytest.param(
             "workflows/ci.yml",

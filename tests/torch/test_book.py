@@ -391,7 +391,9 @@ def test_checking_needs_no_book(project, without_book, capsys):
     assert "the notebook has not been built" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("forbidden", [False, True])
+@pytest.mark.parametrize(
+    "forbidden", [pytest.param(False, marks=pytest.mark.all), True]
+)
 def test_its_notebook_is_skipped_unless_that_is_forbidden(
     forbidden, write_notebook, tmp_path
 ):

@@ -38,6 +38,7 @@ def test_collectives(backend):
     check(*TORCHRUN, "collectives.py", backend)
 
 
+@pytest.mark.all
 def test_nccl_computes_what_it_is_to_compute_in_ranks_that_torchrun_starts():
     check("-m", "d2l_gpu.vgpu", *TORCHRUN, "nccl.py")
 

@@ -98,6 +98,7 @@ def test_workers_forks_and_tensors_sent_to_other_processes():
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.all
 def test_a_process_without_virtual_gpus_says_so_when_a_tensor_arrives():
     done = run("processes.py", "without")
     assert done.stdout == "1\n"

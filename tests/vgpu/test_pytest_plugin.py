@@ -49,6 +49,7 @@ def test_the_example_project_passes(tmp_path):
     assert "3 passed" in done.stdout
 
 
+@pytest.mark.all
 def test_fixture_and_marker_say_how_many_devices_there_are(run_tests):
     run_tests(
         """

@@ -87,6 +87,7 @@ def failure_of(path: Path, nproc: int = 2) -> str:
 # ---------------------------------------------------------------- what comes back
 
 
+@pytest.mark.all
 def test_what_rank_0_reports_is_returned_in_order(script):
     path = script(
         """
@@ -153,6 +154,7 @@ def test_a_run_that_went_well_does_not_fail_while_python_is_taken_down(script):
     assert d2l.launch(path, 1, timeout=PATIENCE) == []
 
 
+@pytest.mark.all
 def test_report_without_launch_prints_a_line_of_json(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     code = """
@@ -197,6 +199,7 @@ def test_ranks_share_the_cores(script, monkeypatch, capfd):
     assert capfd.readouterr() == ("7\n", "")
 
 
+@pytest.mark.all
 def test_ranks_of_a_process_with_virtual_gpus_have_virtual_ones(script):
     path = script("print('variable', os.environ.get('D2L_GPU_VIRTUAL'))")
     out = run_fresh(
@@ -433,9 +436,10 @@ ERROR = ("raise ValueError('a bad batch')", "failed with ValueError: a bad batch
     ("first", "second"),
     [
         ((0, *SIGNAL), (1, *EXIT)),
-        pytest.param((1, *SIGNAL), (0, *ERROR), marks=pytest.mark.all),
+        ((1, *SIGNAL), (0, *ERROR)),
     ],
 )
+@pytest.mark.all
 def test_ranks_start_again_and_a_line_says_why(script, capfd, first, second):
     path = script(
         f"""

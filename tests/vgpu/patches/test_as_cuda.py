@@ -64,14 +64,17 @@ def test_default_devices():
     run_program("as_cuda/default_devices.py")
 
 
+@pytest.mark.all
 def test_types_of_tensors():
     run_program("as_cuda/types_of_tensors.py")
 
 
+@pytest.mark.all
 def test_parameters_are_moved_by_setting_their_data():
     run_program("as_cuda/parameters_are_moved_by_setting_their_data.py")
 
 
+@pytest.mark.all
 def test_annotations_for_compilers_and_profilers():
     run_program("as_cuda/annotations_for_compilers_and_profilers.py")
 
@@ -208,6 +211,7 @@ def test_data_parallel_carries_buffers_autocast_and_errors():
     run_program("as_cuda/data_parallel_carries_more.py")
 
 
+@pytest.mark.all
 def test_comm():
     run_program("as_cuda/comm.py")
 
@@ -219,6 +223,7 @@ def test_files_are_loaded_where_the_program_says():
     run_program("as_cuda/files_are_loaded.py")
 
 
+@pytest.mark.all
 def test_whole_modules_are_loaded_where_the_program_says():
     run_program("as_cuda/whole_modules_are_loaded.py")
 
@@ -270,12 +275,14 @@ def test_a_tutorial_of_2020_runs_unmodified():
     )
 
 
+@pytest.mark.all
 def test_the_tutorial_fails_without():
     done = run(TUTORIAL)
     assert done.returncode == 1
     assert done.stderr == "This tutorial needs CUDA.\n"
 
 
+@pytest.mark.all
 def test_profilers_record_the_cpu():
     code = """
 for options in ({'use_device': 'cuda'}, {'use_cuda': True}):
@@ -321,6 +328,7 @@ def test_a_script_runs_as_python_would_run_it(script, tmp_path):
         assert "1 virtual GPU, simulated on the CPU, is available as" in done.stderr
 
 
+@pytest.mark.all
 def test_a_module_runs_as_python_would_run_it(script, tmp_path):
     script("VALUE = 3", "neighbour.py")
     script(WHERE)
@@ -330,6 +338,7 @@ def test_a_module_runs_as_python_would_run_it(script, tmp_path):
     assert done.stdout == plain.stdout
 
 
+@pytest.mark.all
 def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
     (tmp_path / "package").mkdir()
     script("import torch; SEEN = torch.cuda.is_available()", "package/__init__.py")
@@ -341,7 +350,9 @@ def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
     assert done.stderr.endswith("ImportError: No module named package.missing\n")
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("spawn", marks=pytest.mark.all), "fork"]
+)
 def test_processes_that_the_program_starts_have_virtual_gpus(script, method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} on this system")

@@ -8,8 +8,9 @@ defaults of ``Record``.
 
 The functions that records name are explained where they are defined: handlers in
 ``special.py`` and ``collectives.py``, formulas in ``work.py``, bounds in ``bounds.py``,
-composites in ``composites.py``. All operators here exist in PyTorch 2.10 to 2.13.
-Those of ``c10d`` are missing where PyTorch was built without ``torch.distributed``.
+composites in ``composites.py``, types in ``autocast.py``. All operators here exist in
+PyTorch 2.10 to 2.13. Those of ``c10d`` are missing where PyTorch was built without
+``torch.distributed``.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch._ops import OpOverload
 
-from . import bounds, collectives, composites, special, work
+from . import autocast, bounds, collectives, composites, special, work
 from .operators import DETACH, name_of
 from .work import Formula
 
@@ -35,8 +36,9 @@ class Record:
             tensors, above autograd. ``composites.py`` finds overloads with ``out=``.
         below_python: whether C++ also calls it with the Python dispatch switched off.
             Then it needs a kernel of its own.
-        autocast: whether ``torch.autocast('vgpu')`` runs its default overload in the
-            lower precision.
+        autocast: makes the kernel that casts its operands inside
+            ``torch.autocast('vgpu')``: one of the lists in ``autocast.py``. It's that
+            of a single overload, the default one unless another is named.
         kernel: whether a kernel runs. Views never run one, whatever this says.
         form: what its single result is (DETACH), where the schema says too little.
         bound: returns an upper bound of the bytes of its results, given the arguments
@@ -66,7 +68,7 @@ class Record:
     substitute: Callable | None = None
     composite: Callable[[OpOverload], Callable] | None = None
     below_python: bool = False
-    autocast: bool = False
+    autocast: Callable[[OpOverload], Callable] | None = None
     # Its result, and its cost.
     kernel: bool = True
     form: int | None = None
@@ -92,8 +94,12 @@ def has_mask(args: Sequence) -> bool:
 ORDINARY = Record()
 NO_KERNEL = Record(kernel=False)
 NO_LARGER = Record(bound=bounds.no_larger)
-CELL = Record(composite=composites.on_backing)
-RECURRENT = Record(composite=composites.on_backing, host_lengths=True)
+LOWER = Record(autocast=autocast.lower)
+FLOAT32 = Record(autocast=autocast.float32)
+INTO_FLOAT32 = Record(autocast=autocast.into_float32)
+WIDEST_TYPE = Record(autocast=autocast.widest)
+AS_A_WHOLE = replace(LOWER, composite=composites.on_backing)
+RECURRENT = replace(AS_A_WHOLE, host_lengths=True)
 FOREACH = Record(pointwise=True, bound=bounds.no_larger)
 INDEXING = Record(indexes=True)
 COLLECTIVE = Record(handler=collectives.collective)
@@ -147,23 +153,43 @@ RECORDS: dict[str, Record] = {
     "embedding": Record(formula=work.LOOKUP),
     "gather": Record(formula=work.LOOKUP),
     "index": replace(INDEXING, formula=work.LOOKUP, waits=has_mask),
-    "index_put": replace(INDEXING, waits=has_mask),
+    "index_put": replace(INDEXING, waits=has_mask, autocast=autocast.widest),
     "index_put_": replace(INDEXING, waits=has_mask),
+    "grid_sampler": WIDEST_TYPE,
     "index_select": replace(INDEXING, formula=work.LOOKUP),
+    "scatter_add": WIDEST_TYPE,
     "take": Record(formula=work.LOOKUP),
     # -------------------------------------------------------------- products
-    "addmm": Record(
-        bound=bounds.added_product, formula=work.ADDED_PRODUCT, autocast=True
-    ),
-    "baddbmm": Record(formula=work.ADDED_PRODUCT),
-    "bmm": Record(bound=bounds.batched_product, formula=work.PRODUCT, autocast=True),
-    "linear": Record(autocast=True),
-    "matmul": Record(autocast=True),
-    "mm": Record(bound=bounds.product, formula=work.PRODUCT, autocast=True),
+    "addbmm": LOWER,
+    "addmm": replace(LOWER, bound=bounds.added_product, formula=work.ADDED_PRODUCT),
+    "addmv": LOWER,
+    "addr": LOWER,
+    "baddbmm": replace(LOWER, formula=work.ADDED_PRODUCT),
+    "bilinear": WIDEST_TYPE,
+    "bmm": replace(LOWER, bound=bounds.batched_product, formula=work.PRODUCT),
+    "chain_matmul": LOWER,
+    "cross": WIDEST_TYPE,
+    "dot": WIDEST_TYPE,
+    "einsum": LOWER,
+    "linalg_multi_dot": LOWER,
+    "linalg_vecdot": LOWER,
+    "linear": LOWER,
+    "matmul": LOWER,
+    "mm": replace(LOWER, bound=bounds.product, formula=work.PRODUCT),
+    "mv": LOWER,
+    "tensordot": WIDEST_TYPE,
+    "vdot": WIDEST_TYPE,
     # -------------------------------------------------------------- convolutions
-    "conv1d": Record(autocast=True),
-    "conv2d": Record(autocast=True),
-    "convolution": Record(bound=bounds.convolution, formula=work.CONVOLUTION),
+    "_convolution": LOWER,
+    "_convolution.deprecated": LOWER,
+    "conv1d": LOWER,
+    "conv2d": LOWER,
+    "conv3d": LOWER,
+    "conv_tbc": LOWER,
+    "conv_transpose1d": LOWER,
+    "conv_transpose2d.input": LOWER,
+    "conv_transpose3d.input": LOWER,
+    "convolution": replace(LOWER, bound=bounds.convolution, formula=work.CONVOLUTION),
     "convolution_backward": Record(
         bound=bounds.no_larger, formula=work.CONVOLUTION_BACKWARD
     ),
@@ -187,38 +213,121 @@ RECORDS: dict[str, Record] = {
     "native_batch_norm_backward": replace(NO_LARGER, traffic=5 / 3),
     "native_group_norm": replace(NO_LARGER, traffic=3 / 2),
     "native_group_norm_backward": replace(NO_LARGER, traffic=5 / 3),
-    "native_layer_norm": NO_LARGER,
+    "native_layer_norm": replace(NO_LARGER, autocast=autocast.float32),
     "native_layer_norm_backward": NO_LARGER,
+    "group_norm": FLOAT32,
+    "layer_norm": FLOAT32,
+    "log_softmax.int": INTO_FLOAT32,
+    "renorm": FLOAT32,
+    "rms_norm": FLOAT32,
+    "softmax.int": INTO_FLOAT32,
     "_log_softmax": replace(NO_LARGER, handler=special.softmax),
     "_log_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
     "_softmax": replace(NO_LARGER, handler=special.softmax),
     "_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
     # -------------------------------------------------------------- losses
+    "binary_cross_entropy": Record(autocast=autocast.refused),
+    "binary_cross_entropy_with_logits": FLOAT32,
+    "cosine_embedding_loss": FLOAT32,
+    "cosine_similarity": FLOAT32,
     "ctc_loss.Tensor": Record(composite=composites.with_lengths),
-    "huber_loss": Record(pointwise=True),
-    "mse_loss": Record(pointwise=True),
+    "hinge_embedding_loss": FLOAT32,
+    "huber_loss": replace(FLOAT32, pointwise=True),
+    "kl_div": FLOAT32,
+    "l1_loss": FLOAT32,
+    "margin_ranking_loss": FLOAT32,
+    "mse_loss": replace(FLOAT32, pointwise=True),
+    "multi_margin_loss": FLOAT32,
+    "multilabel_margin_loss": FLOAT32,
+    "nll_loss": FLOAT32,
+    "nll_loss2d": FLOAT32,
     "nll_loss_backward": NO_LARGER,
     "nll_loss_forward": NO_LARGER,
-    "smooth_l1_loss": Record(pointwise=True),
+    "poisson_nll_loss": FLOAT32,
+    "smooth_l1_loss": replace(FLOAT32, pointwise=True),
+    "soft_margin_loss": FLOAT32,
+    "triplet_margin_loss": FLOAT32,
+    # -------------------------------------------------------------- element by element
+    "acos": FLOAT32,
+    "addcdiv": WIDEST_TYPE,
+    "addcmul": WIDEST_TYPE,
+    "asin": FLOAT32,
+    "atan2": WIDEST_TYPE,
+    "cosh": FLOAT32,
+    "erfinv": FLOAT32,
+    "exp": FLOAT32,
+    "expm1": FLOAT32,
+    "log": FLOAT32,
+    "log10": FLOAT32,
+    "log1p": FLOAT32,
+    "log2": FLOAT32,
+    "pow.Scalar": FLOAT32,
+    "pow.Tensor_Scalar": FLOAT32,
+    "pow.Tensor_Tensor": FLOAT32,
+    "prelu": LOWER,
+    "reciprocal": FLOAT32,
+    "rsqrt": FLOAT32,
+    "sinh": FLOAT32,
+    "softplus": FLOAT32,
+    "tan": FLOAT32,
+    # -------------------------------------------------------------- sums and distances
+    "cdist": FLOAT32,
+    "cumprod": INTO_FLOAT32,
+    "cumsum": INTO_FLOAT32,
+    "dist": FLOAT32,
+    "frobenius_norm.dim": FLOAT32,
+    "linalg_matrix_norm": INTO_FLOAT32,
+    "linalg_matrix_norm.str_ord": INTO_FLOAT32,
+    "linalg_vector_norm": INTO_FLOAT32,
+    "logsumexp": FLOAT32,
+    "norm.Scalar": Record(autocast=autocast.norm),
+    "norm.ScalarOpt_dim": Record(autocast=autocast.norm),
+    "nuclear_norm": FLOAT32,
+    "nuclear_norm.dim": FLOAT32,
+    "pdist": FLOAT32,
+    "prod": INTO_FLOAT32,
+    "prod.dim_int": INTO_FLOAT32,
+    "sum": INTO_FLOAT32,
+    "sum.dim_IntList": INTO_FLOAT32,
+    # -------------------------------------------------------------- resizing images
+    "_upsample_bicubic2d_aa": FLOAT32,
+    "_upsample_bilinear2d_aa": FLOAT32,
+    "_upsample_nearest_exact1d": FLOAT32,
+    "_upsample_nearest_exact2d": FLOAT32,
+    "_upsample_nearest_exact3d": FLOAT32,
+    "upsample_bicubic2d": FLOAT32,
+    "upsample_bilinear2d": FLOAT32,
+    "upsample_linear1d": FLOAT32,
+    "upsample_nearest1d": FLOAT32,
+    "upsample_nearest2d": FLOAT32,
+    "upsample_nearest3d": FLOAT32,
+    "upsample_trilinear3d": FLOAT32,
     # -------------------------------------------------------------- recurrent layers
     # Except on the CPU, PyTorch would run each cell as one fused kernel.
-    "gru": RECURRENT,
-    "gru_cell": CELL,
-    "lstm": RECURRENT,
-    "lstm_cell": CELL,
-    "rnn_relu": RECURRENT,
-    "rnn_relu_cell": CELL,
-    "rnn_tanh": RECURRENT,
-    "rnn_tanh_cell": CELL,
+    "gru.data": RECURRENT,
+    "gru.input": RECURRENT,
+    "gru_cell": AS_A_WHOLE,
+    "lstm.data": RECURRENT,
+    "lstm.input": RECURRENT,
+    "lstm_cell": AS_A_WHOLE,
+    "rnn_relu.data": RECURRENT,
+    "rnn_relu.input": RECURRENT,
+    "rnn_relu_cell": AS_A_WHOLE,
+    "rnn_tanh.data": RECURRENT,
+    "rnn_tanh.input": RECURRENT,
+    "rnn_tanh_cell": AS_A_WHOLE,
     # The CPU's kernel for one direction of an LSTM's layer.
     "mkldnn_rnn_layer": Record(formula=work.RECURRENT),
     "mkldnn_rnn_layer_backward": Record(formula=work.RECURRENT_BACKWARD),
     # The second result is the number of sequences at each step.
+    "_thnn_fused_gru_cell": LOWER,
+    "_thnn_fused_lstm_cell": LOWER,
     "_pack_padded_sequence": Record(host_lengths=True, host_results=(1,)),
     "_pack_padded_sequence_backward": Record(host_lengths=True),
     # -------------------------------------------------------------- attention
     # PyTorch chooses its kernel by the type of the device.
-    "scaled_dot_product_attention": Record(composite=composites.on_backing),
+    "scaled_dot_product_attention": AS_A_WHOLE,
+    "_scaled_dot_product_flash_attention": LOWER,
     "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.ATTENTION),
     "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
         formula=work.ATTENTION_BACKWARD

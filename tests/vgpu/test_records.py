@@ -245,24 +245,6 @@ def test_the_host_waits_for_a_mask_wherever_it_stands(kinds, more, rest, way):
     assert (sim.now() == sim.elapsed()) == bool(MASKS & set(kinds))
 
 
-@pytest.mark.virtual_gpus(1)
-@pytest.mark.parametrize(
-    ("program", "lowered"),
-    [
-        (lambda X: F.conv2d(X[None, None], X[None, None, :3, :3]), True),
-        (lambda X: F.linear(X, X), True),
-        (lambda X: X @ X, True),
-        (lambda X: X + X, False),
-        (lambda X: X.softmax(0), False),
-    ],
-)
-def test_autocast_lowers_products_and_convolutions_only(program, lowered):
-    X = torch.ones(4, 4, device="vgpu")
-    with torch.autocast("vgpu", dtype=torch.bfloat16):
-        found = program(X).dtype
-    assert found is (torch.bfloat16 if lowered else torch.float32)
-
-
 @pytest.mark.virtual_gpus(2)
 def test_lengths_stay_on_the_host_and_indices_may():
     X = torch.ones(2, 3, 4, device="vgpu")

@@ -7,6 +7,7 @@ Each module is named after the part of PyTorch that it changes:
 
 * ``autograd``: the thread of a backward pass, and its errors.
 * ``tensors``: ``Tensor.data``, ``pin_memory`` and ``cuda``.
+* ``amp``: the cache of ``torch.autocast``.
 * ``names``: names such as ``vgpu`` and ``cuda:1``, where C++ doesn't understand them.
 * ``modules``: ``torch.nn.Module``, its parameters, and optimizers.
 * ``accelerator``: ``torch.accelerator``, ``torch.Generator``.
@@ -23,6 +24,7 @@ import torch
 
 from . import (
     accelerator,
+    amp,
     autograd,
     compiler,
     data_loader,
@@ -38,6 +40,7 @@ def apply() -> None:
     """Apply everything except ``as_cuda``; ``backend.register`` calls this once."""
     for part in (
         autograd,
+        amp,
         names,
         tensors,
         modules,

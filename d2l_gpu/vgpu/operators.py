@@ -57,8 +57,8 @@ class Operator:
         allocates: whether a result needs memory of its own.
         has_device: whether it takes ``device=``.
         changes_geometry: whether it can change an argument's sizes, strides or storage.
-        pointwise: whether TensorIterator runs it. Then CPU tensors without dimensions
-            may be operands, and errors are worded as TensorIterator words them.
+        pointwise: whether CPU tensors without dimensions count as numbers, and errors
+            are worded as TensorIterator words them, which runs most such operators.
         indexes: whether its operands are indices, which may be on the CPU.
         host_lengths: whether an operand holds lengths, which are on the CPU.
         host_results: positions of the results that stay on the CPU.
@@ -70,8 +70,8 @@ class Operator:
             its arguments and results; None if the sizes are enough.
         out_list: name of the argument, a list of tensors, that it writes without
             returning it.
-        waits: returns whether the shape of the result depends on values, given the
-            call's arguments; on a real GPU the host waits for them. None if never.
+        waits: returns whether the host waits for the device, given the call's
+            arguments. None if never.
         written: positions of the arguments that it writes, if it returns nothing.
     """
 
@@ -107,7 +107,9 @@ class Operator:
         self.schema, self.record = schema, record
         self.call = record.substitute or func._op
         self.name = name_of(func)
-        self.pointwise = torch.Tag.pointwise in func.tags or record.pointwise
+        self.pointwise = record.pointwise
+        if record.pointwise is None:
+            self.pointwise = _is_pointwise(func)
         self.indexes, self.host_lengths = record.indexes, record.host_lengths
         self.host_results = record.host_results
         self.changes_geometry = torch.Tag.inplace_view in func.tags
@@ -117,7 +119,7 @@ class Operator:
         self.describe = record.formula and record.formula.describe
         self.waits = record.waits
         if self.waits is None and torch.Tag.dynamic_output_shape in func.tags:
-            self.waits = _always
+            self.waits = always
         self.sizes: dict = {}
 
         written = {}
@@ -231,6 +233,14 @@ def name_of(func: OpOverload) -> str:
     return func._schema.name.removeprefix("aten::")
 
 
+def _is_pointwise(func: OpOverload) -> bool:
+    """Whether an operator, or the one that it's the form in place of, has the tag."""
+    name = name_of(func)
+    if name.endswith("_") and not name.endswith("__"):
+        func = overload(f"{name[:-1]}.{func._schema.overload_name}") or func
+    return torch.Tag.pointwise in func.tags
+
+
 def overload(name: str) -> OpOverload | None:
     """Return the operator with a name such as ``mm.out``.
 
@@ -263,7 +273,8 @@ def all_operators() -> Iterator[tuple[str, OpOverload]]:
                 yield name, func
 
 
-def _always(args) -> bool:
+def always(args) -> bool:
+    """Say that the host waits, whatever the arguments of a call are."""
     return True
 
 

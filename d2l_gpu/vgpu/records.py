@@ -20,7 +20,7 @@ import torch
 from torch._ops import OpOverload
 
 from . import autocast, bounds, collectives, composites, special, work
-from .operators import DETACH, name_of
+from .operators import DETACH, always, name_of
 from .work import Formula
 
 
@@ -51,14 +51,16 @@ class Record:
         between_two: whether two ranks exchange a tensor, rather than all of a group.
         flat: whether it's a collective to which only the number of elements matters;
             to gloo the shapes matter too.
-        waits: returns whether the shape of the result depends on values, given the
-            call's arguments; on a real GPU the host waits for them. Default: only an
-            operator with the tag ``dynamic_output_shape`` waits (``nonzero``).
-        pointwise: whether TensorIterator runs it, although it lacks the tag
-            ``pointwise``. Then a CPU tensor without dimensions may be an operand, and
-            errors are worded as TensorIterator words them.
-        indexes: whether its operands are indices. These may be on the CPU, and errors
-            speak of indices.
+        waits: returns whether the host waits for the device, given the call's
+            arguments: the shape of the result depends on values, or the result is a
+            number on the host. Default: only an operator with the tag
+            ``dynamic_output_shape`` waits (``nonzero``).
+        pointwise: whether a CPU tensor without dimensions counts as a number, and
+            errors are worded as TensorIterator words them. Default: those with the tag
+            ``pointwise`` and their forms in place. (PyTorch marks them with
+            ``device_check: NoCheck`` in ATen/native/native_functions.yaml.)
+        indexes: whether its operands are indices. These may be on the CPU, from where
+            they are copied; errors speak of indices.
         host_lengths: whether an operand holds lengths, which PyTorch keeps on the CPU.
         host_results: positions of the results that stay on the CPU.
     """
@@ -80,7 +82,7 @@ class Record:
     flat: bool = False
     waits: Callable[[Sequence], bool] | None = None
     # Operands and results on the CPU.
-    pointwise: bool = False
+    pointwise: bool | None = None
     indexes: bool = False
     host_lengths: bool = False
     host_results: tuple[int, ...] = ()
@@ -102,6 +104,8 @@ AS_A_WHOLE = replace(LOWER, composite=composites.on_backing)
 RECURRENT = replace(AS_A_WHOLE, host_lengths=True)
 FOREACH = Record(pointwise=True, bound=bounds.no_larger)
 INDEXING = Record(indexes=True)
+NUMBERS = Record(pointwise=True)
+NO_NUMBERS = Record(pointwise=False)
 COLLECTIVE = Record(handler=collectives.collective)
 ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
 ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
@@ -148,15 +152,20 @@ RECORDS: dict[str, Record] = {
     "_foreach_copy_": replace(FOREACH, traffic=2 / 3),
     "_foreach_zero_": replace(FOREACH, traffic=1 / 2),
     "fill_": Record(traffic=1 / 2),
+    "fill_.Tensor": Record(traffic=1 / 2, pointwise=True),
+    "masked_fill.Tensor": NUMBERS,
+    "masked_fill_.Tensor": NUMBERS,
     "zero_": Record(traffic=1 / 2),
     # -------------------------------------------------------------- looking up
     "embedding": Record(formula=work.LOOKUP),
     "gather": Record(formula=work.LOOKUP),
     "index": replace(INDEXING, formula=work.LOOKUP, waits=has_mask),
+    "index_fill": NUMBERS,
+    "index_fill_": NUMBERS,
     "index_put": replace(INDEXING, waits=has_mask, autocast=autocast.widest),
     "index_put_": replace(INDEXING, waits=has_mask),
     "grid_sampler": WIDEST_TYPE,
-    "index_select": replace(INDEXING, formula=work.LOOKUP),
+    "index_select": Record(formula=work.LOOKUP),
     "scatter_add": WIDEST_TYPE,
     "take": Record(formula=work.LOOKUP),
     # -------------------------------------------------------------- products
@@ -197,8 +206,8 @@ RECORDS: dict[str, Record] = {
     "max_pool2d_with_indices": NO_LARGER,
     "max_pool2d_with_indices_backward": NO_LARGER,
     "native_dropout": NO_LARGER,
-    "native_dropout_backward": NO_LARGER,
-    "threshold_backward": NO_LARGER,  # of ReLU
+    "native_dropout_backward": replace(NO_LARGER, pointwise=False),
+    "threshold_backward": replace(NO_LARGER, pointwise=False),  # of ReLU
     # -------------------------------------------------------------- norms and softmax
     # Those of SyncBatchNorm exist for GPUs only.
     "batch_norm_backward_elemt": Record(substitute=special.batch_norm_backward_elemt),
@@ -226,13 +235,13 @@ RECORDS: dict[str, Record] = {
     "_softmax": replace(NO_LARGER, handler=special.softmax),
     "_softmax_backward_data": replace(NO_LARGER, handler=special.softmax_backward),
     # -------------------------------------------------------------- losses
-    "binary_cross_entropy": Record(autocast=autocast.refused),
+    "binary_cross_entropy": replace(NUMBERS, autocast=autocast.refused),
     "binary_cross_entropy_with_logits": FLOAT32,
     "cosine_embedding_loss": FLOAT32,
     "cosine_similarity": FLOAT32,
     "ctc_loss.Tensor": Record(composite=composites.with_lengths),
     "hinge_embedding_loss": FLOAT32,
-    "huber_loss": replace(FLOAT32, pointwise=True),
+    "huber_loss": replace(FLOAT32, pointwise=False),
     "kl_div": FLOAT32,
     "l1_loss": FLOAT32,
     "margin_ranking_loss": FLOAT32,
@@ -248,33 +257,62 @@ RECORDS: dict[str, Record] = {
     "soft_margin_loss": FLOAT32,
     "triplet_margin_loss": FLOAT32,
     # -------------------------------------------------------------- element by element
+    "__irshift__.Tensor": NUMBERS,
     "acos": FLOAT32,
     "addcdiv": WIDEST_TYPE,
     "addcmul": WIDEST_TYPE,
     "asin": FLOAT32,
     "atan2": WIDEST_TYPE,
+    "clamp.Tensor": NO_NUMBERS,
+    "clamp_.Tensor": NO_NUMBERS,
+    "clamp_max.Tensor": NO_NUMBERS,
+    "clamp_max_.Tensor": NO_NUMBERS,
+    "clamp_min.Tensor": NO_NUMBERS,
+    "clamp_min_.Tensor": NO_NUMBERS,
     "cosh": FLOAT32,
     "erfinv": FLOAT32,
     "exp": FLOAT32,
     "expm1": FLOAT32,
+    "floor_divide": NUMBERS,
+    "floor_divide_.Tensor": NUMBERS,
+    "gcd": NO_NUMBERS,
+    "gcd_": NO_NUMBERS,
+    "gelu_backward": NO_NUMBERS,
+    "igamma": NO_NUMBERS,
+    "igamma_": NO_NUMBERS,
+    "igammac": NO_NUMBERS,
+    "igammac_": NO_NUMBERS,
+    "lcm": NO_NUMBERS,
+    "lcm_": NO_NUMBERS,
     "log": FLOAT32,
     "log10": FLOAT32,
     "log1p": FLOAT32,
     "log2": FLOAT32,
+    "logaddexp": NO_NUMBERS,
+    "logaddexp2": NO_NUMBERS,
+    "logit_backward": NO_NUMBERS,
+    "nextafter": NO_NUMBERS,
+    "nextafter_": NO_NUMBERS,
     "pow.Scalar": FLOAT32,
     "pow.Tensor_Scalar": FLOAT32,
     "pow.Tensor_Tensor": FLOAT32,
     "prelu": LOWER,
     "reciprocal": FLOAT32,
     "rsqrt": FLOAT32,
+    "rsub.Tensor": NUMBERS,
+    "sigmoid_backward": NO_NUMBERS,
     "sinh": FLOAT32,
     "softplus": FLOAT32,
+    "special_xlogy": NUMBERS,
     "tan": FLOAT32,
+    "tanh_backward": NO_NUMBERS,
     # -------------------------------------------------------------- sums and distances
+    "allclose": Record(waits=always),
     "cdist": FLOAT32,
     "cumprod": INTO_FLOAT32,
     "cumsum": INTO_FLOAT32,
     "dist": FLOAT32,
+    "equal": Record(waits=always, pointwise=False),
     "frobenius_norm.dim": FLOAT32,
     "linalg_matrix_norm": INTO_FLOAT32,
     "linalg_matrix_norm.str_ord": INTO_FLOAT32,
@@ -332,7 +370,14 @@ RECORDS: dict[str, Record] = {
     "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
         formula=work.ATTENTION_BACKWARD
     ),
+    # -------------------------------------------------------------- optimizers
+    # A learning rate that is a tensor stays on the CPU.
+    "_fused_adagrad_.tensor_lr": NUMBERS,
+    "_fused_adam_.tensor_lr": NUMBERS,
+    "_fused_adamw_.tensor_lr": NUMBERS,
+    "_fused_sgd_.tensor_lr": NUMBERS,
     # -------------------------------------------------------------- linear algebra
+    "_linalg_check_errors": Record(waits=always),  # it reads whether one failed
     "linalg_eigvalsh": Record(composite=composites.on_backing_unwatched),
     "linalg_svdvals": Record(composite=composites.on_backing_unwatched),
     # -------------------------------------------------------------- collectives
@@ -373,7 +418,6 @@ FAMILIES: dict[str, Record] = {
     "_index_put": INDEXING,
     "_unsafe_index": INDEXING,
     "c10d::": COLLECTIVE,
-    "index": INDEXING,
 }
 
 

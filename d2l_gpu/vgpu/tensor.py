@@ -27,6 +27,7 @@ from .operators import (
     Operator,
     operator,
 )
+from .sim.machine import HOST
 from .storage import VirtualStorage
 
 
@@ -204,7 +205,9 @@ def run(op: Operator, args, kwargs):
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
     if op.allocates and not on_host:
         reserve(op, index, backing_args, backing_kwargs, operands.nbytes)
-    if sync_debug.mode.number and op.waits is not None and op.waits(backing_args):
+    if sync_debug.mode.number and (
+        operands.from_host or (op.waits is not None and op.waits(backing_args))
+    ):
         sync_debug.report(Devices.names[index])
     if operands.has_complex:
         with _lazy_bits():
@@ -214,6 +217,8 @@ def run(op: Operator, args, kwargs):
     if on_host:
         return results
     if op.kernel:
+        if operands.from_host:
+            operands.moved(index)
         operands.issued(op, index, backing_args, results)
         if op.waits is not None and op.waits(backing_args):
             Devices.machines[index].host_waits(index)
@@ -247,13 +252,22 @@ class Operands:
         largest: bytes of the largest operand, which can be a list of tensors.
         dtype: of the first tensor.
         has_complex: whether any tensor is complex.
+        from_host: indices, and values to write there, that are on the CPU.
     """
 
-    __slots__ = ("agree", "dtype", "has_complex", "index", "largest", "nbytes")
+    __slots__ = (
+        "agree",
+        "dtype",
+        "from_host",
+        "has_complex",
+        "index",
+        "largest",
+        "nbytes",
+    )
 
     def __init__(self):
         self.index, self.agree, self.nbytes, self.has_complex = None, True, 0, False
-        self.largest, self.dtype = 0, None
+        self.largest, self.dtype, self.from_host = 0, None, ()
 
     def backing(self, op: Operator, value):
         """Return the value with backing tensors in place of virtual ones."""
@@ -281,6 +295,8 @@ class Operands:
             value = value._backing
         elif isinstance(value, torch.Tensor):
             self.agree = self.agree and op.accepts_host(value)
+            if op.indexes:
+                self.from_host = (*self.from_host, value)
         return value
 
     def count(self, values) -> None:
@@ -294,6 +310,22 @@ class Operands:
                 before = self.nbytes
                 self.count(x)
                 self.largest = max(self.largest, self.nbytes - before)
+
+    def moved(self, index: int) -> None:
+        """Tell the machine about copies to the device that no line asks for.
+
+        As in ATen/native/IndexingUtils.h: the positions that an index stands for
+        cross the link as int64, and the host waits for each copy.
+        """
+        for x in self.from_host:
+            nbytes = x.nbytes
+            if x.dtype in (torch.bool, torch.uint8):  # a mask: where it's true
+                nbytes = int(x.count_nonzero()) * x.dim() * 8
+            elif x.dim() and not x.is_floating_point():
+                nbytes = x.numel() * 8
+            Devices.machines[index].bytes_moved(
+                HOST, index, nbytes, pinned=False, blocking=True
+            )
 
     def issued(self, op: Operator, index: int, args, results) -> None:
         """Tell the machine about the kernel that ran on these operands.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchgen
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -20,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2l_gpu import vgpu
-from d2l_gpu.vgpu.operators import operator
+from d2l_gpu.vgpu.operators import all_operators, operator
 from d2l_gpu.vgpu.records import FAMILIES, RECORDS, Record, record_of
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.properties import sizes
@@ -62,7 +64,7 @@ def test_a_record_of_a_members_own_says_what_its_family_says():
 def test_an_overload_an_operator_and_a_family_have_records():
     aten = torch.ops.aten
     assert record_of(aten.index.Tensor_out) is RECORDS["index"]
-    assert record_of(aten.index_add.default) is FAMILIES["index"]
+    assert record_of(aten._unsafe_index.Tensor) is FAMILIES["_unsafe_index"]
     assert record_of(aten.add.Tensor) == Record()
     split = aten.tensor_split
     assert record_of(split.tensor_indices_or_sections).composite is not None
@@ -187,7 +189,7 @@ def test_views_and_memory_without_values_issue_no_kernel(program, kernels):
     [
         (lambda X: X.nonzero(), True),
         (lambda X: X.sum().item(), True),
-        (lambda X: X[torch.tensor([1, 2])], False),
+        (lambda X: X[torch.tensor([1, 2], device=X.device)], False),
         (lambda X: X.index_select(0, torch.tensor([1, 2], device=X.device)), False),
         (lambda X: X.relu(), False),
     ],
@@ -258,8 +260,90 @@ def test_lengths_stay_on_the_host_and_indices_may():
         X[torch.tensor([1], device="vgpu:1")]
 
 
+# ------------------------------------------------------------------ numbers on the CPU
+
+NATIVE = Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
+# They check what their tensors are in another way.
+NOT_NUMBERS = {
+    "_nested_from_padded",
+    "_nested_view_from_buffer",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_validate_compressed_sparse_indices",
+    "bernoulli_.Tensor",
+    "binomial",
+    "is_set_to",
+    "max.dim_max",
+    "min.dim_min",
+    "set_.source_Tensor",
+}
+
+
+@pytest.mark.skipif(not NATIVE.exists(), reason="torchgen comes without its data")
+def test_numbers_on_the_cpu_are_taken_where_pytorch_does_not_compare_devices():
+    functions = yaml.safe_load(NATIVE.read_text("utf-8"))
+    unchecked = {
+        f["func"].partition("(")[0]
+        for f in functions
+        if f.get("device_check") == "NoCheck"
+    }
+    assert len(unchecked) > 500
+    here = torch._C._dispatch_has_kernel_for_dispatch_key
+    for name, func in all_operators():
+        name = name.removeprefix("aten::")
+        tensors = sum("Tensor" in str(a.type) for a in func._schema.arguments)
+        composite = any(
+            here(f"aten::{name}", f"Composite{kind}")
+            for kind in ("ImplicitAutograd", "ExplicitAutograd")
+        )
+        writes_out = any(a.is_out for a in func._schema.arguments)
+        if tensors < 2 or composite or writes_out or not here(f"aten::{name}", "CPU"):
+            continue
+        takes = operator(func).pointwise or operator(func).indexes
+        assert not takes or name in unchecked, name
+        assert takes or name not in unchecked - NOT_NUMBERS, name
+
+
+@pytest.mark.virtual_gpus(2)
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda X, number: X.fill_(number),
+        lambda X, number: X.masked_fill(X > 0, number),
+        lambda X, number: X.masked_fill_(X > 0, number),
+        lambda X, number: X // number,
+        lambda X, number: X.floor_divide_(number),
+        lambda X, number: X.gt_(number),
+        lambda X, number: torch.xlogy(X, number),
+        lambda X, number: torch.rsub(X, number),
+        lambda X, number: X.index_fill(
+            0, torch.tensor([1], device=X.device), number.to(X.dtype)
+        ),
+        lambda X, number: torch.where(X > 0, X, number),
+        lambda X, number: X.__setitem__(X > 0.5, number),
+    ],
+)
+def test_a_number_on_the_cpu_is_taken_and_a_vector_is_not(program):
+    X = torch.rand(4, 3)
+    virtual = X.to("vgpu:1")
+    result, expected = program(virtual, torch.tensor(2.0)), program(X, torch.tensor(2))
+    if expected is not None:
+        assert result.device == torch.device("vgpu:1")
+        torch.testing.assert_close(result.cpu(), expected)
+    torch.testing.assert_close(virtual.cpu(), X)
+    with pytest.raises(RuntimeError, match=r"same device|0-dimension|cpu"):
+        program(virtual, torch.ones(3))
+
+
 @pytest.mark.virtual_gpus(1)
-@pytest.mark.parametrize("loss", [F.mse_loss, F.huber_loss, F.smooth_l1_loss])
+@pytest.mark.parametrize("name", ["clamp", "clamp_min", "logaddexp", "nextafter"])
+def test_some_operators_take_no_number_on_the_cpu_either(name):
+    X = torch.rand(3, device="vgpu")
+    with pytest.raises(RuntimeError, match="different from other tensors on vgpu:0"):
+        getattr(torch, name)(X, torch.tensor(2.0))
+
+
+@pytest.mark.virtual_gpus(1)
+@pytest.mark.parametrize("loss", [F.mse_loss, F.smooth_l1_loss])
 def test_some_losses_refuse_a_mismatch_as_tensoriterator_does(loss):
     X = torch.ones(3, device="vgpu")
     with pytest.raises(RuntimeError, match="at least two devices, vgpu:0 and cpu!"):

@@ -3,12 +3,16 @@
     python -m tools.ecosystem                     all areas
     python -m tools.ecosystem ddp transformers    these areas
     python -m tools.ecosystem ddp.join storages   in an area only checks with that word
+    python -m tools.ecosystem --short             few of each area: those in CI
+    python -m tools.ecosystem --compare           fail if one passed before and doesn't
+    python -m tools.ecosystem --record            write docs/ecosystem.md
     python -m tools.ecosystem --json FILE         write all that is known of each check
     python -m tools.ecosystem --real              on the CUDA GPUs of this machine
 
 The checks are in ``tests/ecosystem``. Each runs in a process of its own, by ``python -m
 d2l_gpu.vgpu --gpus 2``, and gets 90 seconds. Install the libraries first, beside this
-project: what is missing is left out. What a check can come to:
+project: ``pip install -r tests/ecosystem/requirements.txt``. What is missing is left
+out. What a check can come to:
 
 * passes: values, devices and everything else are as on two real GPUs.
 * refused: virtual GPUs can't do this, and say so in a sentence of their own.
@@ -37,9 +41,13 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tools import ecosystem_docs
+
 ROOT = Path(__file__).resolve().parents[1]
 CHECKS = ROOT / "tests" / "ecosystem"
 RESULTS = ("passes", "refused", "fails", "died", "hung", "not installed")
+# What a file of checks says about them: packages, variables, and those run in CI.
+CONSTANTS = ("NEEDS", "ENVIRONMENT", "SHORT")
 VIRTUAL = ("-m", "d2l_gpu.vgpu", "--gpus", "2")
 # Seconds for a check. It takes up to 20 of them on a core of its own.
 LIMIT = 90
@@ -64,6 +72,7 @@ class Check:
     promise: str
     needs: tuple[str, ...]
     environment: dict[str, str] = field(repr=False)
+    short: bool = field(default=False, repr=False)
     library: str = ""
     result: str = ""
     error: str = ""
@@ -91,7 +100,7 @@ def checks_of(area: str) -> list[Check]:
         statement.targets[0].id: ast.literal_eval(statement.value)
         for statement in tree.body
         if isinstance(statement, ast.Assign)
-        and getattr(statement.targets[0], "id", "") in ("NEEDS", "ENVIRONMENT")
+        and getattr(statement.targets[0], "id", "") in CONSTANTS
     }
     return [
         Check(
@@ -100,6 +109,7 @@ def checks_of(area: str) -> list[Check]:
             " ".join((ast.get_docstring(statement) or "").split()),
             constants["NEEDS"],
             constants.get("ENVIRONMENT", {}),
+            statement.name.removeprefix("check_") in constants.get("SHORT", ()),
         )
         for statement in tree.body
         if isinstance(statement, ast.FunctionDef)
@@ -270,25 +280,48 @@ def counts(checks: Sequence[Check]) -> str:
     return f"{len(checks)} checks: {', '.join(parts)}."
 
 
-def as_json(checks: Sequence[Check]) -> str:
+def as_entries(checks: Sequence[Check]) -> list[dict]:
     """Return all that is known of checks."""
     found = [asdict(check) for check in checks]
     for entry in found:
-        del entry["environment"]
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+        del entry["environment"], entry["short"]
+    return found
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run checks as the command line says, and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("areas", nargs="*", metavar="area", help=", ".join(areas()))
     parser.add_argument("--jobs", type=int, default=1, help="checks at a time")
+    parser.add_argument("--short", action="store_true", help="run those of CI only")
+    parser.add_argument(
+        "--compare", action="store_true", help="fail if one passed before and doesn't"
+    )
+    parser.add_argument("--record", action="store_true", help="write the page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results")
     parser.add_argument("--real", action="store_true", help="use real GPUs")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         checks = selected(options.areas)
     except ValueError as error:
         parser.error(str(error))
+    if options.record and (options.areas or options.real or options.short):
+        parser.error("only a run of all checks on virtual GPUs can be recorded.")
+    if options.short:
+        checks = [check for check in checks if check.short]
+    done = show(checks, options)
+    entries = as_entries(done)
+    if options.record:
+        ecosystem_docs.record(entries, ecosystem_docs.here())
+    if not options.compare:
+        return 0
+    lines = ecosystem_docs.worse(entries)
+    print(*lines, sep="\n")
+    return bool(lines)
+
+
+def show(checks: Sequence[Check], options: argparse.Namespace) -> list[Check]:
+    """Run checks, and print a line for each and how many there were of each result."""
     widths = [max(len(check.area) for check in checks), 20]
     widths += [max(len(check.name) for check in checks), max(map(len, RESULTS))]
     columns = shutil.get_terminal_size((160, 24)).columns
@@ -298,9 +331,11 @@ def main() -> None:
             print(row(check, widths, columns), flush=True)
             done.append(check)
             if options.json:  # after each check, so that little is lost
-                options.json.write_text(as_json(done), encoding="utf-8")
+                text = json.dumps(as_entries(done), indent=1, ensure_ascii=False)
+                options.json.write_text(text + "\n", encoding="utf-8")
     print(counts(checks))
+    return done
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,8 +12,10 @@ downloads anything, and none knows about virtual GPUs: on a machine with two CUD
 doesn't collect them. A module can have these constants, which the tool reads without
 importing it:
 
-* ``NEEDS``: what has to be installed. The first is what the area is about.
+* ``NEEDS``: what has to be installed (``requirements.txt``). The first is what the area
+  is about.
 * ``ENVIRONMENT``: environment variables to set.
+* ``SHORT``: the checks that run in CI, quick ones that pass.
 
 `support` has what the checks share. It makes every module a program that calls the
 function that its first argument names. So ranks under torchrun, and processes that a

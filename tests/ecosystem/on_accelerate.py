@@ -34,6 +34,7 @@ from tests.ecosystem.support import (
 )
 
 NEEDS = ("accelerate", "safetensors")
+SHORT = ("the_usual_loop", "a_model_is_spread_over_devices")
 
 
 def check_the_usual_loop():

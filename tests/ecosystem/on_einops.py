@@ -10,6 +10,7 @@ from torch import nn
 from tests.ecosystem.support import close, main, same_gradients
 
 NEEDS = ("einops",)
+SHORT = ("tensors_are_rearranged",)
 
 
 def check_tensors_are_rearranged():

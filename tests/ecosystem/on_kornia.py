@@ -7,6 +7,7 @@ import torch
 from tests.ecosystem.support import close, main
 
 NEEDS = ("kornia",)
+SHORT = ("geometry",)
 
 
 def images(size: int = 16) -> torch.Tensor:

@@ -29,6 +29,7 @@ from tests.ecosystem.support import (
 )
 
 NEEDS = ("lightning",)
+SHORT = ("fit_on_a_gpu", "fabric_on_a_gpu")
 STEPS = 3
 
 

@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.ecosystem.support import batch, close, folder, main, mlp, train
 
 NEEDS = ("peft", "transformers", "accelerate")
+SHORT = ("only_adapters_learn",)
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1"}
 
 

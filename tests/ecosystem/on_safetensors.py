@@ -8,6 +8,7 @@ from torch import nn
 from tests.ecosystem.support import close, folder, main, mlp, same_parameters
 
 NEEDS = ("safetensors",)
+SHORT = ("tensors_go_to_a_file_and_back",)
 
 
 def check_tensors_go_to_a_file_and_back():

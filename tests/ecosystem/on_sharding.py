@@ -66,6 +66,7 @@ from tests.ecosystem.support import (
 )
 
 NEEDS = ("torch",)
+SHORT = ("fully_shard_takes_the_steps_of_one_process",)
 BOTH = "cpu:gloo,cuda:nccl"  # backends; saving asynchronously needs the CPU's as well
 
 

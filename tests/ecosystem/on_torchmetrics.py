@@ -13,6 +13,7 @@ from torchmetrics.regression import MeanSquaredError, PearsonCorrCoef, R2Score
 from tests.ecosystem.support import close, main, start, torchrun
 
 NEEDS = ("torchmetrics",)
+SHORT = ("classification_on_a_gpu",)
 
 
 def predictions() -> tuple[torch.Tensor, torch.Tensor]:

@@ -26,6 +26,11 @@ from transformers import (
 from tests.ecosystem.support import close, folder, main, same_gradients, torchrun
 
 NEEDS = ("transformers", "accelerate", "tokenizers")
+SHORT = (
+    "the_trainer_uses_both_gpus",
+    "gpt2_generates",
+    "a_model_is_loaded_over_both_gpus",
+)
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 WORDS = ["<pad>", "<eos>", "<unk>", "a", "bad", "film", "good", "is", "it", "the"]

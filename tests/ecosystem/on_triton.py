@@ -7,6 +7,7 @@ import triton.language as tl
 from tests.ecosystem.support import close, main
 
 NEEDS = ("triton",)
+SHORT = ("vectors_are_added",)
 ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 
 

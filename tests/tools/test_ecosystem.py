@@ -1,12 +1,13 @@
 """Tests of tools.ecosystem: which checks there are, and what a check came to."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from tests.helpers.waiting import runs, wait_until
-from tools import ecosystem
+from tools import ecosystem, ecosystem_docs
 
 
 @pytest.fixture
@@ -86,3 +87,94 @@ def test_a_row_is_as_wide_as_the_terminal(check):
     check.library, check.result, check.error = "torch 2.13", "fails", "word " * 100
     row = ecosystem.row(check, [4, 12, 10, 6], 100)
     assert len(row) == 100 and row.endswith("…")
+
+
+# ------------------------------------------------------------------ the record
+
+
+def test_the_page_is_what_was_recorded_and_knows_every_check():
+    results = ecosystem_docs.recorded()
+    page = ecosystem_docs.PAGE.read_text("utf-8")
+    assert page == ecosystem_docs.page(results)
+    recorded = {(x["area"], x["name"]): x["promise"] for x in results["checks"]}
+    checks = ecosystem.selected([])
+    assert recorded == {(x.area, x.name): x.promise for x in checks}
+
+
+def test_the_checks_of_ci_passed_and_are_of_each_library():
+    passed = {
+        (x["area"], x["name"])
+        for x in ecosystem_docs.recorded()["checks"]
+        if x["result"] == "passes"
+    }
+    short = [check for check in ecosystem.selected([]) if check.short]
+    assert {(check.area, check.name) for check in short} <= passed
+    libraries = {check.needs[0] for check in ecosystem.selected([])}
+    assert libraries - {check.needs[0] for check in short} <= {"nvidia-ml-py", "torch"}
+
+
+def test_every_name_of_a_short_check_is_that_of_a_check():
+    for area in ecosystem.areas():
+        text = (ecosystem.CHECKS / f"on_{area}.py").read_text("utf-8")
+        names = re.findall(
+            r'"(\w+)"', "".join(re.findall(r"^SHORT = (.*)$", text, re.M))
+        )
+        assert names == [x.name for x in ecosystem.checks_of(area) if x.short]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(ecosystem_docs, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(ecosystem_docs, "PAGE", tmp_path / "ecosystem.md")
+    return tmp_path
+
+
+def entry(name: str, result: str, error: str = "") -> dict:
+    return {
+        "area": "toy",
+        "name": name,
+        "promise": f"It does a | b in {name}.",
+        "library": "toy 1.0",
+        "result": result,
+        "error": error,
+        "output": "long",
+    }
+
+
+def test_only_what_passed_before_can_become_worse(files):
+    before = [
+        entry("a", "passes"),
+        entry("b", "refused", "It can't."),
+        entry("c", "died"),
+    ]
+    ecosystem_docs.record(before, "here")
+    now = [entry("a", "hung"), entry("b", "fails"), entry("c", "passes")]
+    assert ecosystem_docs.worse(now) == ["toy.a passed before, and now: hung"]
+    assert ecosystem_docs.worse([*now[1:], entry("new", "fails")]) == []
+    ecosystem_docs.record(now, "here")
+    assert ecosystem_docs.worse(before) == ["toy.c passed before, and now: died"]
+
+
+def test_the_page_counts_each_result_and_shows_each_check(files):
+    checks = [
+        entry("a", "passes"),
+        entry("b", "refused", "It can't:\n no | way."),
+        entry("c", "fails", "x" * 999),
+    ]
+    ecosystem_docs.record(checks, "Python 3.99, Plan 9")
+    page = (files / "ecosystem.md").read_text("utf-8")
+    assert "The last run (Python 3.99, Plan 9): 3 checks, 1 passes, 1 refused" in page
+    assert "| [toy](#toy) | toy 1.0 | 3 | 1 | 1 | 1 |" in page
+    assert "| It does a \\| b in b. | **refused**: It can't: no \\| way. |" in page
+    assert max(map(len, page.splitlines()[8:])) < 300
+
+
+@pytest.mark.parametrize("arguments", [["toy"], ["--short"], ["--real"]])
+def test_a_part_of_the_checks_is_not_recorded(files, arguments, capsys, monkeypatch):
+    monkeypatch.setattr(ecosystem, "areas", lambda: ["toy"])
+    monkeypatch.setattr(ecosystem, "checks_of", lambda area: [])
+    monkeypatch.setattr(ecosystem, "selected", lambda names: [])
+    with pytest.raises(SystemExit):
+        ecosystem.main(["--record", *arguments])
+    assert "only a run of all checks" in capsys.readouterr().err
+    assert not list(files.iterdir())

@@ -101,7 +101,7 @@ def observed(program):
     i = torch.tensor([0, 2], device=device)
     sim.reset()
     work = W @ W  # takes longer than the host needs to issue what follows
-    for _ in range(99):
+    for _ in range(20):
         work = work @ W
     before = torch.vgpu.Event()
     before.record()

@@ -368,7 +368,8 @@ def test_a_timeline_of_thousands_stays_small():
         (lambda X: X.shape, False),
         (lambda X: X[0, 0], False),
         (lambda X: X.sum(), False),
-        (lambda X: X[torch.tensor([0, 1])], False),
+        (lambda X: X[torch.tensor([0, 1], device="cpu")], True),  # it's copied
+        (lambda X: X[X[0, :2].long()], False),
         (lambda X: X[X > 0], True),
         (lambda X: X.nonzero(), True),
         (lambda X: X.masked_select(X > 0), True),

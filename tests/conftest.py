@@ -22,9 +22,6 @@ from tests.helpers.toy_lessons import GOOD_LESSON, PUBLISHED, draw_figure, write
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A project of its own, which test_pytest_plugin.py runs as its users would.
-collect_ignore = ["vgpu/example_project"]
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

@@ -1,11 +1,13 @@
 """The pytest plugin, as projects that test multi-GPU code see it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import textwrap
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -36,17 +38,64 @@ def run_tests(pytester, monkeypatch):
 
 
 def test_the_example_project_passes(tmp_path):
-    example = REPOSITORY / "tests" / "vgpu" / "example_project"
-    folder = shutil.copytree(example, tmp_path / "example")
+    status, output = run_project(copy_of_example(tmp_path))
+    assert status == 0, output
+    assert "18 passed" in output
+
+
+def copy_of_example(tmp_path: Path) -> Path:
+    return shutil.copytree(REPOSITORY / "examples" / "testing", tmp_path / "example")
+
+
+def run_project(project: Path, *options: str) -> tuple[int, str]:
+    """Run a project's tests as its users would; return exit status and output."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *OPTIONS],
-        cwd=folder,
-        env=os.environ | PATH | NO_GPUS,
+        [sys.executable, "-m", "pytest", *OPTIONS, *options],
+        cwd=project,
+        env=os.environ | PATH | NO_GPUS | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    return done.returncode, done.stdout + done.stderr
+
+
+# What docs/testing.md shows: a part of mixture.py, and a common mistake in its place.
+BUGS = {
+    "a tensor forgotten on the CPU": (", device=X.device)", ")"),
+    "a list of modules that isn't a ModuleList": (
+        "nn.ModuleList(\n            nn.Linear(width, width) "
+        "for _ in range(num_experts)\n        )",
+        "[nn.Linear(width, width) for _ in range(num_experts)]",
+    ),
+    "a hidden synchronization in the loop": ("loss.detach()", "loss.item()"),
+    "a rank that uses another's device": ("torch.device(device, rank)", "device"),
+    "a wrong `map_location`": ("map_location=device, ", ""),
+}
+TESTING = (REPOSITORY / "docs" / "testing.md").read_text("utf-8")
+
+
+def test_the_page_for_authors_of_libraries_names_these_mistakes():
+    rows = re.findall(r"^\| ([^|]*) \| [^|]* \| [^|]* \|$", TESTING, re.M)
+    assert set(BUGS) < set(rows) and len(rows) == len(BUGS) + 1  # the header
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.all] * (i > 0))
+        for i, name in enumerate(BUGS)
+    ],
+)
+def test_a_mistake_passes_on_the_cpu_and_fails_on_virtual_gpus(name, tmp_path):
+    project = copy_of_example(tmp_path)
+    code = (project / "mixture.py").read_text("utf-8")
+    right, wrong = BUGS[name]
+    assert code.count(right) == 1
+    (project / "mixture.py").write_text(code.replace(right, wrong), "utf-8")
+    status, output = run_project(project, "-k", "mixture and cpu")
+    assert status == 0 and "5 passed" in output, output
+    status, output = run_project(project, "-k", "mixture and vgpu")
+    assert status == 1 and "failed" in output and "error" not in output.splitlines()[-1]
 
 
 @pytest.mark.all

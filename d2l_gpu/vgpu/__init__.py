@@ -17,6 +17,7 @@ easiest to read in this order:
 * ``backend``: registers the device type with PyTorch, once per process.
 * ``devices``: which devices exist, which one is current, what their names mean.
 * ``tensor``: the tensor on a virtual GPU, and the path that every operator takes.
+* ``sparse``, ``layouts``: sparse tensors, and the dense ones that they consist of.
 * ``operators``: facts about an operator, gathered at its first use.
 * ``records``: one record per operator, with everything that its schema doesn't say.
 * ``special``: handlers that run in place of an operator, such as copies.

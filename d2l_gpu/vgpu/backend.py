@@ -19,6 +19,7 @@ from . import (
     errors,
     patches,
     processes,
+    sparse,
 )
 from .operators import all_operators, overload
 from .records import RECORDS
@@ -55,6 +56,7 @@ def register() -> None:
     _register_guard()
     _kept.append(_register_kernels())
     _kept.append(refuse_layouts(KEY))
+    _kept.append(sparse.register(KEY))
     _kept.extend(composites.register(RECORDS))
     _kept.extend(autocast.register(RECORDS))
     processes.register()
@@ -131,13 +133,11 @@ _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 
 
 def refuse_layouts(key: str) -> torch.library.Library:
-    """Refuse sparse, nested and quantized tensors in one sentence instead of a page."""
+    """Refuse nested and quantized tensors in one sentence instead of a page."""
     library = torch.library.Library("_", "IMPL")
     for kind, layout in (
         ("NestedTensor", "nested"),
         ("Quantized", "quantized"),
-        ("Sparse", "sparse"),
-        ("SparseCsr", "sparse"),
     ):
 
         def refuse(func, *args, layout=layout, **kwargs):

@@ -76,5 +76,28 @@ def convolution(args: Sequence, nbytes: int) -> int:
     return n
 
 
+# ------------------------------------------------------------------ dense from sparse
+
+# The bytes of a dense result, exactly, for operators with sparse operands.
+
+
+def dense(args: Sequence) -> int:
+    """The first argument, as a dense tensor."""
+    return args[0].numel() * args[0].element_size()
+
+
+def dense_product(args: Sequence) -> int:
+    """A product of two matrices, which is sparse if both are."""
+    a, b = args[:2]
+    if torch.strided not in (a.layout, b.layout):
+        return 0
+    return a.shape[0] * b.shape[-1] * a.element_size()
+
+
+def dense_added_product(args: Sequence) -> int:
+    """A product of two matrices, added to the first argument."""
+    return dense_product(args[1:])
+
+
 def _product(a: torch.Tensor, b: torch.Tensor) -> int:
     return a.shape[0] * b.shape[-1] * WIDEST

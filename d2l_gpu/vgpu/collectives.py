@@ -30,7 +30,7 @@ from .sim.clock import HOST, queues
 from .sim.commands import ring
 from .special import home
 from .storage import has_pinned_mark, set_pinned_mark
-from .tensor import VirtualTensor, contained, run, wrap
+from .tensor import VirtualTensor, contained, is_virtual, run, wrap
 
 # Groups where collectives really run, by the name of the group that a program sees.
 behind: dict[str, "torch.distributed.ProcessGroup"] = {}
@@ -221,6 +221,11 @@ def _to_backings(value, given: dict[int, VirtualTensor], devices: list[torch.dev
         if type(value) is VirtualTensor:
             given[id(value._backing)] = value
             return value._backing
+        if is_virtual(value):
+            raise NotImplementedError(
+                "Virtual GPUs have no collectives of sparse tensors: make this tensor "
+                "dense first."
+            )
     return value
 
 

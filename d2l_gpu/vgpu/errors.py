@@ -75,11 +75,11 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
 
 
 def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
-    """Return the error for tensors that aren't strided, such as sparse ones."""
+    """Return the error for tensors of another kind, such as nested ones."""
     name = str(layout).removeprefix("torch.")
     return NotImplementedError(
-        f"Virtual GPUs support only strided tensors, not {name} ones: keep this "
-        "tensor on the CPU."
+        f"Virtual GPUs support strided tensors and sparse ones (COO and CSR), not "
+        f"{name} ones: keep this tensor on the CPU."
     )
 
 

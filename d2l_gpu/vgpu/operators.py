@@ -183,7 +183,8 @@ class Operator:
 
         To find out, we run the operator on the meta device, which computes shapes and
         no values. Answers are cached by shape. If the size depends on values
-        (``nonzero``), the answer is 0, and the machine counts the result afterwards.
+        (``nonzero``), or on the number of elements in a sparse operand, the answer is
+        0, and the machine counts the result afterwards.
         """
         key = _signature((args, kwargs))
         try:
@@ -196,6 +197,9 @@ class Operator:
         return nbytes
 
     def _measure(self, args, kwargs) -> int:
+        if any(_is_sparse(x) for x in (*args, *kwargs.values())):
+            densified = self.record.densified
+            return 0 if densified is None else densified(args)
         kwargs = {k: v for k, v in kwargs.items() if k not in ("generator", "out")}
         if self.has_device:
             kwargs["device"] = torch.device("meta")
@@ -296,8 +300,14 @@ def _has_tensor(kind) -> bool:
     return "Tensor" in str(kind)
 
 
+def _is_sparse(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided
+
+
 def _signature(x):
     """Describe arguments in a hashable form: shapes, types and numbers, no values."""
+    if _is_sparse(x):
+        return x.shape, x.layout, x.dtype
     if isinstance(x, torch.Tensor):
         return x.shape, x.stride(), x.dtype
     if isinstance(x, list | tuple):

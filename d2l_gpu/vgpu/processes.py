@@ -14,12 +14,14 @@ import torch
 from . import device_api
 from .devices import Devices
 from .errors import name_of
+from .sparse import SparseTensor
 from .tensor import VirtualTensor
 
 
 def register() -> None:
     """Teach multiprocessing to send virtual tensors, and refuse them after a fork."""
-    ForkingPickler.register(VirtualTensor, _reduce)
+    for kind in (VirtualTensor, SparseTensor):
+        ForkingPickler.register(kind, _reduce)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
 
@@ -78,5 +80,6 @@ def _after_fork() -> None:
     if device_api.is_initialized() or len(machines) > 1 or Devices.machine is None:
         Devices.machine = _Inherited()
         Devices.machines = (Devices.machine,) * len(Devices.machines)
-        VirtualTensor.__torch_dispatch__ = staticmethod(_refuse)
+        for kind in (VirtualTensor, SparseTensor):
+            kind.__torch_dispatch__ = staticmethod(_refuse)
         device_api._is_in_bad_fork = lambda: True

@@ -43,6 +43,8 @@ class Record:
         form: what its single result is (DETACH), where the schema says too little.
         bound: returns an upper bound of the bytes of its results, given the arguments
             of a call and the bytes of their tensors. Default: ``bounds.size_bound``.
+        densified: returns the bytes of its dense result, given the arguments of a call
+            with sparse operands; 0 if the result is sparse. Default: 0.
         formula: its kernels on the simulated clock. Default: a single kernel with one
             operation per element.
         traffic: the bytes that such a kernel moves, as a multiple of the bytes of its
@@ -75,6 +77,7 @@ class Record:
     kernel: bool = True
     form: int | None = None
     bound: Callable[[Sequence, int], int] | None = None
+    densified: Callable[[Sequence], int] | None = None
     formula: Formula | None = None
     traffic: float = 1
     collective: str | None = None
@@ -93,6 +96,11 @@ def has_mask(args: Sequence) -> bool:
     return any(x is not None and x.dtype in (torch.uint8, torch.bool) for x in args[1])
 
 
+def from_dense(args: Sequence) -> bool:
+    """Whether the elements that aren't zero have to be counted first."""
+    return args[0].layout is torch.strided
+
+
 ORDINARY = Record()
 NO_KERNEL = Record(kernel=False)
 NO_LARGER = Record(bound=bounds.no_larger)
@@ -106,6 +114,7 @@ FOREACH = Record(pointwise=True, bound=bounds.no_larger)
 INDEXING = Record(indexes=True)
 NUMBERS = Record(pointwise=True)
 NO_NUMBERS = Record(pointwise=False)
+COMPRESSING = Record(waits=from_dense)
 COLLECTIVE = Record(handler=collectives.collective)
 ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
 ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
@@ -168,9 +177,38 @@ RECORDS: dict[str, Record] = {
     "index_select": Record(formula=work.LOOKUP),
     "scatter_add": WIDEST_TYPE,
     "take": Record(formula=work.LOOKUP),
+    # -------------------------------------------------------------- sparse tensors
+    "_coalesce": Record(waits=always),
+    "_coalesced_": NO_KERNEL,
+    "_dimI": NO_KERNEL,
+    "_dimV": NO_KERNEL,
+    "_nnz": NO_KERNEL,
+    "_sparse_compressed_tensor_unsafe": NO_KERNEL,
+    "_sparse_coo_tensor_unsafe": NO_KERNEL,
+    "_sparse_coo_tensor_with_dims": NO_KERNEL,
+    "_sparse_coo_tensor_with_dims_and_tensors": NO_KERNEL,
+    "_sparse_csr_tensor_unsafe": NO_KERNEL,
+    # The CPU's kernel notes the places of maxima only for operands that need gradients.
+    "_sparse_mm.reduce": Record(composite=composites.on_backing),
+    "_sparse_sparse_matmul": Record(waits=always),
+    "_to_dense": Record(densified=bounds.dense),
+    "_to_sparse": COMPRESSING,
+    "_to_sparse_csr": COMPRESSING,
+    "col_indices": NO_KERNEL,
+    "crow_indices": NO_KERNEL,
+    "dense_dim": NO_KERNEL,
+    "is_coalesced": NO_KERNEL,
+    "sparse_dim": NO_KERNEL,
+    "sparse_resize_": NO_KERNEL,
+    "sparse_resize_and_clear_": NO_KERNEL,
     # -------------------------------------------------------------- products
     "addbmm": LOWER,
-    "addmm": replace(LOWER, bound=bounds.added_product, formula=work.ADDED_PRODUCT),
+    "addmm": replace(
+        LOWER,
+        bound=bounds.added_product,
+        densified=bounds.dense_added_product,
+        formula=work.ADDED_PRODUCT,
+    ),
     "addmv": LOWER,
     "addr": LOWER,
     "baddbmm": replace(LOWER, formula=work.ADDED_PRODUCT),
@@ -184,7 +222,12 @@ RECORDS: dict[str, Record] = {
     "linalg_vecdot": LOWER,
     "linear": LOWER,
     "matmul": LOWER,
-    "mm": replace(LOWER, bound=bounds.product, formula=work.PRODUCT),
+    "mm": replace(
+        LOWER,
+        bound=bounds.product,
+        densified=bounds.dense_product,
+        formula=work.PRODUCT,
+    ),
     "mv": LOWER,
     "tensordot": WIDEST_TYPE,
     "vdot": WIDEST_TYPE,

@@ -338,6 +338,8 @@ class Simulator:
             )
         if len({(x.shape, x.dtype) for x in tensors}) > 1:
             raise ValueError("all_reduce needs tensors of the same shape and dtype.")
+        if any(x.layout is not torch.strided for x in tensors):
+            raise ValueError("all_reduce needs dense tensors, not sparse ones.")
         if self._machine.has_values:
             backings = [x.detach()._backing for x in tensors]
             total = backings[0].clone()

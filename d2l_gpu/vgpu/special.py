@@ -9,18 +9,19 @@ import torch
 
 from . import errors
 from .devices import Devices, index_of
+from .layouts import bytes_of, parts
 from .operators import overload
 from .sim.machine import HOST
 from .storage import set_pinned_mark
 from .sync_debug import mode, report
-from .tensor import VirtualTensor, reserve, run, wrap
+from .tensor import VirtualTensor, refresh, reserve, run, wrap
 
 # ------------------------------------------------------------------ copies
 
 
 def _memory_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return a tensor with the values, and the index of the memory that holds them."""
-    if type(tensor) is VirtualTensor:
+    if isinstance(tensor, VirtualTensor):
         return tensor._backing, tensor._index
     return tensor, home(tensor)
 
@@ -58,14 +59,16 @@ def _copied(
 ) -> None:
     """Tell the machines about a copy from one memory to another, or within one."""
     if source == target:
-        nbytes = read.nbytes + written.nbytes
+        nbytes = bytes_of(read) + bytes_of(written)
         Devices.machines[source].kernel_issued(source, ("copy_", nbytes))
         return
     # PyTorch's kernels for CUDA convert types on the CPU; between two GPUs, on the one
     # that they read from. So that decides which type crosses the link.
-    element = read if target == HOST else written
-    nbytes = written.numel() * element.element_size()
-    _moved(source, target, nbytes, host_side, non_blocking)
+    there = parts(written)
+    elements = parts(read) if target == HOST else there
+    for part, element in zip(there, elements, strict=False):
+        nbytes = part.numel() * element.element_size()
+        _moved(source, target, nbytes, host_side, non_blocking)
 
 
 def _moved(
@@ -105,6 +108,8 @@ def copy_(op, target, source, non_blocking=False):
         raise errors.no_values(op.name)
     _report(here, there, non_blocking)
     to.copy_(values)
+    if to.layout is not torch.strided and there != HOST:
+        refresh(target)  # copying changes how many elements it has
     host_side = source if here == HOST else target
     _copied(here, there, host_side, values, to, non_blocking)
     return target

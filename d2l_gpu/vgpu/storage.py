@@ -127,11 +127,13 @@ def copy_bytes(target, source, non_blocking: bool = False) -> None:
 
 def set_pinned_mark(tensor: torch.Tensor) -> None:
     """Mark a CPU tensor as pinned, and the memory that its views share."""
-    tensor.untyped_storage()._vgpu_pinned = tensor._vgpu_pinned = True
+    tensor._vgpu_pinned = True
+    if tensor.layout is torch.strided:
+        tensor.untyped_storage()._vgpu_pinned = True
 
 
 def has_pinned_mark(tensor: torch.Tensor) -> bool:
     """Whether the memory of a CPU tensor is marked as pinned."""
     if tensor.layout is not torch.strided or tensor.is_nested:
-        return False
+        return getattr(tensor, "_vgpu_pinned", False)
     return getattr(tensor.untyped_storage(), "_vgpu_pinned", False)

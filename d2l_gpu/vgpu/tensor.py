@@ -18,6 +18,7 @@ import torch
 from . import errors, generator, sync_debug
 from .bounds import WIDEST, size_bound
 from .devices import Devices, index_of
+from .layouts import bytes_of, parts, total_bytes
 from .methods import Methods
 from .operators import (
     DETACH,
@@ -59,7 +60,7 @@ class VirtualTensor(Methods, torch.Tensor):
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
         if len(types) != 1:
-            return _leave_to_others(types)
+            return leave_to_others(types)
         try:
             op = func._vgpu
         except AttributeError:
@@ -74,7 +75,7 @@ class VirtualTensor(Methods, torch.Tensor):
             return contained(error, sys._getframe(1), op)
 
 
-def _leave_to_others(types):
+def leave_to_others(types):
     """Leave an operator to a class that contains virtual tensors, such as DTensor.
 
     Raises:
@@ -91,7 +92,7 @@ VirtualTensor.__name__ = "Tensor"
 
 def is_virtual(value) -> bool:
     """Whether a value is a tensor on a virtual GPU."""
-    return type(value) is VirtualTensor
+    return isinstance(value, VirtualTensor)
 
 
 class _Engine(threading.local):
@@ -253,6 +254,7 @@ class Operands:
         dtype: of the first tensor.
         has_complex: whether any tensor is complex.
         from_host: indices, and values to write there, that are on the CPU.
+        has_sparse: whether any tensor is sparse.
     """
 
     __slots__ = (
@@ -260,25 +262,30 @@ class Operands:
         "dtype",
         "from_host",
         "has_complex",
+        "has_sparse",
         "index",
         "largest",
         "nbytes",
     )
 
     def __init__(self):
+        self.has_sparse = False
         self.index, self.agree, self.nbytes, self.has_complex = None, True, 0, False
         self.largest, self.dtype, self.from_host = 0, None, ()
 
     def backing(self, op: Operator, value):
         """Return the value with backing tensors in place of virtual ones."""
         kind = type(value)
-        if kind is VirtualTensor:
+        if kind is VirtualTensor or issubclass(kind, VirtualTensor):
             if self.index is None:
                 self.index = value._index
             elif self.index != value._index:
                 self.agree = False
             value = value._backing
-            nbytes = value.nbytes
+            if kind is VirtualTensor:
+                nbytes = value.nbytes
+            else:
+                nbytes, self.has_sparse = bytes_of(value), True
             self.nbytes += nbytes
             if nbytes > self.largest:
                 self.largest = nbytes
@@ -303,8 +310,10 @@ class Operands:
         """Count backing tensors, in lists too, as operands."""
         for x in values:
             if isinstance(x, torch.Tensor):
-                self.largest = max(self.largest, x.nbytes)
-                self.nbytes += total_bytes(x)
+                nbytes = bytes_of(x)
+                self.largest = max(self.largest, nbytes)
+                self.nbytes += nbytes
+                self.has_sparse = self.has_sparse or x.layout is not _strided
                 self.dtype = self.dtype or x.dtype
             elif isinstance(x, list | tuple):
                 before = self.nbytes
@@ -343,7 +352,7 @@ class Operands:
         nbytes, dtype = self.nbytes + more, self.dtype
         if dtype is None:
             dtype = getattr(results, "dtype", None)
-        if op.describe is None:
+        if op.describe is None or self.has_sparse:
             key = op, nbytes, largest, dtype
         else:
             key = op, nbytes, largest, dtype, op.describe(args, results)
@@ -411,16 +420,25 @@ def wrap(backing: torch.Tensor, index: int) -> VirtualTensor:
     The account is an attribute of the storage's Python object, which lives exactly as
     long as the memory. So views, saved tensors and copies need no bookkeeping.
     """
-    if backing.layout is not _strided or backing.is_nested:
-        raise errors.unsupported_layout(
-            "nested" if backing.is_nested else backing.layout
-        )
+    if backing.layout is not _strided:
+        # Not at the top of the file: that module's class is a subclass of ours.
+        from .sparse import wrap_sparse
+
+        return wrap_sparse(backing, index)
     charge(backing, index)
     return _view(backing, index)
 
 
 def charge(backing: torch.Tensor, index: int) -> None:
-    """Account for the whole storage of a backing tensor on a virtual GPU."""
+    """Account for the whole storage of a backing tensor on a virtual GPU.
+
+    Raises:
+        NotImplementedError: the tensor has a layout that virtual GPUs don't support.
+    """
+    if backing.layout is not _strided or backing.is_nested:
+        for part in parts(backing):
+            charge(part, index)
+        return
     storage = backing.untyped_storage()
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
@@ -456,6 +474,10 @@ def refresh(tensor: VirtualTensor) -> None:
     """Update a wrapper's geometry and account from its backing tensor."""
     backing = tensor._backing
     charge(backing, tensor._index)
+    if backing.layout is not _strided:
+        if tensor.shape != backing.shape:
+            torch.Tensor.data.__set__(tensor, wrap(backing, tensor._index))
+        return
     if (
         tensor.shape != backing.shape
         or tensor.stride() != backing.stride()
@@ -485,18 +507,6 @@ def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
         bound = size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST
     if bound > Devices.machines[index].free(index):
         Devices.machines[index].reserve(index, op.result_bytes(args, kwargs))
-
-
-def total_bytes(values) -> int:
-    total = 0
-    for x in values if isinstance(values, list | tuple) else (values,):
-        if isinstance(x, torch.Tensor):
-            if x.layout is not _strided:
-                raise errors.unsupported_layout(x.layout)
-            total += x.nbytes
-        elif isinstance(x, list | tuple):
-            total += total_bytes(x)
-    return total
 
 
 # ------------------------------------------------------------------ factories

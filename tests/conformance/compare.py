@@ -85,6 +85,8 @@ class Comparison:
             x, y = getattr(a, fact), getattr(b, fact)
             if x != y:
                 return DIFFERENT, f"{fact} {x} and {y}"
+        if a.layout is not torch.strided:
+            return self._compare(_parts(a.detach()), _parts(b.detach()), device)
         for fact in ("stride", "storage_offset", "is_conj", "is_neg"):
             x, y = getattr(a, fact)(), getattr(b, fact)()
             if x != y and self.strides:
@@ -105,6 +107,13 @@ class Comparison:
 def _stays_on_host(a: torch.Tensor, b: torch.Tensor) -> bool:
     """State that PyTorch itself keeps on the CPU: an optimizer's ``step``."""
     return b.device.type == "cpu" and not a.dim()
+
+
+def _parts(x: torch.Tensor) -> tuple:
+    """Return what a sparse tensor consists of."""
+    if x.layout is torch.sparse_coo:
+        return x.is_coalesced(), x._indices(), x._values()
+    return x.crow_indices(), x.col_indices(), x.values()
 
 
 def _bits(x: torch.Tensor) -> bytes:

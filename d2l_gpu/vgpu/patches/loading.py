@@ -11,7 +11,7 @@ import threading
 import torch
 
 from ..devices import Devices, as_device
-from ..tensor import VirtualTensor
+from ..tensor import is_virtual
 
 
 class _Load(threading.local):
@@ -84,13 +84,20 @@ def note_place(storage: torch.UntypedStorage, device) -> bool:
     return _load.active
 
 
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a dense tensor itself, or the values of a sparse one."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor._values() if tensor.is_sparse else tensor.detach().values()
+
+
 def _to_its_place(value):
     """Move a tensor or a module to where its storages belong, and return it."""
     if isinstance(value, torch.nn.Module):
         return value._apply(_to_its_place)
-    if not isinstance(value, torch.Tensor) or type(value) is VirtualTensor:
+    if not isinstance(value, torch.Tensor) or is_virtual(value):
         return value
-    place = getattr(value.untyped_storage(), "_vgpu_place", None)
+    place = getattr(_memory_of(value).untyped_storage(), "_vgpu_place", None)
     if place is None:
         return value
     with torch.no_grad():

@@ -13,7 +13,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._device import DeviceContext, _device_constructors
 
-from ..devices import Device, Devices, as_device
+from ..devices import Device, Devices, as_device, current, index_of
 
 
 def apply() -> None:
@@ -22,6 +22,7 @@ def apply() -> None:
     _device_constructors()
     in_methods()
     in_functions()
+    in_sparse_functions()
     default_device()
 
 
@@ -65,7 +66,7 @@ def in_functions() -> None:
 
     All: as for ``Tensor.to``.
     """
-    for name in ("tensor", "as_tensor", "asarray", "sparse_coo_tensor"):
+    for name in ("tensor", "as_tensor", "asarray"):
         setattr(torch, name, _naming(getattr(torch, name)))
 
 
@@ -75,6 +76,31 @@ def _naming(function):
         return function(*args, device=full_name(device), **kwargs)
 
     return known_to_torchscript(named, function)
+
+
+def in_sparse_functions() -> None:
+    """Let ``torch.sparse_coo_tensor`` and its like understand names of virtual GPUs.
+
+    All: as for ``Tensor.to``. And for a sparse tensor without elements, C++ passes on
+    the type of the device only: the guard would have to know the index.
+    """
+    for layout in ("coo", "csr", "compressed"):
+        name = f"sparse_{layout}_tensor"
+        setattr(torch, name, _naming(_on_current_device(getattr(torch, name))))
+
+
+def _on_current_device(function):
+    @functools.wraps(function)
+    def on_current(*args, device=None, **kwargs):
+        if getattr(device, "type", None) not in Devices.types:
+            return function(*args, device=device, **kwargs)
+        outer, current.index = current.index, index_of(device)
+        try:
+            return function(*args, device=device, **kwargs)
+        finally:
+            current.index = outer
+
+    return known_to_torchscript(on_current, function)
 
 
 def known_to_torchscript(ours, function):

@@ -215,7 +215,7 @@ class Operator:
         for result, alias in zip(results, self.aliases, strict=False):
             if alias is None:
                 for x in result if isinstance(result, list | tuple) else (result,):
-                    if isinstance(x, torch.Tensor):
+                    if isinstance(x, torch.Tensor) and not _is_sparse(x):
                         total += x.untyped_storage().nbytes()
         return total
 

@@ -19,7 +19,6 @@ from . import (
     errors,
     patches,
     processes,
-    sparse,
 )
 from .operators import all_operators, overload
 from .records import RECORDS
@@ -56,7 +55,6 @@ def register() -> None:
     _register_guard()
     _kept.append(_register_kernels())
     _kept.append(refuse_layouts(KEY))
-    _kept.append(sparse.register(KEY))
     _kept.extend(composites.register(RECORDS))
     _kept.extend(autocast.register(RECORDS))
     processes.register()
@@ -124,8 +122,13 @@ def register_factories(key: str) -> torch.library.Library:
         warnings.filterwarnings("ignore", ".*only once for all operators", UserWarning)
         for name, func in all_operators():
             if _makes_tensor_from_device(func):
-                name = name.removeprefix("aten::")
-                library.impl(name, _kernel(func), key, allow_override=True)
+                for layout in _layouts_of(name):
+                    library.impl(
+                        name.removeprefix("aten::"),
+                        _kernel(func),
+                        f"{layout}{key}",
+                        allow_override=True,
+                    )
     return library
 
 
@@ -161,8 +164,18 @@ def _makes_tensor_from_device(func) -> bool:
         any(a.name == "device" for a in schema.arguments)
         and not any("Tensor" in str(a.type) for a in schema.arguments)
         and [str(r.type) for r in schema.returns] == ["Tensor"]
-        and not any(word in schema.name for word in ("sparse", "quantized", "nested"))
+        and not any(word in schema.name for word in ("quantized", "nested"))
     )
+
+
+def _layouts_of(name: str) -> list[str]:
+    """Return the kinds of dispatch keys for which an operator makes tensors.
+
+    All make strided ones except those of sparse tensors. Sparse ones are made by those
+    for which the CPU has a kernel; the others are made of these.
+    """
+    dense = [] if "sparse" in name else [""]
+    return dense + [x for x in ("Sparse", "SparseCsr") if _has_kernel(name, f"{x}CPU")]
 
 
 def _composite_beside_kernel(name: str, has) -> bool:

@@ -22,7 +22,7 @@ from .operators import all_operators, operator, overload, overloads
 from .tensor import (
     Operands,
     VirtualTensor,
-    charge,
+    charge_parts,
     contained,
     is_virtual,
     reserve,
@@ -211,7 +211,7 @@ class _InnerOperators(TorchDispatchMode):
         if op.allocates:
             for x in results if isinstance(results, list | tuple) else (results,):
                 if isinstance(x, torch.Tensor):
-                    charge(x, self.index)
+                    charge_parts(x, self.index)
         return results
 
 

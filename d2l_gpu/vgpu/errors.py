@@ -78,7 +78,7 @@ def unsupported_layout(layout: torch.layout | str) -> NotImplementedError:
     """Return the error for tensors of another kind, such as nested ones."""
     name = str(layout).removeprefix("torch.")
     return NotImplementedError(
-        f"Virtual GPUs support strided tensors and sparse ones (COO and CSR), not "
+        "Virtual GPUs support strided tensors and sparse ones (COO, CSR and CSC), not "
         f"{name} ones: keep this tensor on the CPU."
     )
 

@@ -9,7 +9,7 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the dense tensors that hold a tensor's memory.
 
     They are the tensor itself if it's strided, indices and values if it's a sparse COO
-    tensor, and both kinds of indices and values if it's a sparse CSR tensor.
+    tensor, and both kinds of indices and values if it's a sparse CSR or CSC tensor.
 
     Raises:
         NotImplementedError: the tensor has another layout.
@@ -23,6 +23,9 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if tensor.layout is torch.sparse_csr:
         tensor = tensor.detach()
         return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout is torch.sparse_csc:
+        tensor = tensor.detach()
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
     raise errors.unsupported_layout(tensor.layout)
 
 

@@ -115,6 +115,7 @@ INDEXING = Record(indexes=True)
 NUMBERS = Record(pointwise=True)
 NO_NUMBERS = Record(pointwise=False)
 COMPRESSING = Record(waits=from_dense)
+DENSIFYING = Record(densified=bounds.dense)
 COLLECTIVE = Record(handler=collectives.collective)
 ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
 ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
@@ -187,20 +188,24 @@ RECORDS: dict[str, Record] = {
     "_sparse_coo_tensor_unsafe": NO_KERNEL,
     "_sparse_coo_tensor_with_dims": NO_KERNEL,
     "_sparse_coo_tensor_with_dims_and_tensors": NO_KERNEL,
+    "_sparse_csc_tensor_unsafe": NO_KERNEL,
     "_sparse_csr_tensor_unsafe": NO_KERNEL,
     # The CPU's kernel notes the places of maxima only for operands that need gradients.
     "_sparse_mm.reduce": Record(composite=composites.on_backing),
     "_sparse_sparse_matmul": Record(waits=always),
-    "_to_dense": Record(densified=bounds.dense),
+    "_to_dense": DENSIFYING,
     "_to_sparse": COMPRESSING,
+    "_to_sparse_csc": COMPRESSING,
     "_to_sparse_csr": COMPRESSING,
-    "col_indices": NO_KERNEL,
-    "crow_indices": NO_KERNEL,
     "dense_dim": NO_KERNEL,
     "is_coalesced": NO_KERNEL,
     "sparse_dim": NO_KERNEL,
     "sparse_resize_": NO_KERNEL,
     "sparse_resize_and_clear_": NO_KERNEL,
+    "to_dense": DENSIFYING,
+    "to_sparse": COMPRESSING,
+    "to_sparse_csc": COMPRESSING,
+    "to_sparse_csr": COMPRESSING,
     # -------------------------------------------------------------- products
     "addbmm": LOWER,
     "addmm": replace(

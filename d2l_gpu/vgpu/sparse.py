@@ -1,4 +1,4 @@
-"""Sparse tensors on virtual GPUs, in the layouts COO and CSR.
+"""Sparse tensors on virtual GPUs, in the layouts COO, CSR and CSC.
 
 A ``SparseTensor`` is a wrapper as well. To C++ it has the dispatch key of sparse
 tensors on our device type, but no kernel is ever chosen by that key, because the
@@ -18,7 +18,7 @@ from . import errors
 from .devices import Devices
 from .layouts import parts
 from .operators import operator
-from .tensor import VirtualTensor, charge, contained, factory, leave_to_others, run
+from .tensor import VirtualTensor, charge_parts, contained, leave_to_others, run
 
 _layout = torch.ops.prim.layout.default
 
@@ -45,8 +45,8 @@ class SparseTensor(VirtualTensor):
 
     # What C++ would answer from a geometry that sparse tensors don't have.
 
-    def stride(self, dim=None):
-        return self._backing.stride()
+    def stride(self, *dim):
+        return self._backing.stride(*dim)
 
     def storage_offset(self):
         return self._backing.storage_offset()
@@ -106,32 +106,19 @@ def wrap_sparse(backing: torch.Tensor, index: int) -> SparseTensor:
     """Return a sparse tensor on virtual GPU ``index``, and account for its parts.
 
     Raises:
-        NotImplementedError: the backing tensor's layout is neither COO nor CSR.
+        NotImplementedError: the tensor has blocks or isn't sparse.
     """
-    charge(backing, index)
-    compressed = backing.layout is torch.sparse_csr
+    charge_parts(backing, index)
     tensor = torch.Tensor._make_wrapper_subclass(
         SparseTensor,
         backing.shape,
+        (0,) * backing.dim(),  # autograd must not make gradients with such strides
         dtype=backing.dtype,
         layout=backing.layout,
         device=Devices.names[index],
-        dispatch_layout=compressed,  # C++ can't tell from the key which layout it is
+        # C++ can't tell from the dispatch key whether it's CSR or CSC, so it asks us.
+        dispatch_layout=backing.layout is not torch.sparse_coo,
     )
     tensor._backing = backing
     tensor._index = index
     return tensor
-
-
-def register(key: str) -> torch.library.Library:
-    """Let sparse tensors be made from ``device=`` alone, such as empty ones.
-
-    Args:
-        key: the dispatch key of a device type, whose devices are virtual GPUs.
-    Returns:
-        The library; the kernels last as long as it does.
-    """
-    library = torch.library.Library("_", "IMPL")
-    for kind in ("Sparse", "SparseCsr"):
-        library.fallback(factory, f"{kind}{key}")
-    return library

@@ -420,7 +420,7 @@ def wrap(backing: torch.Tensor, index: int) -> VirtualTensor:
     The account is an attribute of the storage's Python object, which lives exactly as
     long as the memory. So views, saved tensors and copies need no bookkeeping.
     """
-    if backing.layout is not _strided:
+    if backing.layout is not _strided or backing.is_nested:
         # Not at the top of the file: that module's class is a subclass of ours.
         from .sparse import wrap_sparse
 
@@ -429,16 +429,18 @@ def wrap(backing: torch.Tensor, index: int) -> VirtualTensor:
     return _view(backing, index)
 
 
-def charge(backing: torch.Tensor, index: int) -> None:
-    """Account for the whole storage of a backing tensor on a virtual GPU.
+def charge_parts(backing: torch.Tensor, index: int) -> None:
+    """Account for a backing tensor, or for all that a sparse one consists of.
 
     Raises:
         NotImplementedError: the tensor has a layout that virtual GPUs don't support.
     """
-    if backing.layout is not _strided or backing.is_nested:
-        for part in parts(backing):
-            charge(part, index)
-        return
+    for part in parts(backing):
+        charge(part, index)
+
+
+def charge(backing: torch.Tensor, index: int) -> None:
+    """Account for the whole storage of a dense backing tensor on a virtual GPU."""
     storage = backing.untyped_storage()
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
@@ -473,7 +475,7 @@ def _view(backing: torch.Tensor, index: int) -> VirtualTensor:
 def refresh(tensor: VirtualTensor) -> None:
     """Update a wrapper's geometry and account from its backing tensor."""
     backing = tensor._backing
-    charge(backing, tensor._index)
+    charge_parts(backing, tensor._index)
     if backing.layout is not _strided:
         if tensor.shape != backing.shape:
             torch.Tensor.data.__set__(tensor, wrap(backing, tensor._index))

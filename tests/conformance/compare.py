@@ -113,7 +113,9 @@ def _parts(x: torch.Tensor) -> tuple:
     """Return what a sparse tensor consists of."""
     if x.layout is torch.sparse_coo:
         return x.is_coalesced(), x._indices(), x._values()
-    return x.crow_indices(), x.col_indices(), x.values()
+    if x.layout is torch.sparse_csr:
+        return x.crow_indices(), x.col_indices(), x.values()
+    return x.ccol_indices(), x.row_indices(), x.values()
 
 
 def _bits(x: torch.Tensor) -> bytes:

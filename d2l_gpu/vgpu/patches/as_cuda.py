@@ -18,7 +18,7 @@ import functools
 
 import torch
 
-from .. import backend, device_api, sparse
+from .. import backend, device_api
 from ..devices import Device, Devices, as_device, index_of
 from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
@@ -43,7 +43,6 @@ def apply() -> None:
         return
     _kept.append(backend.register_factories("CUDA"))
     _kept.append(backend.refuse_layouts("CUDA"))
-    _kept.append(sparse.register("CUDA"))
     Devices.types = ("vgpu", "cuda")
     devices_by_number()
     tensors()

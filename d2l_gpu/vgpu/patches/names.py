@@ -84,7 +84,7 @@ def in_sparse_functions() -> None:
     All: as for ``Tensor.to``. And for a sparse tensor without elements, C++ passes on
     the type of the device only: the guard would have to know the index.
     """
-    for layout in ("coo", "csr", "compressed"):
+    for layout in ("coo", "csr", "csc", "compressed"):
         name = f"sparse_{layout}_tensor"
         setattr(torch, name, _naming(_on_current_device(getattr(torch, name))))
 

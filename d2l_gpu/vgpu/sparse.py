@@ -90,6 +90,8 @@ class SparseTensor(VirtualTensor):
         return new
 
     def __reduce_ex__(self, protocol):
+        if self._is_parameter():
+            return super().__reduce_ex__(protocol)
         # As PyTorch does: the dense parts name their device in the file.
         plain = self.detach()
         if self.layout is torch.sparse_coo:
@@ -107,7 +109,11 @@ def wrap_sparse(backing: torch.Tensor, index: int) -> SparseTensor:
 
     Raises:
         NotImplementedError: the tensor has blocks or isn't sparse.
+        RuntimeError: the backing tensor has no values, and so its number of elements
+            would be wrong.
     """
+    if backing.is_meta:
+        raise errors.no_values("A sparse tensor")
     charge_parts(backing, index)
     tensor = torch.Tensor._make_wrapper_subclass(
         SparseTensor,

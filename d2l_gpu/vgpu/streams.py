@@ -1,4 +1,4 @@
-"""``torch.vgpu.Stream``, ``Event`` and ``stream()``.
+"""``torch.vgpu.Stream``, ``Event`` and ``stream()``; they are also ``torch.Stream``.
 
 An operator has computed its values before it returns, so values always respect the
 order that a program asks for between streams. The simulated clock knows when GPUs
@@ -8,30 +8,59 @@ would do the work: streams and events tell it which work waits for which.
 import itertools
 
 import torch
+from torch._C._autograd import DeviceType
 
 from .devices import Devices, current, index_of
 from .sim.clock import PICO, Moment, queues
 from .sim.commands import HostWaits, Record, StreamWaits
 
-_ids = itertools.count(1)
+PyTorchStream, PyTorchEvent = torch.Stream, torch.Event
+
+_ids, _events = itertools.count(1), itertools.count(1)
 
 
-class Stream:
+class Stream(PyTorchStream):
     """A queue of work for one device, which does the work in order.
+
+    C++ keeps the numbers of the stream and of its device.
 
     Args:
         device: an index, a name, a ``torch.device``, or None for the current device.
         priority: stored, but has no effect.
+        stream_id: the number of an existing stream, 0 for the default one. By default
+            the stream is new.
+        device_index: in place of ``device``, as in ``torch.cuda.Stream``.
+        device_type: ignored: the stream belongs to a virtual GPU.
     """
 
-    def __init__(self, device=None, priority: int = 0, *, stream_id: int | None = None):
-        self.device_index = index_of(device)
+    def __new__(
+        cls,
+        device=None,
+        priority: int = 0,
+        *,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+    ):
+        self = super().__new__(
+            cls,
+            stream_id=next(_ids) if stream_id is None else stream_id,
+            device_index=index_of(device if device_index is None else device_index),
+            device_type=int(DeviceType.PrivateUse1),
+        )
         self.priority = priority
-        self.stream_id = next(_ids) if stream_id is None else stream_id
+        return self
 
     @property
     def device(self) -> torch.device:
         return Devices.shown[self.device_index]
+
+    @property
+    def cuda_stream(self) -> int:
+        """The stream's number, where CUDA has an address: 0 for the default stream."""
+        return self.stream_id
+
+    native_handle = cuda_stream
 
     def synchronize(self) -> None:
         """Make the host wait for the work on this stream."""
@@ -85,32 +114,58 @@ class Stream:
         return f"<torch.vgpu.Stream device={device} stream_id={self.stream_id}>"
 
 
-class Event:
+class Event(PyTorchEvent):
     """A point in the work of a stream.
 
     Args:
         enable_timing: whether ``elapsed_time`` works; the time is simulated.
+        blocking, external: have no effect.
+        interprocess: refused if true.
+        device: the device that it belongs to until it's recorded on another one; by
+            default the current device.
     """
 
-    def __init__(
-        self,
-        device=None,
-        *,
+    def __new__(
+        cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
+        external: bool = False,
+        *,
+        device=None,
     ):
         if interprocess:
             raise NotImplementedError(
                 "Events of virtual GPUs cannot be shared between processes."
             )
+        index = index_of(device)
+        self = super().__new__(cls, Devices.names[index], enable_timing=enable_timing)
         self.enable_timing = enable_timing
+        self._number = 0
+        self._index = index
         self._moment: Moment | None = None
         self._stream: Stream | None = None
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return Devices.shown[self._index]
+
+    @property
+    def cuda_event(self) -> int:
+        """The event's number, where CUDA has an address: 0 until it's recorded."""
+        return self._number
+
+    event_id = cuda_event
+
+    def __repr__(self) -> str:
+        return f"<torch.vgpu.Event device={Devices.names[self._index]}>"
 
     def record(self, stream: Stream | None = None) -> None:
         """Record this event: it happens once the stream has done its work so far."""
         self._stream = current_stream() if stream is None else stream
+        self._index = self._stream.device_index
+        self._number = self._number or next(_events)
         self._moment = Moment()
         self._stream._note(Record(self._moment))
 

@@ -115,3 +115,73 @@ def test_the_device_of_a_tensor_can_be_the_current_one():
         assert torch.vgpu.current_device() == 1
     with torch.vgpu.device_of(torch.ones(1)):
         assert torch.vgpu.current_device() == 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_classes_for_any_device_make_those_of_virtual_gpus(index):
+    device = torch.device("vgpu", index)
+    stream = torch.Stream(device=device, priority=-1)
+    assert type(stream) is torch.vgpu.Stream and stream.device == device
+    assert stream.priority == -1 and stream.device_index == index
+    start, end = (torch.Event(device, enable_timing=True) for _ in range(2))
+    assert start.device == end.device == device
+    X = torch.ones(500, 500, device=device)
+    with stream:
+        assert torch.accelerator.current_device_index() == index
+        assert torch.accelerator.current_stream() == stream
+        start.record()
+        _ = X @ X
+        end.record()
+    torch.accelerator.current_stream(device).wait_event(end)
+    stream.synchronize()
+    assert end.query() and start.elapsed_time(end) > 0
+    again = torch.Stream(stream.stream_id, index, stream.device_type)
+    assert again == stream and hash(again) == hash(stream)
+
+
+def test_without_a_device_a_stream_and_an_event_are_on_the_current_one():
+    with torch.vgpu.device(1):
+        stream, event = torch.Stream(), torch.Event()
+    assert stream.device == event.device == torch.device("vgpu:1")
+    event.record(torch.vgpu.Stream(0))
+    assert event.device == torch.device("vgpu:0")
+
+
+def test_the_classes_are_related_as_those_of_cuda():
+    for kind, of in (
+        (torch.vgpu.Stream, torch.Stream),
+        (torch.vgpu.Event, torch.Event),
+    ):
+        assert issubclass(kind, of) and isinstance(kind(), of) and kind is not of
+        assert isinstance(of(), kind)
+    assert not isinstance(torch.vgpu.Event(), torch.Stream)
+    event = torch.Event("cpu")  # of PyTorch's own class, as it was
+    assert isinstance(event, torch.Event)
+    assert not isinstance(event, torch.vgpu.Event)
+
+    class Own(torch.Event):
+        """Of a library that adds to PyTorch's class."""
+
+    assert issubclass(Own, torch.Event) and isinstance(Own("cpu"), Own)
+    assert not isinstance(event, Own)
+
+
+def test_streams_and_events_have_a_number_where_cuda_has_an_address():
+    streams = [torch.vgpu.Stream(0), torch.vgpu.Stream(1)]
+    assert torch.vgpu.default_stream(1).cuda_stream == 0
+    assert 0 != streams[0].cuda_stream != streams[1].cuda_stream != 0
+    events = [torch.vgpu.Event() for _ in range(2)]
+    assert [event.cuda_event for event in events] == [0, 0]
+    for event in events:
+        event.record()
+    numbers = [event.cuda_event for event in events]
+    assert 0 not in numbers and numbers[0] != numbers[1]
+    events[0].record(streams[1])
+    assert events[0].cuda_event == numbers[0]
+
+
+def test_an_event_takes_its_settings_by_position_as_in_cuda():
+    start, end = torch.vgpu.Event(True), torch.vgpu.Event(True, False)
+    start.record()
+    end.record()
+    assert start.elapsed_time(end) >= 0

@@ -1,8 +1,13 @@
-"""``torch.accelerator`` and ``torch.Generator``, which ask C++ about their device."""
+"""``torch.accelerator`` and ``torch.Generator``, which ask C++ about their device.
+
+So do ``torch.Stream`` and ``torch.Event``.
+"""
 
 import torch
+from torch._C._autograd import DeviceType
 
 from .. import device_api
+from ..devices import Devices
 from ..generator import Generator
 
 
@@ -10,6 +15,7 @@ def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     accelerator()
     generators()
+    streams()
 
 
 def accelerator() -> None:
@@ -44,3 +50,55 @@ def generators() -> None:
     All: C++ asks a hook for a generator, which would have to be written in C++.
     """
     torch.Generator = Generator
+
+
+def streams() -> None:
+    """Let ``torch.Stream`` and ``torch.Event`` make those of virtual GPUs.
+
+    All: C++ asks the device guard, which can't be told in Python how to make a stream.
+    """
+    torch.Stream = _in_place_of(torch.Stream, device_api.Stream)
+    torch.Event = _in_place_of(torch.Event, device_api.Event)
+
+
+def _in_place_of(original: type, ours: type) -> type:
+    """Return the class that stands in for one of C++'s.
+
+    Args:
+        ours: our subclass of the original, for virtual GPUs.
+    """
+    members = {"__module__": "torch", "__doc__": original.__doc__}
+    members |= {"_original": original, "_ours": ours}
+    return _Kind(original.__name__, (), members)
+
+
+class _Kind(type):
+    """The type of such a class: objects and subclasses of C++'s count as its own.
+
+    Called, it makes an object of our subclass for a virtual GPU, and of the original
+    for any other device. A class derived from it is derived from the original.
+    """
+
+    def __new__(cls, name: str, bases: tuple, members: dict):
+        if bases:
+            bases = tuple(getattr(base, "_original", base) for base in bases)
+            return type(name, bases, members)
+        return super().__new__(cls, name, bases, members)
+
+    def __call__(cls, *args, **kwargs):
+        if len(args) == 3:  # what C++ calls a stream
+            names = ("stream_id", "device_index", "device_type")
+            args, kwargs = (), kwargs | dict(zip(names, args, strict=True))
+        if "stream_id" in kwargs:
+            virtual = kwargs["device_type"] == int(DeviceType.PrivateUse1)
+            return (cls._ours if virtual else cls._original)(**kwargs)
+        device = args[0] if args else kwargs.get("device")
+        if device is None or torch.device(device).type in Devices.types:
+            return cls._ours(*args[1:], **kwargs | {"device": device})
+        return cls._original(*args, **kwargs)
+
+    def __instancecheck__(cls, value) -> bool:
+        return isinstance(value, cls._original)
+
+    def __subclasscheck__(cls, other) -> bool:
+        return other is cls or issubclass(other, cls._original)

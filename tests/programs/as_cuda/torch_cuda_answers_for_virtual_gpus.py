@@ -42,6 +42,13 @@ cuda.current_stream().wait_stream(stream)
 start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
 start.record(), end.record(), end.synchronize()
 assert start.elapsed_time(end) >= 0 and end.query()
+assert issubclass(cuda.Stream, torch.Stream) and issubclass(cuda.Event, torch.Event)
+assert cuda.default_stream().cuda_stream == 0 != stream.cuda_stream
+with torch.Stream(device="cuda:1") as other:
+    event = torch.Event("cuda:1")
+    event.record()
+assert isinstance(other, cuda.Stream) and other.device == torch.device("cuda:1")
+assert event.device == torch.device("cuda:1") and event.cuda_event != 0
 
 generator = torch.Generator(device="cuda:1").manual_seed(3)
 assert generator.device == torch.device("cuda:1")

@@ -226,9 +226,12 @@ def operator(func: OpOverload) -> Operator:
         return func._vgpu
     except AttributeError:
         # Not at the top of the file: records import handlers, which import this one.
+        from .own_kernels import choosing
         from .records import record_of
 
         func._vgpu = facts = Operator(func, record_of(func))
+        if func.namespace != "aten":
+            facts.handler = choosing(func, facts.handler)
         return facts
 
 

@@ -43,6 +43,10 @@ def test_nccl_computes_what_it_is_to_compute_in_ranks_that_torchrun_starts():
     check("-m", "d2l_gpu.vgpu", *TORCHRUN, "nccl.py")
 
 
+def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
+    check(*TORCHRUN, "random_dtensors.py")
+
+
 def test_training_on_two_ranks_is_training_on_the_whole_batch():
     check(*TORCHRUN, "data_parallel.py")
 

@@ -4,14 +4,17 @@ The operators themselves are in ``collectives.py``.
 """
 
 import functools
+import sys
 import weakref
+from contextlib import contextmanager
 
 import torch
 import torch.autograd.graph as graph
-from torch.distributed import Work
+from torch.distributed import Work, device_mesh
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.nn.parallel import DistributedDataParallel
 
+from .. import device_api
 from ..collectives import PinningInMarks, virtual_again
 from ..devices import Devices
 
@@ -22,6 +25,7 @@ def apply() -> None:
     futures_of_collectives()
     unused_parameters()
     statistics()
+    random_dtensors()
 
 
 def process_groups() -> None:
@@ -129,3 +133,71 @@ class _Logger:
 
     def set_runtime_stats_and_log(self):
         pass
+
+
+def random_dtensors() -> None:
+    """Let random DTensors have other numbers in each shard, and the same in replicas.
+
+    All: DTensor moves the device's generator on as CUDA's, whose state is a seed and an
+    offset. Our state is that of the CPU's generator, so it raises. DTensor is changed
+    when it first asks for the device: importing it here would take long.
+    """
+    original = device_mesh._get_device_handle
+    changed = set()
+
+    @functools.wraps(original)
+    def _get_device_handle(device_type="cuda"):
+        module = sys.modules.get("torch.distributed.tensor._random")
+        tracker = getattr(module, "OffsetBasedRNGTracker", None)
+        if tracker is not None and tracker not in changed:
+            changed.add(tracker)
+            tracker._distribute_region = _seeding_shards(tracker._distribute_region)
+        return original(device_type)
+
+    device_mesh._get_device_handle = _get_device_handle
+
+
+def _seeding_shards(original):
+    """Return the context in which DTensor draws the random numbers of a shard.
+
+    A tensor that isn't split is drawn as an ordinary one. For one that is, every rank
+    draws a single number, the same on all. It's the seed of a shard, once the place of
+    the shard's first element in the whole tensor is added.
+    """
+
+    @contextmanager
+    def _distribute_region(self, spec, generator=None):
+        if self._device.type not in Devices.types:
+            with original(self, spec, generator):
+                yield
+            return
+        before = device_api.get_rng_state()
+        if generator is not None:  # DTensor doesn't give it to the operator
+            device_api.set_rng_state(generator.get_state())
+        after = None
+        if self.distribute_region_enabled and spec.num_shards > 1:
+            seed = torch.randint(2**62, (), device="cpu").item()
+            after = device_api.get_rng_state()
+            device_api.manual_seed(seed + _first_element(spec))
+        try:
+            yield
+        finally:
+            after = device_api.get_rng_state() if after is None else after
+            if generator is not None:
+                generator.set_state(after)
+            device_api.set_rng_state(after if generator is None else before)
+
+    return _distribute_region
+
+
+def _first_element(spec) -> int:
+    """Return the place of this rank's first element in the whole tensor."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, places = compute_local_shape_and_global_offset(
+        spec.shape, spec.mesh, spec.placements
+    )
+    first = 0
+    for place, size in zip(places, spec.shape, strict=True):
+        first = first * size + place
+    return first

@@ -22,6 +22,7 @@ easiest to read in this order:
 * ``records``: one record per operator, with everything that its schema doesn't say.
 * ``special``: handlers that run in place of an operator, such as copies.
 * ``composites``: operators that run as a whole on the backing tensors.
+* ``attention``: kernels of attention that PyTorch has for GPUs only.
 * ``own_kernels``: operators that a program defines, with kernels in Python.
 * ``bounds``: upper bounds of the size of results, to check that they fit.
 * ``work``: how many operations and bytes a call takes, for the clock.

@@ -68,7 +68,7 @@ def on_backing(func, watched: bool = True):
 
     def kernel(*args, **kwargs):
         leaves, spec = tree_flatten((args, kwargs))
-        if any(map(_is_foreign, leaves)):
+        if any(map(is_foreign, leaves)):
             return func.decompose(*args, **kwargs)
         try:
             index = unwrap(op, args, kwargs)[0].index
@@ -81,7 +81,7 @@ def on_backing(func, watched: bool = True):
     return kernel
 
 
-def _is_foreign(value) -> bool:
+def is_foreign(value) -> bool:
     """Whether a tensor contains others: DTensor, for example.
 
     Such a tensor has to see the operators that a composite is made of.

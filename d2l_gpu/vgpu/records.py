@@ -8,9 +8,9 @@ defaults of ``Record``.
 
 The functions that records name are explained where they are defined: handlers in
 ``special.py`` and ``collectives.py``, formulas in ``work.py``, bounds in ``bounds.py``,
-composites in ``composites.py``, types in ``autocast.py``. All operators here exist in
-PyTorch 2.10 to 2.13. Those of ``c10d`` are missing where PyTorch was built without
-``torch.distributed``.
+composites in ``composites.py``, attention in ``attention.py``, types in
+``autocast.py``. All operators here exist in PyTorch 2.10 to 2.13. Those of ``c10d`` are
+missing where PyTorch was built without ``torch.distributed``.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch._ops import OpOverload
 
-from . import autocast, bounds, collectives, composites, special, work
+from . import attention, autocast, bounds, collectives, composites, special, work
 from .operators import DETACH, always, name_of
 from .work import Formula
 
@@ -412,11 +412,23 @@ RECORDS: dict[str, Record] = {
     "_pack_padded_sequence_backward": Record(host_lengths=True),
     # -------------------------------------------------------------- attention
     # PyTorch chooses its kernel by the type of the device.
-    "scaled_dot_product_attention": AS_A_WHOLE,
-    "_scaled_dot_product_flash_attention": LOWER,
+    "scaled_dot_product_attention": replace(AS_A_WHOLE, composite=attention.chosen),
     "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.ATTENTION),
     "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
         formula=work.ATTENTION_BACKWARD
+    ),
+    # The CPU lacks those that PyTorch would choose on a GPU.
+    "_scaled_dot_product_efficient_attention": Record(
+        substitute=attention.efficient, formula=work.ATTENTION
+    ),
+    "_scaled_dot_product_efficient_attention_backward": Record(
+        substitute=attention.efficient_backward, formula=work.ATTENTION_BACKWARD
+    ),
+    "_scaled_dot_product_flash_attention": replace(
+        LOWER, substitute=attention.flash, formula=work.ATTENTION
+    ),
+    "_scaled_dot_product_flash_attention_backward": Record(
+        substitute=attention.flash_backward, formula=work.ATTENTION_BACKWARD
     ),
     # -------------------------------------------------------------- optimizers
     # A learning rate that is a tensor stays on the CPU.

@@ -47,6 +47,10 @@ def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
     check(*TORCHRUN, "random_dtensors.py")
 
 
+def test_attention_over_a_split_sequence_is_that_over_the_whole():
+    check(*TORCHRUN, "context_parallel.py")
+
+
 def test_training_on_two_ranks_is_training_on_the_whole_batch():
     check(*TORCHRUN, "data_parallel.py")
 

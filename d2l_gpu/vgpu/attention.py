@@ -1,0 +1,184 @@
+"""Attention by the kernels that PyTorch has for GPUs only.
+
+Attention on virtual tensors runs as a whole on the backing tensors, by the kernel that
+the CPU chooses (``composites.py``). But ``context_parallel`` splits a sequence over
+ranks, and for that DTensor has to see one of the GPU's kernels, flash attention or
+memory-efficient attention. Here they are computed by the CPU's flash attention, with
+results in the shapes and types of the GPU's.
+"""
+
+import torch
+from torch import Tensor
+
+from .composites import is_foreign, on_backing
+
+_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_HALF = (torch.float16, torch.bfloat16)
+_ROWS = 32  # efficient attention has a logarithm for each row of whole blocks of these
+
+
+# ------------------------------------------------------------------ choosing one
+
+
+def chosen(func):
+    """Make the kernel of ``scaled_dot_product_attention``."""
+    whole = on_backing(func)
+
+    def kernel(
+        query,
+        key,
+        value,
+        attn_mask=None,
+        dropout_p=0.0,
+        is_causal=False,
+        *,
+        scale=None,
+        enable_gqa=False,
+    ):
+        fused = None
+        if is_foreign(query) and attn_mask is None and not (dropout_p or enable_gqa):
+            fused = _fused(query, key, value, is_causal)
+        if fused is not None:
+            return fused(query, key, value, is_causal=is_causal, scale=scale)[0]
+        options = {"scale": scale, "enable_gqa": enable_gqa}
+        return whole(query, key, value, attn_mask, dropout_p, is_causal, **options)
+
+    return kernel
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, is_causal: bool):
+    """Return the kernel that PyTorch would choose on a GPU, None for the usual way."""
+    if query.dim() != 4 or (is_causal and query.shape[2] != key.shape[2]):
+        return None
+    if query.shape[:2] != key.shape[:2] or query.shape[3] != value.shape[3]:
+        return None
+    if query.dtype in _HALF and torch.backends.cuda.flash_sdp_enabled():
+        return torch.ops.aten._scaled_dot_product_flash_attention
+    if torch.backends.cuda.mem_efficient_sdp_enabled():
+        return _efficiently
+    return None
+
+
+def _efficiently(query, key, value, **options):
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, None, True, **options
+    )
+
+
+# ------------------------------------------------------------------ computing them
+
+
+def flash(
+    query,
+    key,
+    value,
+    dropout_p=0.0,
+    is_causal=False,
+    return_debug_mask=False,
+    *,
+    scale=None,
+):
+    """Return the output (B, H, L, D), float32 logarithms of sums (B, H, L) and more."""
+    _check(query, key, dropout_p, is_causal)
+    out, logsumexp = _forward(query, key, value, 0.0, is_causal, scale=scale)
+    seed = out.new_zeros(2, dtype=torch.uint64)
+    offset = out.new_zeros((), dtype=torch.uint64)
+    return (
+        out,
+        logsumexp.contiguous(),
+        None,
+        None,
+        query.shape[2],
+        key.shape[2],
+        seed,
+        offset,
+        query.new_empty(0),
+    )
+
+
+def flash_backward(
+    grad_out,
+    query,
+    key,
+    value,
+    out,
+    logsumexp,
+    cum_seq_q,
+    cum_seq_k,
+    max_q,
+    max_k,
+    dropout_p,
+    is_causal,
+    philox_seed,
+    philox_offset,
+    *,
+    scale=None,
+):
+    """Return the gradients of query, key and value."""
+    _check(query, key, dropout_p, is_causal)
+    operands = grad_out, query, key, value, out, logsumexp
+    return _backward(*operands, 0.0, is_causal, scale=scale)
+
+
+def efficient(
+    query,
+    key,
+    value,
+    attn_bias,
+    compute_log_sumexp,
+    dropout_p=0.0,
+    is_causal=False,
+    *,
+    scale=None,
+):
+    """Return the output (B, H, L, D), float32 logarithms of sums and more.
+
+    The logarithms are of shape (B, H, L rounded up to whole blocks), or empty.
+    """
+    _check(query, key, dropout_p, is_causal, attn_bias)
+    out, found = _forward(query, key, value, 0.0, is_causal, scale=scale)
+    rows = -(-query.shape[2] // _ROWS) * _ROWS if compute_log_sumexp else 0
+    logsumexp = found.new_full((*found.shape[:2], rows), torch.inf, dtype=torch.float32)
+    if rows:
+        logsumexp[:, :, : found.shape[2]] = found
+    seed, offset = (found.new_zeros((), dtype=torch.int64) for _ in range(2))
+    return out, logsumexp, seed, offset
+
+
+def efficient_backward(
+    grad_out,
+    query,
+    key,
+    value,
+    attn_bias,
+    out,
+    logsumexp,
+    philox_seed,
+    philox_offset,
+    dropout_p,
+    grad_input_mask,
+    is_causal=False,
+    *,
+    scale=None,
+):
+    """Return the gradients of query, key and value, and None for that of the bias."""
+    _check(query, key, dropout_p, is_causal, attn_bias)
+    operands = grad_out, query, key, value, out, logsumexp[:, :, : query.shape[2]]
+    found = _backward(*operands, 0.0, is_causal, scale=scale)
+    wanted = zip(found, grad_input_mask, strict=False)
+    return *(x if wants else None for x, wants in wanted), None
+
+
+def _check(query, key, dropout_p, is_causal, attn_bias=None) -> None:
+    """Raise NotImplementedError for what the CPU's kernel can't do as a GPU does."""
+    if dropout_p or attn_bias is not None:
+        raise NotImplementedError(
+            "Virtual GPUs compute the fused kernels of attention without dropout and "
+            "without a bias: use scaled_dot_product_attention, which has both."
+        )
+    if is_causal and query.shape[2] != key.shape[2]:
+        raise NotImplementedError(
+            "Virtual GPUs compute the fused kernels of causal attention only for as "
+            "many queries as keys."
+        )

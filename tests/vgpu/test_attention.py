@@ -1,0 +1,119 @@
+"""The kernels of attention that PyTorch has for GPUs only, against plain attention."""
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.virtual_gpus(2)
+
+flash = torch.ops.aten._scaled_dot_product_flash_attention
+flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_backward
+efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+# Batch, heads, queries, keys, features.
+SIZES = [(1, 1, 1, 1, 8), (2, 3, 33, 33, 16), (1, 2, 5, 40, 8), (3, 1, 64, 7, 32)]
+CASES = [
+    (sizes, causal)
+    for sizes in SIZES
+    for causal in (False, True)
+    if sizes[2] == sizes[3] or not causal
+]
+
+
+def operands(sizes, dtype=torch.float32):
+    batch, heads, queries, keys, features = sizes
+    torch.manual_seed(sum(sizes))
+    lengths = queries, keys, keys
+    return [torch.randn(batch, heads, n, features).to(dtype) for n in lengths]
+
+
+def plain(query, key, value, causal, scale=None):
+    """Return the output and the logarithms of sums of attention, step by step."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.mT * scale
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ value, scores.logsumexp(-1)
+
+
+@pytest.mark.parametrize(("sizes", "causal"), CASES)
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_results_are_those_of_plain_attention(sizes, causal, scale):
+    here = operands(sizes)
+    there = [x.to("vgpu:1") for x in here]
+    expected, logarithms = plain(*here, causal, scale)
+    for _ in range(2):
+        fast = flash(*there, is_causal=causal, scale=scale)
+        frugal = efficient(*there, None, True, is_causal=causal, scale=scale)
+    rows = sizes[2]
+    assert frugal[1].shape[2] % 32 == 0 and frugal[1].shape[2] - rows < 32
+    for output, found in (fast[:2], (frugal[0], frugal[1][:, :, :rows])):
+        assert output.device == found.device == torch.device("vgpu:1")
+        torch.testing.assert_close(output.cpu(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.cpu(), logarithms, rtol=1e-4, atol=1e-5)
+    assert fast[4:6] == (sizes[2], sizes[3])
+    assert efficient(*there, None, False)[1].numel() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_shapes_and_types_are_those_that_pytorch_expects_of_a_gpu(dtype):
+    there = [x.to("vgpu:1") for x in operands(SIZES[1], dtype)]
+    meta = [x.to("meta") for x in there]
+    for run in (
+        lambda x: flash(*x, 0.0, True),
+        lambda x: efficient(*x, None, True, 0.0, True),
+    ):
+        for mine, expected in zip(run(there), run(meta), strict=True):
+            if isinstance(expected, torch.Tensor):
+                assert (mine.shape, mine.dtype) == (expected.shape, expected.dtype)
+            else:
+                assert mine == expected
+
+
+@pytest.mark.parametrize(("sizes", "causal"), CASES)
+def test_gradients_are_those_of_plain_attention(sizes, causal):
+    here = [x.requires_grad_() for x in operands(sizes)]
+    weights = torch.randn_like(here[0])
+    (plain(*here, causal)[0] * weights).sum().backward()
+    for attend in (
+        lambda *x: flash(*x, is_causal=causal)[0],
+        lambda *x: efficient(*x, None, True, is_causal=causal)[0],
+    ):
+        there = [x.detach().to("vgpu:1").requires_grad_() for x in here]
+        (attend(*there) * weights.to("vgpu:1")).sum().backward()
+        for mine, expected in zip(there, here, strict=True):
+            assert mine.grad.device == mine.device
+            torch.testing.assert_close(
+                mine.grad.cpu(), expected.grad, rtol=1e-4, atol=1e-5
+            )
+
+
+def test_backward_takes_logarithms_of_a_longer_sequence():
+    """Ring attention passes those of the whole sequence with a part of the keys."""
+    query, key, value = operands(SIZES[1])
+    leaf = key.clone().requires_grad_()
+    output, logarithms = plain(query, leaf, value, False)
+    output.sum().backward()
+    there = (query, key, value, output.detach(), logarithms.detach())
+    there = [x.to("vgpu:0") for x in there]
+    found = []
+    for part in slice(0, 20), slice(20, 33):
+        q, k, v, out, logs = there
+        gradients = flash_backward(
+            torch.ones_like(q),
+            *(q, k[:, :, part], v[:, :, part], out, logs, None, None, 33, 33),
+            *(0.0, False, q.new_zeros(2), q.new_zeros(())),
+        )
+        found.append(gradients[1].cpu())
+    torch.testing.assert_close(torch.cat(found, 2), leaf.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_cpu_computes_otherwise_is_refused():
+    there = [x.to("vgpu:0") for x in operands((1, 1, 4, 8, 8))]
+    for call in (
+        lambda: flash(*there, dropout_p=0.5),
+        lambda: efficient(*there, torch.zeros(4, 8, device="vgpu:0"), True),
+    ):
+        with pytest.raises(NotImplementedError, match="without dropout and without"):
+            call()
+    with pytest.raises(NotImplementedError, match="as many queries as keys"):
+        flash(*there, is_causal=True)

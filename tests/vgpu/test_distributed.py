@@ -43,10 +43,12 @@ def test_nccl_computes_what_it_is_to_compute_in_ranks_that_torchrun_starts():
     check("-m", "d2l_gpu.vgpu", *TORCHRUN, "nccl.py")
 
 
+@pytest.mark.all
 def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
     check(*TORCHRUN, "random_dtensors.py")
 
 
+@pytest.mark.all
 def test_attention_over_a_split_sequence_is_that_over_the_whole():
     check(*TORCHRUN, "context_parallel.py")
 

@@ -110,5 +110,6 @@ def test_memory_of_results_is_counted_once(library):
     assert torch.vgpu.memory_allocated(1) == before
 
 
+@pytest.mark.all
 def test_a_kernel_registered_for_cuda_runs_on_what_is_called_cuda():
     run_program("as_cuda/kernels_of_ones_own.py")

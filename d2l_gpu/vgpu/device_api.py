@@ -10,6 +10,7 @@ import torch
 
 from .devices import Device, Devices, current
 from .devices import index_of as _index
+from .generator import DefaultGenerators
 from .streams import (
     Event,
     Stream,
@@ -196,6 +197,7 @@ def manual_seed(seed: int) -> None:
 
 
 manual_seed_all = manual_seed
+default_generators = DefaultGenerators()
 
 
 def seed() -> int:

@@ -4,6 +4,7 @@ PyTorch creates the generators of a device in C++. This one is PyTorch's generat
 the CPU, which draws the numbers, but it says that it belongs to a virtual GPU.
 """
 
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import torch
@@ -60,7 +61,58 @@ def _restored(device: str, state: torch.Tensor) -> Generator:
     return generator
 
 
-def check(generator: PyTorchGenerator | None) -> None:
-    """Raise RuntimeError unless a generator belongs to a virtual GPU."""
-    if generator is not None and generator._cdata not in _ours:
+class DefaultGenerator(Generator):
+    """The generator from which a device draws unless an operator is given another one.
+
+    All devices draw from the CPU's, which this one stands for: it has no state of its
+    own.
+    """
+
+    def manual_seed(self, seed: int) -> "DefaultGenerator":
+        torch.default_generator.manual_seed(seed)
+        return self
+
+    def seed(self) -> int:
+        return torch.default_generator.seed()
+
+    def initial_seed(self) -> int:
+        return torch.default_generator.initial_seed()
+
+    def get_state(self) -> torch.Tensor:
+        return torch.default_generator.get_state()
+
+    def set_state(self, state: torch.Tensor) -> "DefaultGenerator":
+        torch.default_generator.set_state(state)
+        return self
+
+
+class DefaultGenerators(Sequence):
+    """``torch.vgpu.default_generators``: one for each device of ``enable``."""
+
+    def __init__(self):
+        self._made: dict[int, DefaultGenerator] = {}
+
+    def __len__(self) -> int:
+        return 0 if Devices.machine is None else Devices.machine.count
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        index = range(len(self))[index]
+        if index not in self._made:
+            self._made[index] = DefaultGenerator(as_device(index))
+        return self._made[index]
+
+
+def drawing(generator: PyTorchGenerator | None) -> PyTorchGenerator | None:
+    """Return the generator that draws the numbers of an operator on a virtual GPU.
+
+    Raises:
+        RuntimeError: the generator that it was given doesn't belong to one.
+    """
+    if generator is None:
+        return None
+    ours = _ours.get(generator._cdata)
+    if ours is None:
         raise errors.wrong_generator(generator)
+    return None if type(ours) is DefaultGenerator else generator

@@ -189,7 +189,7 @@ def _general(op: Operator, args, kwargs):
 def run(op: Operator, args, kwargs):
     """Run an operator on backing tensors: every step, any arguments and results."""
     if "generator" in kwargs:
-        generator.check(kwargs["generator"])
+        kwargs = kwargs | {"generator": generator.drawing(kwargs["generator"])}
     operands, backing_args, backing_kwargs = unwrap(op, args, kwargs)
     index, on_host = operands.index, False
     if op.has_device:
@@ -522,8 +522,9 @@ def factory(func, *args, **kwargs):
     if "device" not in kwargs:  # called with the Python dispatch switched off
         return _general(op, args, kwargs)
     index = index_of(kwargs["device"])
-    generator.check(kwargs.get("generator"))
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
+    if "generator" in kwargs:
+        kwargs["generator"] = generator.drawing(kwargs["generator"])
     kwargs["device"] = Devices.backings[index]
     try:
         reserve(op, index, args, kwargs)

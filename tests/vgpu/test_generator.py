@@ -53,3 +53,32 @@ def test_a_copy_goes_on_from_the_same_state(copied):
     assert other.device == generator.device
     expected = torch.rand(3, generator=generator, device="vgpu:1")
     assert torch.equal(torch.rand(3, generator=other, device="vgpu:1"), expected)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_default_generator_is_the_one_that_operators_draw_from(index):
+    generators = torch.vgpu.default_generators
+    device = torch.device("vgpu", index)
+    assert len(generators) == 2 == len(list(generators))
+    generator = generators[index]
+    assert generator is generators[index - 2] and generator.device == device
+    assert generator.manual_seed(7) is generator and generator.initial_seed() == 7
+    expected = torch.rand(3, generator=torch.Generator().manual_seed(7)).tolist()
+    state = generator.get_state()
+    for draw in (
+        lambda: torch.rand(3, device=device),
+        lambda: torch.rand(3, device=device, generator=generator),
+        lambda: torch.empty(3, device=device).uniform_(generator=generator),
+    ):
+        for _ in range(2):
+            generator.set_state(state)
+            assert draw().tolist() == expected
+            assert not torch.equal(generator.get_state(), state)  # it has moved on
+    assert generator.seed() == torch.initial_seed()
+
+
+def test_there_are_as_many_default_generators_as_devices():
+    with pytest.raises(IndexError):
+        torch.vgpu.default_generators[2]
+    devices = [g.device.index for g in torch.vgpu.default_generators[:]]
+    assert devices == [0, 1]

@@ -54,6 +54,9 @@ generator = torch.Generator(device="cuda:1").manual_seed(3)
 assert generator.device == torch.device("cuda:1")
 assert torch.rand(2, device="cuda:1", generator=generator).get_device() == 1
 assert torch.Generator("cuda").device == torch.device("cuda:0")
+generator = cuda.default_generators[1].manual_seed(3)
+assert len(cuda.default_generators) == 2 and generator.device == torch.device("cuda:1")
+assert cuda.initial_seed() == 3
 
 assert torch.accelerator.current_accelerator().type == "cuda"
 torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True

@@ -289,3 +289,12 @@ def test_appendix_is_run_only_when_named(published, write_notebook, capsys):
     assert "A1_more" not in capsys.readouterr().out
     assert cli.main(["run", "A1"]) == 0
     assert "A1_more: passed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("value", "status"), [("two", 1), ("2", 0)])
+def test_doctor_ends_with_1_if_there_is_a_problem_in_whatever_form(
+    value, status, monkeypatch, capsys
+):
+    monkeypatch.setenv("D2L_GPU_VIRTUAL", value)
+    assert cli.main(["doctor", "setting"]) == status
+    assert cli.main(["doctor", "setting", "--json"]) == status

@@ -682,7 +682,9 @@ def test_plain_data_cross(value):
     assert type(from_json(to_json(value))) is type(value)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int64", "uint8", "bool", "complex64", ">f4", "<i2", ">i8"]
+)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
 def test_arrays_cross(dtype, shape):
     import numpy as np

@@ -34,6 +34,19 @@ def test_recurrent_layers_have_gradients_of_gradients(kind):
     torch.testing.assert_close([x.cpu() for x in actual], expected)
 
 
+@pytest.mark.parametrize("kind", ["lstm", "attention"])
+def test_a_graph_lasts_as_long_as_the_program_asks(kind):
+    X = torch.randn(3, 2, 4, device=gpu(1), requires_grad=True)
+    layer = nn.LSTM(4, 4).to(gpu(1))
+    Y = layer(X)[0] if kind == "lstm" else F.scaled_dot_product_attention(X, X, X)
+    gradients = [
+        torch.autograd.grad(Y.sum(), X, retain_graph=True)[0] for _ in range(3)
+    ]
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+    Y.sum().backward()
+    assert torch.equal(X.grad, gradients[0])
+
+
 def test_recurrent_layers_take_packed_sequences():
     sequences = [torch.ones(3, 2), torch.ones(1, 2)]
     torch.manual_seed(0)

@@ -86,6 +86,11 @@ def movements():
         X = [values(0), values(0)]
         dist.all_to_all(X, [values(rank), values(10 + rank)])
         check(X[1], 10 * rank + 1)
+        # Pieces of any sizes: rank r sends 3 r + s + 1 numbers to rank s.
+        X = [values(*[9] * (3 * other + rank + 1)) for other in range(2)]
+        dist.all_to_all(X, [values(*[rank] * (3 * rank + s + 1)) for s in range(2)])
+        for other in range(2):
+            check(X[other], *[other] * (3 * other + rank + 1))
     X = values(0, 0)
     dist.all_to_all_single(X, values(rank, 10 + rank))
     check(X, 10 * rank, 10 * rank + 1)

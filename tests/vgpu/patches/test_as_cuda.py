@@ -350,6 +350,22 @@ def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
     assert done.stderr.endswith("ImportError: No module named package.missing\n")
 
 
+def test_processes_of_processes_have_virtual_gpus_at_any_depth(script):
+    path = script("""
+import subprocess
+import sys
+
+import torch
+
+depth = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+print(depth, torch.cuda.device_count(), flush=True)
+if depth:
+    subprocess.run([sys.executable, __file__, str(depth - 1)], check=True)
+""")
+    done = run_virtual("--gpus", "3", path)
+    assert (done.returncode, done.stdout) == (0, "2 3\n1 3\n0 3\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "method", [pytest.param("spawn", marks=pytest.mark.all), "fork"]
 )

@@ -66,7 +66,7 @@ def _copied(
     # that they read from. So that decides which type crosses the link.
     there = parts(written)
     elements = parts(read) if target == HOST else there
-    for part, element in zip(there, elements, strict=False):
+    for part, element in zip(there, elements, strict=True):
         nbytes = part.numel() * element.element_size()
         _moved(source, target, nbytes, host_side, non_blocking)
 

@@ -221,6 +221,16 @@ def test_sparse_tensors_are_made_where_the_program_says(device):
         assert torch.vgpu.current_device() == 0
 
 
+@pytest.mark.parametrize("device", ["vgpu:0", "vgpu:2"])
+def test_sparse_tensors_are_made_on_the_default_device(device):
+    with torch.device(device):
+        empty = torch.sparse_coo_tensor((2, 3))
+        one = torch.sparse_coo_tensor([[1]], [1.0])
+        rows = torch.sparse_csr_tensor([0, 1], [0], [1.0])
+    assert everywhere([empty, one, rows], device)
+    assert everywhere(torch.sparse_coo_tensor((2, 3)), "cpu")
+
+
 # ------------------------------------------------------------------ learning
 
 OPTIMIZERS = {

@@ -84,7 +84,7 @@ def in_sparse_functions() -> None:
     All: as for ``Tensor.to``. And for a sparse tensor without elements, C++ passes on
     the type of the device only: the guard would have to know the index.
     """
-    for layout in ("coo", "csr", "csc", "compressed"):
+    for layout in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
         name = f"sparse_{layout}_tensor"
         setattr(torch, name, _naming(_on_current_device(getattr(torch, name))))
 
@@ -92,9 +92,10 @@ def in_sparse_functions() -> None:
 def _on_current_device(function):
     @functools.wraps(function)
     def on_current(*args, device=None, **kwargs):
-        if getattr(device, "type", None) not in Devices.types:
+        place = torch.get_default_device() if device is None else torch.device(device)
+        if place.type not in Devices.types:
             return function(*args, device=device, **kwargs)
-        outer, current.index = current.index, index_of(device)
+        outer, current.index = current.index, index_of(place)
         try:
             return function(*args, device=device, **kwargs)
         finally:

@@ -1,3 +1,5 @@
+import warnings
+
 import torch
 
 from tests.programs.as_cuda.start import raises, start
@@ -5,6 +7,7 @@ from tests.programs.as_cuda.start import raises, start
 start()
 
 x = torch.ones(2, device="cuda")
+warnings.simplefilter("ignore", UserWarning)  # PyTorch calls BSR tensors experimental
 raises(
     NotImplementedError,
     "Virtual GPUs support strided tensors and sparse ones (COO, CSR and CSC), not",

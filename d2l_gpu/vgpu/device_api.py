@@ -106,7 +106,7 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     if not machine.has_values:
         where = "nothing: shapes without values"
     return DeviceProperties(
-        f"virtual GPU, computed on {where}",
+        f"virtual GPU: computed on {where}",
         machine.capacities[i],
         torch.get_num_threads(),
     )

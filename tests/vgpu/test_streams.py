@@ -87,7 +87,7 @@ def test_the_stream_that_is_named_waits_for_an_event_and_no_other():
 
 def test_properties_say_that_it_is_virtual():
     properties = torch.vgpu.get_device_properties("vgpu:1")
-    assert properties.name.startswith("virtual GPU, computed on the CPU")
+    assert properties.name.startswith("virtual GPU: computed on the CPU")
     assert properties.total_memory == torch.vgpu.mem_get_info(1)[1]
     assert torch.vgpu.get_device_capability() == (0, 0)
     assert torch.vgpu.can_device_access_peer(0, 1)

@@ -161,8 +161,8 @@ def test_the_inventory_lists_real_and_virtual_devices():
         "[['cpu', 'real']]",
         "Using 2 virtual GPUs, vgpu:0 and vgpu:1: computed on the CPU, memory simula"
         "ted.",
-        "['vgpu:0', 'virtual', 'virtual GPU, computed on the CPU', '1.0 GiB, simula"
+        "['vgpu:0', 'virtual', 'virtual GPU: computed on the CPU', '1.0 GiB, simula"
         "ted']",
-        "['vgpu:1', 'virtual', 'virtual GPU, computed on the CPU', '1.0 GiB, simula"
+        "['vgpu:1', 'virtual', 'virtual GPU: computed on the CPU', '1.0 GiB, simula"
         "ted']",
     ]

@@ -260,7 +260,7 @@ def test_a_tutorial_of_2020_runs_unmodified():
         "  in forward: (4, 20) cuda:1",
     ]
     assert lines[:4] + lines[6:] == [
-        "GPUs: 2 virtual GPU, computed on the CPU",
+        "GPUs: 2 virtual GPU: computed on the CPU",
         "model parallel",
         "  loss fell: True",
         "data parallel",

@@ -5,12 +5,30 @@ current device. As in CUDA, each thread has its own current device.
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import torch
 
+from . import monitor
 from .devices import Device, Devices, current
 from .devices import index_of as _index
 from .generator import DefaultGenerators
+from .memory import (
+    device_memory_used,
+    empty_cache,
+    get_per_process_memory_fraction,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
 from .streams import (
     Event,
     Stream,
@@ -26,7 +44,21 @@ __all__ = [
     "Stream",
     "current_stream",
     "default_stream",
+    "device_memory_used",
+    "empty_cache",
+    "get_per_process_memory_fraction",
     "get_sync_debug_mode",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
     "set_stream",
     "set_sync_debug_mode",
     "stream",
@@ -90,25 +122,37 @@ class device_of(device):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """The properties of a virtual GPU, named as in ``torch.cuda``."""
+    """The properties of a virtual GPU, named as in ``torch.cuda``.
+
+    What describes a processor is that of the model that the clock assumes, 0 where the
+    catalogue doesn't know it.
+    """
 
     name: str
     total_memory: int  # bytes
-    multi_processor_count: int  # threads of the host
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+    L2_cache_size: int  # bytes
+    warp_size: int
+    uuid: UUID  # of no real GPU, but the same everywhere
     major: int = 0  # not the generation of any real GPU
     minor: int = 0
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
     i = _index(device)
-    backing, machine = Devices.backings[i], Devices.machines[i]
-    where = "the CPU" if backing.type == "cpu" else str(backing)
-    if not machine.has_values:
-        where = "nothing: shapes without values"
+    machine = Devices.machines[i]
+    model = machine.clock.models[i]
     return DeviceProperties(
-        f"virtual GPU: computed on {where}",
+        monitor.name_of(str(Devices.backings[i]), machine.has_values),
         machine.capacities[i],
-        torch.get_num_threads(),
+        model.units,
+        model.threads,
+        model.cache,
+        model.warp,
+        monitor.uuid_of(i),
     )
 
 
@@ -133,55 +177,21 @@ def synchronize(device: Device = None) -> None:
     Devices.machines[i].host_waits(i)
 
 
-# ------------------------------------------------------------------ memory, in bytes
+def utilization(device: Device = None) -> int:
+    """Return how busy a device is: the percentage of the *simulated* time it worked.
 
-
-def memory_allocated(device: Device = None) -> int:
+    Kernels count, copies don't. The time is that since the clock's last reset.
+    """
     i = _index(device)
-    return Devices.machines[i].used[i]
+    return monitor.utilization_of(Devices.machines[i].clock, i)
 
 
-def max_memory_allocated(device: Device = None) -> int:
-    i = _index(device)
-    return Devices.machines[i].peak[i]
+def memory_usage(device: Device = None) -> int:
+    """Return the percentage of the *simulated* time its memory was read or written.
 
-
-def reset_peak_memory_stats(device: Device = None) -> None:
-    i = _index(device)
-    machine = Devices.machines[i]
-    machine.peak[i] = machine.used[i]
-
-
-def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Return the free bytes and the total bytes of a device."""
-    i = _index(device)
-    machine = Devices.machines[i]
-    return machine.free(i), machine.capacities[i]
-
-
-def memory_stats(device: Device = None) -> dict[str, int]:
-    """Return bytes and counts, under the names of ``torch.cuda.memory_stats``."""
-    i = _index(device)
-    machine = Devices.machines[i]
-    sizes = {
-        f"{kind}_bytes.all.{when}": values[i]
-        for kind in ("active", "allocated", "reserved")
-        for when, values in (("current", machine.used), ("peak", machine.peak))
-    }
-    return sizes | {
-        "allocation.all.allocated": machine.allocations[i],
-        "num_ooms": machine.overflows[i],
-        "num_alloc_retries": 0,  # nothing is cached that could be given back
-    }
-
-
-def empty_cache() -> None:
-    """Nothing to do: memory is freed at once."""
-
-
-# There is no caching allocator, so nothing is reserved beyond what is allocated.
-memory_reserved = memory_allocated
-max_memory_reserved = max_memory_allocated
+    Every kernel does that while it runs, so this is `utilization`.
+    """
+    return utilization(device)
 
 
 # ------------------------------------------------------------------ random numbers

@@ -140,7 +140,9 @@ def _bytes_in_use() -> int:
 
 
 def _reset_counts(machine: Machine) -> None:
-    machine.peak[:] = machine.used
+    for i in range(machine.count):
+        machine.limit(i, 1.0)
+        machine.reset_peak(i)
     machine.kernels[:] = [0] * machine.count
 
 

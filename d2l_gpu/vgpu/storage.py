@@ -6,6 +6,7 @@ Also the mark of pinned memory, which storages of the CPU carry.
 import torch
 
 from .devices import Devices, index_of
+from .sim.memory import in_blocks
 
 
 class VirtualStorage(torch.UntypedStorage):
@@ -67,12 +68,10 @@ class VirtualStorage(torch.UntypedStorage):
         Raises:
             torch.OutOfMemoryError: the bytes don't fit on the virtual GPU.
         """
-        grows = nbytes > self._backing.nbytes()
-        if grows:
-            self._backing._vgpu_charge.resize(nbytes)
+        account = self._backing._vgpu_charge
+        account.machine.reserve(account.index, in_blocks(nbytes) - account.nbytes)
         self._backing.resize_(nbytes)
-        if not grows:
-            self._backing._vgpu_charge.resize(nbytes)
+        account.resize(nbytes, self._backing.data_ptr())
         return self
 
     # -------------------------------------------------------------- bytes

@@ -444,9 +444,19 @@ def charge(backing: torch.Tensor, index: int) -> None:
     storage = backing.untyped_storage()
     account = getattr(storage, "_vgpu_charge", None)
     if account is None:
-        storage._vgpu_charge = Devices.machines[index].charge(index, storage.nbytes())
+        storage._vgpu_charge = Devices.machines[index].charge(
+            index, storage.nbytes(), address_of(storage)
+        )
     elif account.nbytes < storage.nbytes():  # grown by resize_ or out=
-        account.resize(storage.nbytes())
+        account.resize(storage.nbytes(), address_of(storage))
+
+
+def address_of(storage: torch.UntypedStorage) -> int:
+    """Return where a storage is, 0 if it's that of a tensor which contains others."""
+    try:
+        return storage.data_ptr()
+    except RuntimeError:
+        return 0
 
 
 def _view(backing: torch.Tensor, index: int) -> VirtualTensor:

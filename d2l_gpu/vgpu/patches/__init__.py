@@ -17,6 +17,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``compiler``: ``torch.compile``.
 * ``data_loader``: the workers of a ``DataLoader``.
 * ``as_cuda``: the name ``cuda``, only for ``enable(as_cuda=True)``.
+* ``monitoring``: memory in detail and the driver, which come with that name.
 * ``nccl``: the backend ``nccl``, which comes with that name.
 """
 

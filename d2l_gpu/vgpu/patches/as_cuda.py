@@ -19,9 +19,10 @@ import functools
 import torch
 
 from .. import backend, device_api
-from ..devices import Device, Devices, as_device, index_of
+from ..devices import Devices, as_device
 from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
+from . import monitoring
 from .loading import note_place
 
 # Registrations end when their Python objects die.
@@ -55,6 +56,7 @@ def apply() -> None:
     cudnn()
     storages()
     profiling()
+    monitoring.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         from . import nccl
 
@@ -171,11 +173,13 @@ _SHARED = (
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
     "get_sync_debug_mode",
@@ -192,17 +196,23 @@ _SHARED = (
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_summary",
+    "memory_usage",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "utilization",
 )
 
 
@@ -222,8 +232,6 @@ def cuda_module() -> None:
         "is_tf32_supported": lambda: False,
         "max_memory_cached": device_api.max_memory_reserved,
         "memory_cached": device_api.memory_reserved,
-        "memory_summary": memory_summary,
-        "reset_accumulated_memory_stats": index_of,
         "reset_max_memory_allocated": device_api.reset_peak_memory_stats,
         "reset_max_memory_cached": device_api.reset_peak_memory_stats,
     }
@@ -233,17 +241,6 @@ def cuda_module() -> None:
                 setattr(module, name, function)
     for name in ("mark", "range_end", "range_pop", "range_push", "range_start"):
         setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
-
-
-def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Describe a virtual GPU's memory in a sentence."""
-    used = device_api.memory_allocated(device)
-    peak = device_api.max_memory_allocated(device)
-    free, capacity = device_api.mem_get_info(device)
-    return (
-        f"Simulated memory of {as_device(device)}, in bytes: {used} allocated, {peak} "
-        f"at the peak, {free} of {capacity} free."
-    )
 
 
 # What makes no sense without CUDA's driver or libraries.
@@ -256,21 +253,12 @@ _REFUSED = {
         "caching_allocator_alloc",
         "caching_allocator_delete",
         "change_current_allocator",
-        "clock_rate",
         "cudart",
         "current_blas_handle",
-        "device_memory_used",
         "get_stream_from_external",
         "graph",
         "graph_pool_handle",
-        "list_gpu_processes",
         "make_graphed_callables",
-        "memory_snapshot",
-        "memory_usage",
-        "power_draw",
-        "set_per_process_memory_fraction",
-        "temperature",
-        "utilization",
     ),
     "cuda.jiterator": ("_create_jit_fn", "_create_multi_output_jit_fn"),
     "cuda.nccl": ("all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter"),

@@ -11,7 +11,7 @@ from functools import cached_property
 from statistics import median
 
 GB, TERA = 10**9, 10**12  # data sheets count in powers of ten
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 
 # ------------------------------------------------------------------ processors
 
@@ -32,6 +32,11 @@ class Model:
         link: what connects it to the host, a name in ``LINKS``.
         asynchronous: whether the host goes on while it works. A CPU is the host itself.
         source: where the figures come from.
+        threads: the most that a multiprocessor holds at a time (CUDA C++ Programming
+            Guide, Compute Capabilities), 0 if unknown.
+        cache: the bytes of the L2 cache (NVIDIA's white papers on the architectures), 0
+            if unknown.
+        warp: the number of threads that run in step: 32 on NVIDIA's GPUs.
     """
 
     name: str
@@ -43,6 +48,9 @@ class Model:
     link: str
     source: str
     asynchronous: bool = True
+    threads: int = 0
+    cache: int = 0
+    warp: int = 32
 
     def rate(self, kind: str, tensor: bool = False) -> float:
         """Return the peak operations per second for a type of number.
@@ -72,6 +80,8 @@ MODELS: dict[str, Model] = {
             memory=16 * GIB,
             units=40,
             link="PCIe3",
+            threads=1024,
+            cache=4 * MIB,
             source="NVIDIA T4 data sheet (2019); fp16 without tensor cores and fp64, 2 "
             "and 1/32 of fp32: NVIDIA Turing GPU Architecture white paper (2018)",
         ),
@@ -83,6 +93,8 @@ MODELS: dict[str, Model] = {
             memory=16 * GIB,
             units=80,
             link="PCIe3",
+            threads=2048,
+            cache=6 * MIB,
             source="NVIDIA V100 data sheet (2020), column SXM2; NVIDIA Tesla V100 GPU "
             "Architecture white paper (2017)",
         ),
@@ -94,6 +106,8 @@ MODELS: dict[str, Model] = {
             memory=24 * GIB,
             units=80,
             link="PCIe4",
+            threads=1536,
+            cache=6 * MIB,
             source="NVIDIA A10G data sheet for Amazon EC2 G5 (2021); 10,240 CUDA "
             "cores at 1.71 GHz, fp64 1/64 of fp32",
         ),
@@ -105,6 +119,8 @@ MODELS: dict[str, Model] = {
             memory=40 * GIB,
             units=108,
             link="PCIe4",
+            threads=2048,
+            cache=40 * MIB,
             source="NVIDIA A100 Tensor Core GPU Architecture white paper (2020), 40 GB",
         ),
         Model(
@@ -115,6 +131,8 @@ MODELS: dict[str, Model] = {
             memory=80 * GIB,
             units=132,
             link="PCIe5",
+            threads=2048,
+            cache=50 * MIB,
             source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), SXM5",
         ),
         Model(
@@ -125,6 +143,8 @@ MODELS: dict[str, Model] = {
             memory=141 * GB,
             units=132,
             link="PCIe5",
+            threads=2048,
+            cache=50 * MIB,
             source="NVIDIA H200 data sheet (2024), SXM: an H100 with more memory",
         ),
         Model(
@@ -135,6 +155,8 @@ MODELS: dict[str, Model] = {
             memory=8 * GIB,
             units=24,
             link="PCIe4x8",
+            threads=1536,
+            cache=32 * MIB,
             source="NVIDIA, GeForce RTX 40 series laptops, compare specs (2023): 3,072 "
             "CUDA cores at 2.37 GHz, 128-bit GDDR6 at 16 Gbit/s; rates per core of the "
             "NVIDIA Ada GPU Architecture white paper (2022)",
@@ -151,6 +173,7 @@ MODELS: dict[str, Model] = {
             "data: 20 cores at 2.2 GHz, four channels of DDR4-2400; two AVX2 "
             "multiply-adds of 8 fp32 numbers per core and cycle",
             asynchronous=False,
+            warp=1,
         ),
     )
 }

@@ -299,6 +299,11 @@ class Clock:
         self.work_off()
         return (self._end() - self.origin) / PICO
 
+    def busy(self, index: int) -> float:
+        """Return the seconds for which a device ran kernels since the last reset."""
+        self.work_off()
+        return self.compute[index].busy / PICO
+
     def has_passed(self, moment: "Moment") -> bool:
         """Whether the host is past a moment; asking takes it some time, too."""
         self.work_off()

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 from .clock import HOST, NOTES, Clock, queues
 from .commands import CopyCommand, HostWaits
+from .memory import Charge, Count, in_blocks
 from .units import size_text
-
-# CUDA's caching allocator hands out multiples of 512 bytes (kMinBlockSize in
-# c10/cuda/CUDACachingAllocator.h), so a 24-byte tensor occupies 512.
-BLOCK = 512
 
 # Allocations of at least this size must also fit in the host's remaining memory.
 LARGE = 64 * 2**20
@@ -31,35 +28,6 @@ class Copy:
     target: int
     pinned: bool = False  # the host's side is page-locked memory
     blocking: bool = True  # the host waits until the copy ends
-
-
-class Charge:
-    """The account of one allocation, which ends when this object dies."""
-
-    __slots__ = ("index", "machine", "nbytes")
-
-    def __init__(self, machine: "Machine", index: int, nbytes: int):
-        self.machine, self.index, self.nbytes = machine, index, 0
-        self.resize(nbytes)
-        with machine.lock:
-            machine.allocations[index] += 1
-
-    def resize(self, nbytes: int) -> None:
-        """Change the size of the allocation; raise out_of_memory if it doesn't fit."""
-        machine, index = self.machine, self.index
-        nbytes = nbytes + BLOCK - 1 & -BLOCK
-        with machine.lock:
-            used = machine.used[index] + nbytes - self.nbytes
-            if used > machine.capacities[index] and nbytes > self.nbytes:
-                raise machine.overflow(index, nbytes - self.nbytes)
-            machine.used[index] = used
-            if used > machine.peak[index]:
-                machine.peak[index] = used
-            self.nbytes = nbytes
-
-    def __del__(self):
-        with self.machine.lock:
-            self.machine.used[self.index] -= self.nbytes
 
 
 class Machine:
@@ -77,9 +45,18 @@ class Machine:
         clock: the simulated clock, None for a machine without one.
     Attributes:
         used, peak: bytes allocated on each device, now and at the peak.
+        taken: bytes that each device has ever given, whether freed since or not.
+        requested: the bytes that were asked for, before rounding to whole blocks.
+        allocations: the number of allocations.
+        overflows: how often each device had too little memory.
+        blocks: what lives on all devices, each like a `Block`, by the identity of its
+            account.
+        fractions: the share of its memory that each device may give.
+        limits: the bytes which that is.
+        history: None, or what is told of each change of memory: the action
+            (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address and
+            the bytes. It returns what to keep with a new block.
         kernels: number of kernels issued to each device.
-        allocations, overflows: how often each device gave memory, and how often it had
-            too little.
     """
 
     def __init__(
@@ -102,7 +79,13 @@ class Machine:
         # Indexed by device; entries before the first device stay 0.
         self.used = [0] * (first + count)
         self.peak, self.kernels = self.used[:], self.used[:]
-        self.allocations, self.overflows = self.used[:], self.used[:]
+        self.taken, self.overflows = self.used[:], self.used[:]
+        self.requested = [Count() for _ in self.used]
+        self.allocations = [Count() for _ in self.used]
+        self.blocks: dict[int, tuple] = {}
+        self.fractions = [1.0] * len(self.used)
+        self.limits = self.capacities[:]
+        self.history: Callable[[str, int, int, int], Sequence] | None = None
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -110,13 +93,18 @@ class Machine:
     # -------------------------------------------------------------- memory
 
     def free(self, index: int) -> int:
-        """Return the bytes left on a device."""
-        return self.capacities[index] - self.used[index]
+        """Return the bytes that a device can still give."""
+        return self.limits[index] - self.used[index]
+
+    def limit(self, index: int, fraction: float) -> None:
+        """Let a device give at most a fraction of its memory, from 0 to 1."""
+        self.fractions[index] = fraction
+        self.limits[index] = int(fraction * self.capacities[index])
 
     def reserve(self, index: int, nbytes: int) -> None:
         """Raise out_of_memory unless nbytes more fit; allocates nothing."""
-        rounded = nbytes + BLOCK - 1 & -BLOCK
-        if self.used[index] + rounded > self.capacities[index]:
+        rounded = in_blocks(nbytes)
+        if rounded > 0 and self.used[index] + rounded > self.limits[index]:
             raise self.overflow(index, rounded)
         if rounded >= LARGE and self.memory_left is not None:
             left = self.memory_left()
@@ -127,21 +115,38 @@ class Machine:
                     f"{size_text(left)} is left."
                 )
 
-    def charge(self, index: int, nbytes: int) -> Charge:
+    def charge(self, index: int, nbytes: int, address: int = 0) -> Charge:
         """Account for an allocation; keep the result for as long as that lives."""
-        return Charge(self, index, nbytes)
+        return Charge(self, index, nbytes, address)
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
+        if self.history is not None:
+            self.history("oom", index, 0, nbytes)
+        limit, capacity = self.limits[index], self.capacities[index]
+        allowed = f"{size_text(limit)} allowed; " if limit < capacity else ""
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
-            f"GPU {index} has a total capacity of "
-            f"{size_text(self.capacities[index])} of which "
-            f"{size_text(self.free(index))} is free. Of the allocated memory "
-            f"{size_text(self.used[index])} is allocated by PyTorch. "
+            f"GPU {index} has a total capacity of {size_text(capacity)} of which "
+            f"{size_text(capacity - self.used[index])} is free. {allowed}Of the "
+            f"allocated memory {size_text(self.used[index])} is allocated by PyTorch. "
             "(Simulated memory of a virtual GPU.)"
         )
+
+    def reset_peak(self, index: int) -> None:
+        """Let the peaks of a device's memory be what is in use now."""
+        with self.lock:
+            self.peak[index] = self.used[index]
+            for count in (self.requested[index], self.allocations[index]):
+                count.peak = count.current
+
+    def reset_totals(self, index: int) -> None:
+        """Restart what a device has ever given at what is in use now."""
+        with self.lock:
+            self.taken[index], self.overflows[index] = self.used[index], 0
+            for count in (self.requested[index], self.allocations[index]):
+                count.total = count.current
 
     # -------------------------------------------------------------- kernels and copies
 

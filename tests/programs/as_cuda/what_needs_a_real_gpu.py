@@ -17,7 +17,7 @@ for name, call in {
     "CUDAGraph": torch.cuda.CUDAGraph,
     "graph": lambda: torch.cuda.graph(None),
     "make_graphed_callables": lambda: torch.cuda.make_graphed_callables(None, ()),
-    "utilization": torch.cuda.utilization,
+    "MemPool": torch.cuda.MemPool,
     "nccl.all_reduce": lambda: torch.cuda.nccl.all_reduce([x]),
     "jiterator._create_jit_fn": lambda: torch.cuda.jiterator._create_jit_fn("f"),
 }.items():

@@ -91,11 +91,20 @@ def test_the_account_is_that_of_all_that_lives(capacities, odd, first, steps):
         peak = list(map(max, peak, used()))
         assert machine.used == used()
         assert machine.peak == peak
+        for i in range(first, first + n):
+            sizes_here = [nbytes for _, j, nbytes in living if j == i and nbytes]
+            assert machine.requested[i].current == sum(sizes_here)
+            assert machine.allocations[i].current == len(sizes_here)
+            assert machine.taken[i] >= peak[i]
+            blocks = [block for block in machine.blocks.values() if block[0] == i]
+            assert sorted(block[3] for block in blocks) == sorted(sizes_here)
+            for count in (machine.requested[i], machine.allocations[i]):
+                assert count.current <= count.peak <= count.total
         assert [machine.free(first + i) for i in range(n)] == [
             capacity - used()[first + i] for i, capacity in enumerate(capacities)
         ]
     living.clear()
-    assert machine.used == [0] * (first + n)
+    assert machine.used == [0] * (first + n) and not machine.blocks
 
 
 @given(

@@ -1,0 +1,319 @@
+"""What ``torch.vgpu`` says about memory: counts, a table of them, blocks, a history.
+
+There is no caching allocator. So each block is a segment of its own, nothing is
+reserved beyond what is allocated, and there are no pools.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from .devices import Device, Devices, as_device
+from .devices import index_of as _index
+from .sim.machine import Machine
+from .sim.memory import Block
+
+# ------------------------------------------------------------------ counts, in bytes
+
+
+def memory_allocated(device: Device = None) -> int:
+    i = _index(device)
+    return Devices.machines[i].used[i]
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    i = _index(device)
+    return Devices.machines[i].peak[i]
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    i = _index(device)
+    Devices.machines[i].reset_peak(i)
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    i = _index(device)
+    Devices.machines[i].reset_totals(i)
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """Return the free bytes and the total bytes of a device."""
+    i = _index(device)
+    machine = Devices.machines[i]
+    return machine.capacities[i] - machine.used[i], machine.capacities[i]
+
+
+def device_memory_used(device: Device = None) -> int:
+    """Return the bytes in use on a device: by this process, as no other can use it."""
+    return memory_allocated(device)
+
+
+def memory_stats(device: Device = None) -> dict[str, int]:
+    """Return bytes and counts, under the names of ``torch.cuda.memory_stats``.
+
+    What concerns caching is 0. There are no statistics of pools.
+    """
+    i = _index(device)
+    machine = Devices.machines[i]
+    with machine.lock:
+        nbytes = machine.used[i], machine.peak[i], machine.taken[i]
+        requested, allocations = (
+            (count.current, count.peak, count.total)
+            for count in (machine.requested[i], machine.allocations[i])
+        )
+    nothing = 0, 0, 0
+    found = {
+        "active.all": allocations,
+        "active_bytes.all": nbytes,
+        "allocated_bytes.all": nbytes,
+        "allocation.all": allocations,
+        "inactive_split.all": nothing,
+        "inactive_split_bytes.all": nothing,
+        "oversize_allocations": nothing,
+        "oversize_segments": nothing,
+        "requested_bytes.all": requested,
+        "reserved_bytes.all": nbytes,
+        "segment.all": allocations,
+    }
+    stats = {"num_alloc_retries": 0, "num_ooms": machine.overflows[i]}
+    for name, (now, peak, total) in found.items():
+        stats[f"{name}.allocated"], stats[f"{name}.current"] = total, now
+        stats[f"{name}.freed"], stats[f"{name}.peak"] = total - now, peak
+    return stats
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Return PyTorch's table of a device's memory, and a line that says what it is.
+
+    Args:
+        abbreviated: whether to leave out pools. There are none to show.
+    """
+    # The code of torch.cuda.memory_summary asks for nothing but these two.
+    asked = {
+        "_get_device_index": lambda device, optional: _index(device),
+        "memory_stats": memory_stats,
+    }
+    table = FunctionType(_summary_of_cuda.__code__, asked)(device, True)
+    return f"{table}Simulated memory of {as_device(device)}, a virtual GPU.\n"
+
+
+_summary_of_cuda = torch.cuda.memory_summary
+
+
+def empty_cache() -> None:
+    """Nothing to do: memory is freed at once."""
+
+
+# There is no caching allocator, so nothing is reserved beyond what is allocated.
+memory_reserved = memory_allocated
+max_memory_reserved = max_memory_allocated
+
+
+# ------------------------------------------------------------------ limits
+
+
+def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
+    """Let a device give at most a fraction of its memory, from 0 to 1.
+
+    Raises:
+        TypeError, ValueError: it's no such number.
+    """
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    i = _index(device)
+    Devices.machines[i].limit(i, fraction)
+
+
+def get_per_process_memory_fraction(device: Device = None) -> float:
+    i = _index(device)
+    return Devices.machines[i].fractions[i]
+
+
+# ------------------------------------------------------------------ blocks
+
+Snapshot = dict[str, Any]
+
+
+def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapshot]:
+    """Return a segment for each block of memory that is in use on any device.
+
+    They are described as ``torch.cuda.memory_snapshot`` does it. Addresses are those
+    that tensors give (``data_ptr``).
+
+    Args:
+        mempool_id: (0, 0), which no pool is, or None. In every other pool is nothing.
+    """
+    if mempool_id not in (None, (0, 0)):
+        return []
+    machine = Devices.machine
+    with machine.lock:
+        blocks = sorted(map(Block._make, machine.blocks.values()), key=_place)
+    return [
+        {
+            "device": block.index,
+            "address": block.address,
+            "total_size": block.nbytes,
+            "allocated_size": block.nbytes,
+            "active_size": block.nbytes,
+            "requested_size": block.requested,
+            "stream": 0,
+            "segment_type": "large" if block.nbytes > 2**20 else "small",
+            "segment_pool_id": (0, 0),
+            "is_expandable": False,
+            "frames": _described(block.frames),
+            "blocks": [
+                {
+                    "address": block.address,
+                    "size": block.nbytes,
+                    "requested_size": block.requested,
+                    "state": "active_allocated",
+                    "frames": _described(block.frames),
+                }
+            ],
+        }
+        for block in blocks
+    ]
+
+
+def _place(block: Block) -> tuple[int, int]:
+    return block.index, block.address
+
+
+def snapshot() -> Snapshot:
+    """Return all blocks in use, and the history of each device if it's recorded."""
+    machine = Devices.machine
+    history = machine.history
+    traces: list[list[Snapshot]] = [[] for _ in range(machine.count)]
+    if history is not None:
+        with machine.lock:
+            traces = history.traces()
+    return {
+        "segments": memory_snapshot(),
+        "device_traces": traces,
+        "allocator_settings": {},
+        "external_annotations": [],
+    }
+
+
+# ------------------------------------------------------------------ a history
+
+_OURS = str(Path(__file__).parent)
+
+# The lines of a program that led to an event: code and number, the innermost first.
+Frames = Sequence[tuple[Any, int]]
+
+
+class History:
+    """What happened to a machine's memory: the object in ``Machine.history``.
+
+    Args:
+        count: the number of devices.
+        events: whether to keep events, or only the frames of what lives.
+        context: None, or of what to keep frames: ``"state"`` and ``"alloc"`` of what
+            is allocated, ``"all"`` also of what is freed.
+        most: the number of events that are kept of each device, the last ones.
+        skipped: actions that are left out, named as in PyTorch.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        events: bool = True,
+        context: str | None = "all",
+        most: int = sys.maxsize,
+        skipped: Sequence[str] = (),
+    ):
+        self.context, self.skipped = context, frozenset(skipped)
+        self.events = [deque(maxlen=most if events else 0) for _ in range(count)]
+
+    def __call__(self, action: str, index: int, address: int, nbytes: int) -> Frames:
+        frames = ()
+        if self.context == "all" or (self.context and action != "free"):
+            frames = _frames(sys._getframe(1))
+        # Memory is free again as soon as that is asked for.
+        for name in _NAMES[action]:
+            if name not in self.skipped:
+                self.events[index].append((name, address, nbytes, frames))
+        return frames
+
+    def traces(self) -> list[list[Snapshot]]:
+        """Return the events of each device, described as PyTorch does it."""
+        return [
+            [
+                {
+                    "action": name,
+                    "size": nbytes,
+                    "stream": 0,
+                    "pool_id": (0, 0),
+                    "frames": _described(frames),
+                    **({} if name == "oom" else {"addr": address}),
+                }
+                for name, address, nbytes, frames in events
+            ]
+            for events in self.events
+        ]
+
+
+_NAMES = {
+    "alloc": ("alloc",),
+    "free": ("free_requested", "free_completed"),
+    "oom": ("oom",),
+}
+
+
+def record_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    most: int = sys.maxsize,
+    clear: bool = False,
+    skipped: Sequence[str] = (),
+) -> None:
+    """Record what happens to the memory of all devices from now on, or stop it.
+
+    Args:
+        enabled: None stops it, and forgets what was recorded; ``"state"`` records where
+            the blocks in use come from; ``"all"`` all events as well.
+        clear: whether to forget what was recorded before.
+    The others are those of `History`.
+
+    Raises:
+        RuntimeError: an argument is none of its values.
+    """
+    if enabled not in (None, "state", "all"):
+        raise RuntimeError("expected enabled to be 'state', 'all', or None")
+    if context not in (None, "state", "alloc", "all"):
+        raise RuntimeError("expected context to be 'state', 'alloc', 'all', or None")
+    machine: Machine = Devices.machine
+    with machine.lock:
+        before, machine.history = machine.history, None
+        if enabled is None:
+            return
+        history = History(machine.count, enabled == "all", context, most, skipped)
+        if before is not None and not clear:
+            for events, earlier in zip(history.events, before.events, strict=True):
+                events.extend(earlier)
+        machine.history = history
+
+
+def _frames(frame: FrameType | None) -> Frames:
+    """Return the lines that led to a frame, those of this package left out."""
+    found = []
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OURS):
+            found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def _described(frames: Frames) -> list[Snapshot]:
+    return [
+        {"filename": code.co_filename, "line": line, "name": code.co_name}
+        for code, line in frames
+    ]

@@ -29,6 +29,7 @@ easiest to read in this order:
 * ``errors``: the error messages, worded as PyTorch words them.
 * ``methods``, ``storage``: what a tensor answers where C++ doesn't ask the backend.
 * ``device_api``, ``streams``: ``torch.vgpu``, with its streams and events.
+* ``memory``: what it says about memory: counts, blocks, a history.
 * ``sync_debug``: where the host waits for a device.
 * ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
 * ``collectives``: ``torch.distributed``, with gloo underneath.
@@ -37,6 +38,7 @@ easiest to read in this order:
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
 * ``host_memory``: how much memory this computer can still give.
+* ``monitor``, ``nvml``, ``nvidia_smi``: what tools that monitor GPUs are told.
 * ``programs``, ``__main__``: run a script that says ``cuda`` on virtual GPUs.
 * ``pytest_plugin``: the marker and the fixture ``virtual_gpus``.
 """

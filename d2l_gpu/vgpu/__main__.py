@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from .monitor import VARIABLE
 from .programs import of_program, run_script
 
 NAME = "python -m d2l_gpu.vgpu"
 CHILDREN = Path(__file__).resolve().parent / "children"
-VARIABLE = "D2L_GPU_AS_CUDA"
+PROGRAMS = CHILDREN / "bin"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -111,6 +112,8 @@ def _enable(gpus: int, memory: str | None) -> None:
 
     settings = {"n": gpus, "memory": memory, "as_cuda": True}
     vgpu.enable(**settings)
+    # All processes have devices of the same size, also where the default would differ.
+    settings["memory"] = vgpu.machine_in_use().capacities[0]
     _enable_in_children(settings)
     print(
         f"{NAME}: {gpus} virtual GPU{'s' * (gpus > 1)}, simulated on the CPU, "
@@ -122,13 +125,18 @@ def _enable(gpus: int, memory: str | None) -> None:
 def _enable_in_children(settings: dict) -> None:
     """Set up the same virtual GPUs in the Python processes that the program starts.
 
+    They, and other processes, also find a program ``nvidia-smi`` for virtual GPUs.
     See ``children/sitecustomize.py``. A process that Python starts with ``-I``, ``-E``
     or ``-S`` has none, and nor has one that gets another PYTHONPATH.
     """
     os.environ[VARIABLE] = json.dumps(settings)
+    os.environ["D2L_GPU_PYTHON"] = sys.executable  # for the programs on PATH
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     others = [folder for folder in before if folder not in ("", str(CHILDREN))]
     os.environ["PYTHONPATH"] = os.pathsep.join([str(CHILDREN), *others])
+    before = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    others = [folder for folder in before if folder != str(PROGRAMS)]
+    os.environ["PATH"] = os.pathsep.join([str(PROGRAMS), *others])
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ easiest to read in this order:
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
 * ``host_memory``: how much memory this computer can still give.
+* ``profiler``: kernels on the simulated clock, for ``torch.profiler``.
 * ``monitor``, ``nvml``, ``nvidia_smi``: what tools that monitor GPUs are told.
 * ``programs``, ``__main__``: run a script that says ``cuda`` on virtual GPUs.
 * ``pytest_plugin``: the marker and the fixture ``virtual_gpus``.

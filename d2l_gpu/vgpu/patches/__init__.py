@@ -18,6 +18,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``data_loader``: the workers of a ``DataLoader``.
 * ``as_cuda``: the name ``cuda``, only for ``enable(as_cuda=True)``.
 * ``monitoring``: memory in detail and the driver, which come with that name.
+* ``profiling``: the profiler, asked for CUDA.
 * ``nccl``: the backend ``nccl``, which comes with that name.
 """
 

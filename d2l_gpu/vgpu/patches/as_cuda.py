@@ -22,7 +22,7 @@ from .. import backend, device_api
 from ..devices import Devices, as_device
 from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
-from . import monitoring
+from . import monitoring, profiling
 from .loading import note_place
 
 # Registrations end when their Python objects die.
@@ -55,8 +55,8 @@ def apply() -> None:
     accelerator()
     cudnn()
     storages()
-    profiling()
     monitoring.apply()
+    profiling.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         from . import nccl
 
@@ -393,20 +393,3 @@ def storages() -> None:
         return VirtualStorage(self.nbytes(), as_device(device)).copy_(self)
 
     torch.UntypedStorage.cuda = cuda
-
-
-def profiling() -> None:
-    """Let profilers record what the CPU does when they're asked for CUDA.
-
-    All: they ask a part of C++ that this build doesn't have, and fill the screen with
-    warnings, one for each operator.
-    """
-    profile = torch.autograd.profiler.profile
-    original = profile.__init__
-
-    @functools.wraps(original)
-    def __init__(self, *args, use_cuda=False, use_device=None, **kwargs):
-        use_device = None if use_device == "cuda" else use_device
-        original(self, *args, use_device=use_device, **kwargs)
-
-    profile.__init__ = __init__

@@ -91,6 +91,16 @@ def wrong_generator(generator: torch.Generator) -> RuntimeError:
     )
 
 
+def not_deterministic(kernel: str) -> str:
+    """Return the alert of a kernel, worded as in aten/src/ATen/Context.cpp."""
+    return (
+        f"{kernel} does not have a deterministic implementation, but you set "
+        "'torch.use_deterministic_algorithms(True)'. You can turn off determinism just "
+        "for this operation, or you can use the 'warn_only=True' option, if that's "
+        "acceptable for your application."
+    )
+
+
 def no_values(asked: str) -> RuntimeError:
     """Return the error for asking a value of a simulation that has only shapes."""
     return RuntimeError(

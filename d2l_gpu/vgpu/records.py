@@ -57,6 +57,8 @@ class Record:
             arguments: the shape of the result depends on values, or the result is a
             number on the host. Default: only an operator with the tag
             ``dynamic_output_shape`` waits (``nonzero``).
+        alert: the name of CUDA's kernel, if that isn't deterministic. On request it
+            raises, and its message has this name.
         pointwise: whether a CPU tensor without dimensions counts as a number, and
             errors are worded as TensorIterator words them. Default: those with the tag
             ``pointwise`` and their forms in place. (PyTorch marks them with
@@ -84,6 +86,7 @@ class Record:
     between_two: bool = False
     flat: bool = False
     waits: Callable[[Sequence], bool] | None = None
+    alert: str | None = None
     # Operands and results on the CPU.
     pointwise: bool | None = None
     indexes: bool = False
@@ -125,6 +128,12 @@ FUNCTIONAL = Record(handler=collectives.functional, kernel=False)
 GATHERED = replace(FUNCTIONAL, collective="all_gather")
 REDUCED = replace(FUNCTIONAL, collective="all_reduce")
 SCATTERED = replace(FUNCTIONAL, collective="reduce_scatter")
+
+
+def varying(kernel: str) -> Record:
+    """Return the record of an operator whose kernel of CUDA isn't deterministic."""
+    return Record(handler=special.alerting, alert=kernel)
+
 
 RECORDS: dict[str, Record] = {
     # -------------------------------------------------------------- memory and views
@@ -256,6 +265,25 @@ RECORDS: dict[str, Record] = {
     "native_dropout": NO_LARGER,
     "native_dropout_backward": replace(NO_LARGER, pointwise=False),
     "threshold_backward": replace(NO_LARGER, pointwise=False),  # of ReLU
+    # -------------------------------------------------------------- not deterministic
+    # On CUDA, by PyTorch's documentation of use_deterministic_algorithms.
+    "_adaptive_avg_pool2d_backward": varying("adaptive_avg_pool2d_backward_cuda"),
+    "_adaptive_avg_pool3d_backward": varying("adaptive_avg_pool3d_backward_cuda"),
+    "adaptive_max_pool2d_backward": varying("adaptive_max_pool2d_backward_cuda"),
+    "avg_pool3d_backward": varying("avg_pool3d_backward_cuda"),
+    "fractional_max_pool2d_backward": varying("fractional_max_pool2d_backward_cuda"),
+    "fractional_max_pool3d_backward": varying("fractional_max_pool3d_backward_cuda"),
+    "grid_sampler_2d_backward": varying("grid_sampler_2d_backward_cuda"),
+    "grid_sampler_3d_backward": varying("grid_sampler_3d_backward_cuda"),
+    "histc": varying("_histc_cuda"),
+    "nll_loss2d_forward": varying("nll_loss2d_forward_out_cuda_template"),
+    "reflection_pad1d_backward": varying("reflection_pad1d_backward_out_cuda"),
+    "reflection_pad2d_backward": varying("reflection_pad2d_backward_cuda"),
+    "reflection_pad3d_backward": varying("reflection_pad3d_backward_out_cuda"),
+    "upsample_bicubic2d_backward": varying("upsample_bicubic2d_backward_out_cuda"),
+    "upsample_bilinear2d_backward": varying("upsample_bilinear2d_backward_out_cuda"),
+    "upsample_linear1d_backward": varying("upsample_linear1d_backward_out_cuda"),
+    "upsample_trilinear3d_backward": varying("upsample_trilinear3d_backward_out_cuda"),
     # -------------------------------------------------------------- norms and softmax
     # Those of SyncBatchNorm exist for GPUs only.
     "batch_norm_backward_elemt": Record(substitute=special.batch_norm_backward_elemt),

@@ -5,6 +5,8 @@ differently. ``records.py`` assigns them. A handler takes the facts about the op
 then the operator's own arguments.
 """
 
+import warnings
+
 import torch
 
 from . import errors
@@ -170,6 +172,16 @@ def in_parts(op, *args, **kwargs):
     Below autograd, in inference mode for example, it would come here as a whole.
     """
     return overload(f"{op.name}.{op.schema.overload_name}").decompose(*args, **kwargs)
+
+
+def alerting(op, *args, **kwargs):
+    """Run an operator, or say that on a GPU it isn't deterministic if that is asked."""
+    if torch.are_deterministic_algorithms_enabled():
+        message = errors.not_deterministic(op.record.alert)
+        if not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise RuntimeError(message)
+        warnings.warn(message, stacklevel=2)
+    return run(op, args, kwargs)
 
 
 # ------------------------------------------------------------------ not on the CPU

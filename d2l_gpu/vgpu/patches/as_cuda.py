@@ -15,6 +15,7 @@ README.md lists what isn't covered.
 """
 
 import functools
+from collections.abc import Sequence
 
 import torch
 
@@ -341,6 +342,29 @@ class TensorType:
         return f"<class '{self.name}'>"
 
 
+class SparseTensorType(TensorType):
+    """A type such as ``torch.cuda.sparse.FloatTensor``, of tensors in COO layout."""
+
+    def __init__(self, name: str, dtype: torch.dtype):
+        super().__init__(name, dtype)
+        self.name = f"torch.cuda.sparse.{name}"
+
+    def __call__(self, *args) -> torch.Tensor:
+        if not (args and isinstance(args[0], torch.Tensor)):  # sizes alone
+            size = args[0] if args and isinstance(args[0], Sequence) else args or (0,)
+            places = torch.empty(len(size), 0, dtype=torch.int64, device="cuda")
+            args = places, torch.empty(0, device="cuda"), size
+        # These types never check; without the option PyTorch warns of that.
+        return torch.sparse_coo_tensor(*args, dtype=self.dtype, check_invariants=False)
+
+    def __instancecheck__(self, tensor) -> bool:
+        return (
+            isinstance(tensor, VirtualTensor)
+            and tensor.layout is torch.sparse_coo
+            and tensor.dtype is self.dtype
+        )
+
+
 def tensor_types() -> None:
     """Supply types such as ``torch.cuda.FloatTensor``, which also work by name.
 
@@ -349,6 +373,9 @@ def tensor_types() -> None:
     types = {name: TensorType(name, dtype) for name, dtype in _TYPES.items()}
     for name, kind in types.items():
         setattr(torch.cuda, name, kind)
+        if hasattr(torch.sparse, name):
+            sparse = SparseTensorType(name, _TYPES[name])
+            setattr(torch.cuda.sparse, name, sparse)
     by_name = {kind.name: kind for kind in types.values()}
     cast, set_default = torch.Tensor.type, torch.set_default_tensor_type
 

@@ -30,12 +30,15 @@ INTRODUCTION = (
 
 
 def record(checks: Sequence[dict], where: str) -> None:
-    """Write the file and the page.
+    """Write the file and the page. What these checks don't name stays as it was.
 
     Args:
         where: Python and system of the run.
     """
-    kept = [{key: check[key] for key in KEPT} for check in checks]
+    found = {(x["area"], x["name"]): {key: x[key] for key in KEPT} for x in checks}
+    before = recorded()["checks"] if RESULTS.exists() else []
+    kept = [found.pop((x["area"], x["name"]), x) for x in before]
+    kept = sorted([*kept, *found.values()], key=lambda x: x["area"])
     results = {"where": where, "checks": kept}
     text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
     RESULTS.write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
 from . import monitoring, profiling
 from .loading import note_place
+from .names import full_name
 
 # Registrations end when their Python objects die.
 _kept: list = []
@@ -109,9 +110,16 @@ def wrappers() -> None:
     """Let DTensor, and other tensors that contain virtual ones, say cuda as well.
 
     All: they tell C++ the device of what they contain. Each such class is changed when
-    it's made, because PyTorch imports some of them late.
+    it's made, because PyTorch imports some of them late. Those made in Python pass on
+    the name cuda, for which autograd finds no guard: it ends the process.
     """
-    in_cpp = torch.Tensor.device
+    in_cpp, make = torch.Tensor.device, torch.Tensor._make_wrapper_subclass
+
+    @functools.wraps(make)
+    def _make_wrapper_subclass(*args, device=None, **kwargs):
+        return make(*args, device=full_name(device), **kwargs)
+
+    torch.Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
 
     def device(self):
         found = in_cpp.__get__(self)

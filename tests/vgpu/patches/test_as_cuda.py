@@ -64,6 +64,10 @@ def test_default_devices():
     run_program("as_cuda/default_devices.py")
 
 
+def test_tensors_that_contain_others_say_cuda():
+    run_program("as_cuda/wrappers_say_cuda.py")
+
+
 @pytest.mark.all
 def test_types_of_tensors():
     run_program("as_cuda/types_of_tensors.py")

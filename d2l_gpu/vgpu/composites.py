@@ -75,7 +75,7 @@ def on_backing(func, watched: bool = True):
             call = _Call(func, index, spec, watched)
             results = _OnBacking.apply(call, *leaves)
             return tree_unflatten(list(results), call.structure)
-        except Exception as error:
+        except BaseException as error:
             return contained(error, sys._getframe(1), op)
 
     return kernel
@@ -284,7 +284,7 @@ def _into_out(func):
             )
         try:
             return run(op, args, kwargs)
-        except Exception as error:
+        except BaseException as error:
             return contained(error, sys._getframe(1), op)
 
     return kernel

@@ -38,7 +38,7 @@ class SparseTensor(VirtualTensor):
             if op.handler is not None:
                 return op.handler(op, *args, **kwargs)
             return run(op, args, kwargs)
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, NotImplementedError | RuntimeError):
                 error = errors.explained(error, op.name, (args, kwargs))
             return contained(error, sys._getframe(1), op)

@@ -69,7 +69,7 @@ class VirtualTensor(Methods, torch.Tensor):
             if kwargs or op.form == GENERAL:
                 return _general(op, args, kwargs or {})
             return _simple(op, args)
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, NotImplementedError | RuntimeError):
                 error = errors.explained(error, op.name, (args, kwargs))
             return contained(error, sys._getframe(1), op)
@@ -99,13 +99,14 @@ class _Engine(threading.local):
     """What we know about the autograd engine that runs in this thread."""
 
     code = None  # the code object of the Python function that calls the C++ engine
-    error: Exception | None = None
+    error: BaseException | None = None
+    depth = 0  # how many calls of the engine are running, one inside another
 
 
 engine = _Engine()
 
 
-def contained(error: Exception, caller, op: Operator):
+def contained(error: BaseException, caller, op: Operator):
     """Raise error, or keep it if the C++ autograd engine called the operator.
 
     Below the engine a pending Python error would end the process: unwinding runs the
@@ -539,7 +540,7 @@ def factory(func, *args, **kwargs):
     try:
         reserve(op, index, args, kwargs)
         result = wrap(op.call(*args, **kwargs), index)
-    except Exception as error:
+    except BaseException as error:
         return contained(error, sys._getframe(2), op)
     if op.kernel:
         Operands().issued(op, index, (), result._backing)

@@ -92,7 +92,7 @@ def test_ddp_scaling_prints_two_ratios_and_json():
     assert ratio == pytest.approx(result["value"], abs=0.006)
 
 
-@pytest.mark.all
+@pytest.mark.weekly
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(),
     reason="needs torch.distributed with gloo, and /proc",

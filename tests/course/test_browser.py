@@ -212,7 +212,11 @@ def expected(output: NotebookNode) -> tuple[str, str]:
 
 
 @pytest.mark.all
-@pytest.mark.parametrize("view", [(), ("--classic",)], ids=["lab", "classic"])
+@pytest.mark.parametrize(
+    "view",
+    [(), pytest.param(("--classic",), marks=pytest.mark.weekly)],
+    ids=["lab", "classic"],
+)
 def test_run_all_shows_what_is_committed(opened, view):
     page, lab = opened("01", *view)
     assert f"/{'doc' if view else 'lab'}/tree/01_devices.ipynb" in page.url

@@ -724,7 +724,7 @@ def without_network() -> list[str]:
     pytest.skip("network namespaces cannot be made here (unshare --net fails)")
 
 
-@pytest.mark.all
+@pytest.mark.weekly
 def test_bundle_of_this_environment_runs_a_lesson_without_a_network(
     tmp_path, monkeypatch
 ):

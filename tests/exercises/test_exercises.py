@@ -150,7 +150,11 @@ MORE = [
 
 @pytest.mark.parametrize(
     "cases",
-    [NOT_RUN, *(pytest.param(x, marks=pytest.mark.all) for x in (RUN, MORE))],
+    [
+        NOT_RUN,
+        pytest.param(RUN, marks=pytest.mark.all),
+        pytest.param(MORE, marks=pytest.mark.weekly),
+    ],
     ids=["not run", "run", "more"],
 )
 def test_what_is_said_of_other_answers(cases):

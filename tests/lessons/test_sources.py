@@ -74,7 +74,7 @@ def test_saving_from_jupyterlab_changes_nothing_but_what_was_edited(path, tmp_pa
     "name",
     [
         "pytorch/03_copying",
-        "tensorflow/A2_equivalents",
+        pytest.param("tensorflow/A2_equivalents", marks=pytest.mark.weekly),
         "jax/02_tensors",
     ],
 )

@@ -43,9 +43,9 @@ def test_each_way_to_run_a_function_agrees_with_the_cpu():
 
 @pytest.mark.all
 def test_random_programs_agree_or_are_refused():
-    found = ends(range(60))
+    found = ends(range(30))
     assert {seed: end for seed, end in found.items() if end not in GOOD} == {}
-    assert sum(end == "agrees" for end in found.values()) > 40
+    assert sum(end == "agrees" for end in found.values()) > 20
 
 
 @pytest.mark.weekly

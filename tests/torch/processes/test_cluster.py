@@ -360,7 +360,7 @@ def test_two_machines_train_as_one(tmp_path, environment, on_one_machine):
     assert sorted(result["hosts"]) == ["node-a", "node-b"]
 
 
-@pytest.mark.all
+@pytest.mark.weekly
 @needs_torchrun
 @needs_machines
 def test_a_machine_that_crashes_comes_back(tmp_path, environment, on_one_machine):

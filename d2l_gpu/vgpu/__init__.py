@@ -233,10 +233,11 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
 
 
 def is_virtual(value: Any) -> bool:
-    """Whether a value is a tensor on a virtual GPU, of no class derived from that."""
-    from .tensor import is_virtual
+    """Whether a value is a tensor on a virtual GPU, of no class derived from ours."""
+    from .sparse import SparseTensor
+    from .tensor import VirtualTensor
 
-    return is_virtual(value)
+    return type(value) in (VirtualTensor, SparseTensor)
 
 
 def peek(tensor: "torch.Tensor") -> "torch.Tensor":
@@ -245,6 +246,8 @@ def peek(tensor: "torch.Tensor") -> "torch.Tensor":
     For tests and other observers: a program on a GPU couldn't do this. The result
     shares its memory with the tensor, so leave it as it is.
     """
+    from .tensor import is_virtual
+
     tensor = tensor.detach()
     return tensor._backing if is_virtual(tensor) else tensor
 

@@ -138,7 +138,8 @@ class Event(PyTorchEvent):
             raise NotImplementedError(
                 "Events of virtual GPUs cannot be shared between processes."
             )
-        index = index_of(device)
+        # The devices may be a simulator's, which has none that is current.
+        index = current.index if device is None else index_of(device)
         self = super().__new__(cls, Devices.names[index], enable_timing=enable_timing)
         self.enable_timing = enable_timing
         self._number = 0

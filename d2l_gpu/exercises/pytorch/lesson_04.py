@@ -204,38 +204,6 @@ _EXAMPLES, _EPOCHS, _BATCH = 50, 3, 8
 _SIZES = _EPOCHS * [8, 8, 8, 8, 8, 8, 2]
 
 
-class _HostIndices(TorchDispatchMode):
-    """Notes indices on the host that select from a tensor on a GPU.
-
-    A real GPU needs a copy of each. Virtual ones read them where they are, so the
-    record of copies doesn't have them.
-
-    Attributes:
-        copies: for each index, its bytes and the tensor's device.
-    """
-
-    OPERATORS = (
-        torch.ops.aten.index,
-        torch.ops.aten._unsafe_index,
-        torch.ops.aten.index_put,
-        torch.ops.aten.index_put_,
-        torch.ops.aten.index_select,
-    )
-
-    def __init__(self):
-        super().__init__()
-        self.copies: list[tuple[int, torch.device]] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.overloadpacket in self.OPERATORS and args[0].device.type != "cpu":
-            self.copies += [
-                (index.nbytes, args[0].device)
-                for index in tree_leaves((args[1:], kwargs))
-                if torch.is_tensor(index) and index.device.type == "cpu" and index.dim()
-            ]
-        return func(*args, **(kwargs or {}))
-
-
 def _data() -> tuple[torch.Tensor, torch.Tensor]:
     """Return images that contain their numbers, and labels that are larger by 100."""
     X = torch.arange(float(_EXAMPLES))[:, None].repeat(1, 6)
@@ -245,7 +213,7 @@ def _data() -> tuple[torch.Tensor, torch.Tensor]:
 def _given_batches(answer: Callable, gpus: Gpus) -> dict:
     X, y = _data()
     torch.manual_seed(0)
-    with d2l.transfers() as log, _HostIndices() as indices:
+    with d2l.transfers() as log:
         given = list(answer(X, y, _BATCH, _EPOCHS, gpus[1]))
     pairs = all(
         isinstance(each, list | tuple)
@@ -261,8 +229,7 @@ def _given_batches(answer: Callable, gpus: Gpus) -> dict:
         "labels": [x.cpu().numpy() for x in labels],
         "images on": {gpus.where(x) for x in images},
         "labels on": {gpus.where(x) for x in labels},
-        "copies": gpus.copies(log)
-        + [(nbytes, HOST, gpus.name(device)) for nbytes, device in indices.copies],
+        "copies": gpus.copies(log),
     }
 
 

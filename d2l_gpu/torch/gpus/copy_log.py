@@ -49,7 +49,8 @@ def transfers() -> Iterator[Transfers]:
     """Log the copies between devices inside a ``with`` block.
 
     On virtual GPUs, the simulated machine logs the copies of all threads. On real ones,
-    this thread's operators are watched, which slows them down a little.
+    this thread's operators are watched, which slows them down a little; indices that
+    are lists, as in ``X[[0, 2]]``, are missing there, because no operator copies them.
 
     Returns:
         A context manager whose value is the list of transfers. The list is filled when
@@ -70,8 +71,23 @@ def transfers() -> Iterator[Transfers]:
         log += watch.seen
 
 
+def _bytes_of_index(index: torch.Tensor) -> int:
+    """Return how many bytes of an index are copied: of a mask, int64 positions."""
+    if index.dtype in (torch.bool, torch.uint8):
+        return int(index.count_nonzero()) * index.dim() * torch.int64.itemsize
+    return index.nbytes
+
+
 class _CopiesOfOperators(TorchDispatchMode):
     """Watches all operators of this thread, and records copies between devices."""
+
+    # These copy indices from the host, but not by an operator of their own.
+    INDEXED = (
+        torch.ops.aten.index,
+        torch.ops.aten._unsafe_index,
+        torch.ops.aten.index_put,
+        torch.ops.aten.index_put_,
+    )
 
     def __init__(self):
         super().__init__()
@@ -80,6 +96,10 @@ class _CopiesOfOperators(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         aten = torch.ops.aten
+        if func.overloadpacket in self.INDEXED:
+            for index in args[1]:
+                if index is not None and index.dim():
+                    self._note(_bytes_of_index(index), index.device, args[0].device)
         if func is aten._to_copy.default:
             self._copied(args[0], result)
         elif func is aten.copy_.default:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.torch.gpus.copy_log import Transfer
+from d2l_gpu.torch.gpus.copy_log import Transfer, _CopiesOfOperators
 from d2l_gpu.vgpu import LINKS, Table
 from d2l_gpu.vgpu.sim import catalogue
 from tests.helpers.fresh_process import run_program
@@ -46,6 +46,33 @@ def test_copies_of_virtual_gpus_are_logged_from_all_threads():
     ]
     assert (len(log), log.nbytes) == (3, 60)
     del X
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda X: X[torch.tensor([0, 2])],
+        lambda X: X[torch.tensor([0, 2]), torch.tensor([1, 1])],
+        lambda X: X[torch.tensor([True, False, True])],
+        lambda X: X[torch.eye(3, dtype=torch.bool)],
+        lambda X: X[torch.tensor(1)],
+        lambda X: X[1, torch.tensor([0, 1, 1])],
+        lambda X: X[X > 0],
+        lambda X: X.__setitem__(torch.tensor([2]), X[:1] + 1),
+        lambda X: X.to("cpu", torch.float16),
+        lambda X: X[:, 1].copy_(torch.ones(3)),
+        lambda X: X[1, 1].item(),
+        lambda X: X.tolist(),
+    ],
+)
+def test_watching_operators_sees_the_copies_that_a_machine_logs(program):
+    vgpu.enable(1)
+    X = torch.eye(3, device="vgpu:0")
+    with d2l.transfers() as logged:
+        program(X)
+    with _CopiesOfOperators() as watch:
+        program(X)
+    assert watch.seen == logged
 
 
 def number_of_bytes(tensor) -> int:

@@ -1,19 +1,23 @@
-"""Attention by the kernels that PyTorch has for GPUs only.
+"""Attention, also by the kernels that PyTorch has for GPUs only.
 
-Attention on virtual tensors runs as a whole on the backing tensors, by the kernel that
-the CPU chooses (``composites.py``). But ``context_parallel`` splits a sequence over
-ranks, and for that DTensor has to see one of the GPU's kernels, flash attention or
-memory-efficient attention. Here they are computed by the CPU's flash attention, with
-results in the shapes and types of the GPU's.
+Attention on virtual tensors runs on the backing tensors by the kernel that the CPU
+chooses: flash attention, or the whole composite (``composites.py``). But
+``context_parallel`` splits a sequence over ranks, and for that DTensor has to see one
+of the GPU's kernels, flash attention or memory-efficient attention. Here they are
+computed by the CPU's flash attention, with results in the shapes and types of the
+GPU's.
 """
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 from .composites import is_foreign, on_backing
+from .tensor import VirtualTensor
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_FLASH = SDPBackend.FLASH_ATTENTION.value
 _HALF = (torch.float16, torch.bfloat16)
 _ROWS = 32  # efficient attention has a logarithm for each row of whole blocks of these
 
@@ -41,6 +45,9 @@ def chosen(func):
             fused = _fused(query, key, value, is_causal)
         if fused is not None:
             return fused(query, key, value, is_causal=is_causal, scale=scale)[0]
+        plain = attn_mask is None and not (dropout_p or enable_gqa)
+        if plain and _flash_on_the_cpu(query, key, value, is_causal, scale):
+            return _forward(query, key, value, 0.0, is_causal, scale=scale)[0]
         options = {"scale": scale, "enable_gqa": enable_gqa}
         return whole(query, key, value, attn_mask, dropout_p, is_causal, **options)
 
@@ -58,6 +65,18 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, is_causal: bool):
     if torch.backends.cuda.mem_efficient_sdp_enabled():
         return _efficiently
     return None
+
+
+def _flash_on_the_cpu(query, key, value, is_causal: bool, scale) -> bool:
+    """Whether the CPU would take one kernel that has a formula for its gradients.
+
+    Then attention is an operator like any other, which is quicker than as a whole.
+    """
+    if any(type(x) is not VirtualTensor for x in (query, key, value)):
+        return False
+    backings = query._backing, key._backing, value._backing
+    options = {"scale": scale, "enable_gqa": False}
+    return torch._fused_sdp_choice(*backings, None, 0.0, is_causal, **options) == _FLASH
 
 
 def _efficiently(query, key, value, **options):

@@ -1,7 +1,9 @@
-"""The kernels of attention that PyTorch has for GPUs only, against plain attention."""
+"""Attention: the CPU's to the bit, and the kernels that PyTorch has for GPUs only."""
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 pytestmark = pytest.mark.virtual_gpus(2)
 
@@ -33,6 +35,29 @@ def plain(query, key, value, causal, scale=None):
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~mask, -torch.inf)
     return scores.softmax(-1) @ value, scores.logsumexp(-1)
+
+
+@pytest.mark.parametrize(("sizes", "causal"), CASES)
+@pytest.mark.parametrize("way", ["flash", "by a mask", "grouped", "by products"])
+def test_outputs_and_gradients_are_the_cpus(sizes, causal, way):
+    if way == "by a mask":
+        options = {"attn_mask": torch.ones(sizes[2], sizes[3]).tril() > 0}
+    else:
+        options = {"is_causal": causal, "enable_gqa": way == "grouped", "scale": 0.3}
+    backend = SDPBackend.MATH if way == "by products" else SDPBackend.FLASH_ATTENTION
+    found = []
+    for device in ("cpu", "vgpu:1"):
+        there = {
+            name: x.to(device) if isinstance(x, torch.Tensor) else x
+            for name, x in options.items()
+        }
+        for _ in range(2):
+            operands_ = [x.to(device).requires_grad_() for x in operands(sizes)]
+            with sdpa_kernel(backend):
+                output = F.scaled_dot_product_attention(*operands_, **there)
+            output.square().sum().backward()
+        found.append([x.cpu() for x in (output, *(x.grad for x in operands_))])
+    assert all(map(torch.equal, *found))
 
 
 @pytest.mark.parametrize(("sizes", "causal"), CASES)

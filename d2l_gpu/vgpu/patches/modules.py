@@ -21,7 +21,7 @@ def apply() -> None:
     modules()
     lazy_parameters()
     encoders()
-    optimizers()
+    foreach()
 
 
 def modules() -> None:
@@ -140,12 +140,14 @@ def encoders() -> None:
     torch._nested_tensor_from_mask_left_aligned = _nested_tensor_from_mask_left_aligned
 
 
-def optimizers() -> None:
-    """Let optimizers choose their foreach implementations, as on GPUs.
+def foreach() -> None:
+    """Let optimizers, and clipping gradients, take all tensors at once, as on GPUs.
 
-    All: the default depends on the exact class of the parameters.
+    All: the default depends on the exact class of parameters and gradients.
     """
     from torch.optim import optimizer
+    from torch.utils import _foreach_utils
 
-    if VirtualTensor not in optimizer._foreach_supported_types:
-        optimizer._foreach_supported_types.append(VirtualTensor)
+    for where in (optimizer, _foreach_utils):
+        if VirtualTensor not in where._foreach_supported_types:
+            where._foreach_supported_types.append(VirtualTensor)

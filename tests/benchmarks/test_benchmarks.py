@@ -56,6 +56,14 @@ def test_virtual_overhead_prints_two_tables_and_json():
 
 
 @pytest.mark.all
+def test_gpt_overhead_prints_a_sentence_and_json():
+    (first, sentence), result = run_benchmark("gpt_overhead", "--quick")
+    assert first.startswith(result["hardware"])
+    ratio = float(re.search(r"(\d+\.\d{3}) times", sentence).group(1))
+    assert ratio == result["value"]
+
+
+@pytest.mark.all
 def test_accuracy_prints_a_row_per_seed_and_json():
     lines, result = run_benchmark("accuracy", "--quick")
     (row,) = [line.split() for line in lines if line.startswith("seed 0")]

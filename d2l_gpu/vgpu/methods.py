@@ -51,6 +51,10 @@ class Methods:
         # torch.nn.Parameter marks tensors of subclasses instead of wrapping them.
         return getattr(self, "_is_param", False)
 
+    def __coerce_same_metadata_as_tangent__(self, metadata, expected_type=None):
+        """Tell AOTAutograd, which traced a plain tensor, that we're what it expects."""
+        return self if expected_type is torch.Tensor else None
+
     # -------------------------------------------------------------- values on the CPU
 
     def numpy(self, *, force: bool = False):

@@ -642,16 +642,6 @@ def test_torch_accelerator_answers_for_virtual_gpus():
 # ------------------------------------------------------------------ what cannot be
 
 
-@pytest.mark.filterwarnings("error")
-def test_compiling_says_that_it_does_nothing():
-    with pytest.warns(UserWarning, match="torch.compile does nothing while virtual"):
-        double = torch.compile(lambda X: 2 * X)
-    assert double(torch.ones(1, device=gpu(1))).item() == 2
-    with pytest.warns(UserWarning, match="torch.compile does nothing"):
-        net = torch.compile(nn.Linear(2, 1).to(gpu(0)))
-    assert net(torch.ones(1, 2, device=gpu(0))).shape == (1, 1)
-
-
 def test_another_backend_in_the_one_place():
     out = run_program("vgpu/another_backend_in_the_one_place.py")
     assert out.startswith(

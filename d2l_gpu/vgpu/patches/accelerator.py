@@ -3,6 +3,8 @@
 So do ``torch.Stream`` and ``torch.Event``.
 """
 
+import functools
+
 import torch
 from torch._C._autograd import DeviceType
 
@@ -31,8 +33,14 @@ def accelerator() -> None:
     here.current_device_index = here.current_device_idx = api.current_device
     here.set_device_index = here.set_device_idx = api.set_device
     here.device_index = api.device
-    here.synchronize = api.synchronize
-    here.current_stream, here.set_stream = api.current_stream, api.set_stream
+    here.set_stream = api.set_stream
+    # Functions of their own: Dynamo has to tell them from those of torch.cuda.
+    here.synchronize = functools.wraps(api.synchronize)(
+        lambda device=None: api.synchronize(device)
+    )
+    here.current_stream = functools.wraps(api.current_stream)(
+        lambda device=None: api.current_stream(device)
+    )
     for module in (here, here.memory):
         module.empty_cache = api.empty_cache
         module.memory_allocated = api.memory_allocated

@@ -23,7 +23,7 @@ from .. import backend, device_api
 from ..devices import Devices, as_device
 from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
-from . import monitoring, profiling
+from . import compiler, monitoring, profiling
 from .loading import note_place
 from .names import full_name
 
@@ -57,12 +57,14 @@ def apply() -> None:
     accelerator()
     cudnn()
     storages()
+    fake_tensors()
     monitoring.apply()
     profiling.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         from . import nccl
 
         nccl.apply()
+    compiler.names_again()
 
 
 # ------------------------------------------------------------------ tensors and names
@@ -78,6 +80,12 @@ class _DeviceType(type):
         if isinstance(next(iter((*args, *kwargs.values())), None), int):
             return _DeviceType.original("cuda", device.index)
         return device
+
+    def __eq__(cls, other) -> bool:
+        return other is cls or other is _DeviceType.original
+
+    def __hash__(cls) -> int:
+        return hash(_DeviceType.original)
 
     def __instancecheck__(cls, value) -> bool:
         return isinstance(value, _DeviceType.original)
@@ -116,8 +124,12 @@ def wrappers() -> None:
     in_cpp, make = torch.Tensor.device, torch.Tensor._make_wrapper_subclass
 
     @functools.wraps(make)
-    def _make_wrapper_subclass(*args, device=None, **kwargs):
-        return make(*args, device=full_name(device), **kwargs)
+    def _make_wrapper_subclass(*args, **kwargs):
+        if len(args) > 7:
+            args = (*args[:7], full_name(args[7]), *args[8:])
+        elif "device" in kwargs:
+            kwargs["device"] = full_name(kwargs["device"])
+        return make(*args, **kwargs)
 
     torch.Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
 
@@ -166,6 +178,27 @@ def _translating(function, least: int):
         return function("vgpu" if args[0] == "cuda" else args[0], *args[1:])
 
     return translated
+
+
+def fake_tensors() -> None:
+    """Let fake tensors, which stand for others while code is traced, say cuda too.
+
+    All: C++ would look for CUDA's guard, which isn't there.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    normalized, device = FakeTensor._normalize_fake_device, FakeTensor.device
+
+    @functools.wraps(normalized)
+    def _normalize_fake_device(device):
+        return normalized(full_name(device))
+
+    def shown(self):
+        found = device.__get__(self)
+        return Devices.shown[found.index] if found.type == "vgpu" else found
+
+    FakeTensor._normalize_fake_device = staticmethod(_normalize_fake_device)
+    FakeTensor.device = property(shown, device.__set__)
 
 
 # ------------------------------------------------------------------ torch.cuda

@@ -1,32 +1,108 @@
-"""``torch.compile``, which cannot see through a virtual tensor."""
+"""``torch.compile`` and ``torch.export``, which trace code to get its operators.
+
+Backends that run the graph, such as ``eager``, ``aot_eager`` or a function of one's
+own, get it as on a GPU. The default one, Inductor, would write kernels for the GPU.
+"""
 
 import functools
+import importlib.abc
+import importlib.util
+import sys
 import warnings
 
 import torch
+
+from ..tensor import VirtualTensor
+
+# Backends that write or record kernels of a real device.
+GENERATING = ("inductor", "cudagraphs")
+PACKAGE = __package__.removesuffix(".patches")
+DYNAMO = "torch._dynamo"
 
 
 def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     compiling()
+    if DYNAMO in sys.modules:
+        tracing()
+    else:
+        sys.meta_path.insert(0, _WhenImported())
 
 
 def compiling() -> None:
-    """Let ``torch.compile`` leave code as it is, and warn once.
+    """Let ``torch.compile`` leave code as it is for Inductor, and warn once.
 
-    All: the compiler can't see through a wrapper. It breaks the graph at every
-    operator, and each time prints a page of warnings.
+    All: Inductor has no code generator for this device.
     """
     original = torch.compile
 
     @functools.wraps(original)
-    def compile(model=None, *, disable=False, **settings):
-        if not disable:
+    def compile(model=None, *, backend="inductor", disable=False, **settings):
+        if backend in GENERATING and not disable:
             warnings.warn(
-                "torch.compile does nothing while virtual GPUs are in use: the code "
-                "runs as it is, with the same results.",
+                f"torch.compile with the backend {backend} does nothing while virtual "
+                "GPUs are in use: the code runs as it is, with the same results. The "
+                "backends eager and aot_eager trace it.",
                 stacklevel=2,
             )
-        return original(model, disable=True, **settings)
+            disable = True
+        return original(model, backend=backend, disable=disable, **settings)
 
     torch.compile = compile
+
+
+def tracing() -> None:
+    """Let Dynamo trace virtual tensors as plain tensors of their device.
+
+    All: it takes an instance of a class with ``__torch_dispatch__`` for a plain Python
+    object, because it can't know what the class does with operators. Ours does what a
+    device does. And our own code, which runs between two graphs, is not for tracing.
+    """
+    from torch._dynamo import trace_rules
+    from torch._dynamo.variables import builder
+
+    wrap, infer = builder.VariableBuilder._wrap, builder.infer_subclass_type
+
+    @functools.wraps(wrap)
+    def _wrap(self, value):
+        if type(value) is VirtualTensor:
+            return self.wrap_tensor(value)
+        return wrap(self, value)
+
+    @functools.wraps(infer)
+    def infer_subclass_type(value):
+        return None if type(value) is VirtualTensor else infer(value)
+
+    builder.VariableBuilder._wrap = _wrap
+    builder.infer_subclass_type = infer_subclass_type
+    trace_rules.add(PACKAGE)
+    names_again()
+
+
+def names_again() -> None:
+    """Let Dynamo look up again what the names of functions such as torch.arange mean.
+
+    All: it knows functions by identity, and we put others in their place.
+    """
+    if DYNAMO in sys.modules:
+        from torch._dynamo import trace_rules
+
+        trace_rules.get_torch_obj_rule_map.cache_clear()
+
+
+class _WhenImported(importlib.abc.MetaPathFinder):
+    """Changes Dynamo once it has been imported, which takes seconds and few need."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != DYNAMO:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module) -> None:
+            execute(module)
+            tracing()
+
+        spec.loader.exec_module = exec_module
+        return spec

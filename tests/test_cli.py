@@ -126,12 +126,14 @@ def test_failing_cell_is_named_and_the_rest_still_reported(
     assert notebook.cells[2].outputs == []
 
 
+@pytest.mark.all
 def test_cell_that_takes_too_long_fails(published, write_notebook, capsys):
     write_notebook(f"{PUBLISHED}/01_devices.ipynb", "import time\ntime.sleep(600)")
     assert cli.main(["run", "01", "--timeout", "1"]) == 1
     assert "ran for more than 1 s" in capsys.readouterr().err
 
 
+@pytest.mark.all
 def test_cell_that_kills_the_kernel_fails(published, write_notebook, capsys):
     write_notebook(f"{PUBLISHED}/01_devices.ipynb", "import os\nos._exit(1)")
     assert cli.main(["run", "01"]) == 1
@@ -283,6 +285,7 @@ def test_unknown_edition_is_one_sentence_that_lists_the_known(editions, capsys):
     )
 
 
+@pytest.mark.all
 def test_appendix_is_run_only_when_named(published, write_notebook, capsys):
     write_notebook(f"{PUBLISHED}/A1_more.ipynb", "print('more')")
     assert cli.main(["run"]) == 0

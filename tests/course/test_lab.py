@@ -307,9 +307,8 @@ def test_kernel_is_this_interpreter_whatever_the_reader_has_installed(
     assert Path(folder) == lab.notebooks
 
 
-@pytest.mark.parametrize(
-    "theirs", [pytest.param({}, marks=pytest.mark.all), {"fetchNews": "true"}]
-)
+@pytest.mark.all
+@pytest.mark.parametrize("theirs", [{}, {"fetchNews": "true"}])
 def test_readers_are_not_asked_about_news_but_may_want_them(
     published, tmp_path, theirs
 ):

@@ -300,6 +300,7 @@ def test_what_was_learnt_before_a_crash_is_known():
     assert answer.trouble.startswith("Python was killed by SIGABRT")
 
 
+@pytest.mark.all
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no process groups to end")
 def test_process_that_hangs_ends_with_those_it_has_started(tmp_path):
     file = tmp_path / "pids"

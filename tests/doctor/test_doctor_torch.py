@@ -115,6 +115,7 @@ def test_pytorch_that_ends_python_does_not_end_the_doctor(plant, code, words):
         assert "PyTorch cannot be used" in finding.what
 
 
+@pytest.mark.all
 def test_pytorch_that_hangs_does_not_hang_the_doctor(plant):
     plant.module("torch", "import time; time.sleep(600)")
     finding = look_once("pytorch", timeout=2)
@@ -219,6 +220,7 @@ def test_tool_that_finds_no_devices_is_a_problem(plant, smi):
     assert "nvidia-smi says: No devices were found" in look_once("build").what
 
 
+@pytest.mark.all
 def test_driver_that_hangs_is_a_problem(plant, smi, tmp_path):
     plant.torch("2.13.0", cuda="12.8")
     smi(f"echo $$ >{tmp_path}/pid\nexec sleep 600")

@@ -54,6 +54,7 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | PATH | NO_GPUS | jupyter_settings(folder)
 
 
+@pytest.mark.all
 def test_script_with_its_output_in_a_file_prints_lines_and_nothing_else():
     # run_fresh has checked that nothing was written to stderr.
     out = run_fresh(SCRIPT + "print(log)\nprint(sim.timeline())")
@@ -102,6 +103,7 @@ def on_a_terminal(command: list[str], folder: Path) -> str:
     return shown.decode()
 
 
+@pytest.mark.all
 def test_ipython_in_a_terminal_shows_text(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     shown = ipython(tmp_path, "%run -i train.py", "log", "sim.timeline()", "animator")

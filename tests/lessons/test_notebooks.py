@@ -394,6 +394,7 @@ def write_planted(path: Path, *cells: tuple[str, list]) -> None:
     nbformat.write(new_notebook(cells=planted), path)
 
 
+@pytest.mark.all
 def test_nbval_rejects_wrong_outputs_only(tmp_path):
     cases = {
         "good": ("print('vgpu:1', 42)", "vgpu:1 42\n", True),

@@ -103,6 +103,7 @@ def test_notebook_names_no_version_but_the_format(project):
     assert "version" not in str(metadata)
 
 
+@pytest.mark.all
 def test_building_twice_gives_the_same_bytes(project):
     build(project)
     first = (project / BUILT).read_bytes()
@@ -363,6 +364,7 @@ With ${title} only.
 """
 
 
+@pytest.mark.all
 def test_fifth_framework_is_a_row_a_helper_and_cells_and_nothing_else(
     project, tmp_path, monkeypatch, capsys
 ):
@@ -547,6 +549,7 @@ def test_edited_notebook_is_stale(project, capsys):
         assert difference in capsys.readouterr().out
 
 
+@pytest.mark.all
 def test_building_resolves_a_notebook_with_conflicts(project, capsys):
     build(project)
     text = (project / BUILT).read_text()
@@ -675,6 +678,7 @@ def test_lesson_has_stubs_and_solutions_are_a_notebook_of_their_own(with_exercis
     assert build(with_exercise, "--check") == 0
 
 
+@pytest.mark.all
 def test_solutions_that_no_lesson_makes_are_stale(with_exercise, capsys):
     build(with_exercise)
     write_lesson(with_exercise, GOOD_LESSON)

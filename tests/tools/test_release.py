@@ -180,7 +180,8 @@ def main():
 NAME = "d2l_gpu-9.9-py3-none-any.whl"
 
 
-@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.all), 3])
+@pytest.mark.all
+@pytest.mark.parametrize("code", [0, 3])
 def test_a_wheel_is_tried_outside_of_the_clone(code, tmp_path, capsys, monkeypatch):
     program = PROGRAM.format(code=code, there=str(REPOSITORY))
     wheel = toy_wheel(tmp_path, program)

@@ -391,9 +391,8 @@ def test_checking_needs_no_book(project, without_book, capsys):
     assert "the notebook has not been built" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "forbidden", [pytest.param(False, marks=pytest.mark.all), True]
-)
+@pytest.mark.all
+@pytest.mark.parametrize("forbidden", [False, True])
 def test_its_notebook_is_skipped_unless_that_is_forbidden(
     forbidden, write_notebook, tmp_path
 ):

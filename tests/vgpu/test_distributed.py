@@ -26,14 +26,8 @@ def check(*command: str) -> subprocess.CompletedProcess:
     return done
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        "gloo",
-        pytest.param("default", marks=pytest.mark.all),
-        pytest.param("device_id", marks=pytest.mark.all),
-    ],
-)
+@pytest.mark.all
+@pytest.mark.parametrize("backend", ["gloo", "default", "device_id"])
 def test_collectives(backend):
     check(*TORCHRUN, "collectives.py", backend)
 

@@ -28,6 +28,7 @@ def ends(seeds: Iterable[int]) -> dict[int, str]:
     return {entry["seed"]: entry["ended"] for entry in found}
 
 
+@pytest.mark.all
 def test_ctrl_c_and_errors_of_hooks_end_backward_and_nothing_else():
     # Ctrl-C; errors of a tensor's hook, of a module's, and in a checkpoint.
     found = ends([-8, -9, -12, -15])

@@ -221,6 +221,7 @@ def test_ranks_of_a_process_with_virtual_gpus_have_virtual_ones(script):
 # ---------------------------------------------------------------- what is shown
 
 
+@pytest.mark.all
 def test_lines_of_rank_0_are_shown_while_it_runs(script, tmp_path):
     seen = tmp_path / "seen"
     path = script(
@@ -366,6 +367,7 @@ def test_a_lost_connection_is_the_cause_where_there_is_no_other(script, failing)
     assert "Connection" in text
 
 
+@pytest.mark.all
 def test_no_python_is_an_error_with_the_line(script):
     text = failure_of(script("for:"))
     assert re.match(r"Rank [01] of train.py failed with SyntaxError: ", text)
@@ -373,11 +375,12 @@ def test_no_python_is_an_error_with_the_line(script):
     assert "worker.py" not in text
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("failing", "end", "how"),
     [
         (0, "os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
-        pytest.param(1, "os._exit(3)", "exited with code 3", marks=pytest.mark.all),
+        (1, "os._exit(3)", "exited with code 3"),
     ],
     ids=["signal-0", "exit-1"],
 )

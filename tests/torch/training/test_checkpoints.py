@@ -385,6 +385,7 @@ def test_a_checkpoint_of_another_device(folder):
 # ---------------------------------------------------------------- full disks
 
 
+@pytest.mark.all
 def test_a_full_disk_leaves_the_last_good_one(folder):
     Training(folder).run(4)
     before = {path: path.read_bytes() for path in folder.iterdir()}

@@ -223,6 +223,7 @@ def test_weights_trained_on_a_virtual_gpu_are_those_of_the_cpu_bit_by_bit():
     assert out.splitlines()[1:] == runs * 2
 
 
+@pytest.mark.all
 def test_what_leaves_a_gpu_in_training_is_the_points_of_the_curves():
     out = run_program("trainer/copies_from_a_gpu_in_training.py")
     assert out.splitlines()[1:] == ["9", "9"]

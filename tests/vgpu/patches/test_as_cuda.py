@@ -56,14 +56,17 @@ def test_every_way_to_name_a_device():
     run_program("as_cuda/every_way_to_name_a_device.py")
 
 
+@pytest.mark.all
 def test_a_name_without_an_index_is_the_current_device():
     run_program("as_cuda/a_name_without_an_index_is_the_current_device.py")
 
 
+@pytest.mark.all
 def test_default_devices():
     run_program("as_cuda/default_devices.py")
 
 
+@pytest.mark.all
 def test_tensors_that_contain_others_say_cuda():
     run_program("as_cuda/wrappers_say_cuda.py")
 
@@ -94,6 +97,7 @@ def test_what_needs_a_real_gpu_is_refused_with_a_sentence():
     run_program("as_cuda/what_needs_a_real_gpu.py")
 
 
+@pytest.mark.all
 def test_the_name_stays_and_devices_can_be_set_up_anew():
     run_program("as_cuda/the_name_stays.py")
 
@@ -211,6 +215,7 @@ def test_data_parallel_has_the_gradients_of_one_device(device):
     """)
 
 
+@pytest.mark.all
 def test_data_parallel_carries_buffers_autocast_and_errors():
     run_program("as_cuda/data_parallel_carries_more.py")
 
@@ -223,6 +228,7 @@ def test_comm():
 # ------------------------------------------------------------------ files and loaders
 
 
+@pytest.mark.all
 def test_files_are_loaded_where_the_program_says():
     run_program("as_cuda/files_are_loaded.py")
 
@@ -318,6 +324,7 @@ print(sys.argv[0] == __file__, sys.path[0])
 """
 
 
+@pytest.mark.all
 def test_a_script_runs_as_python_would_run_it(script, tmp_path):
     script("VALUE = 3", "neighbour.py")
     path = script(WHERE)
@@ -354,6 +361,7 @@ def test_a_package_sees_cuda_when_it_is_imported(script, tmp_path):
     assert done.stderr.endswith("ImportError: No module named package.missing\n")
 
 
+@pytest.mark.all
 def test_processes_of_processes_have_virtual_gpus_at_any_depth(script):
     path = script("""
 import subprocess
@@ -400,6 +408,7 @@ if __name__ == '__main__':
     assert done.stdout == "2 cuda:1 tensor([1., 1.], device='vgpu:1')\n0\n"
 
 
+@pytest.mark.all
 def test_memory_of_the_virtual_gpus(script):
     path = script("import torch; print(torch.cuda.mem_get_info(1)[1])")
     assert run_virtual("--gpus", 2, "--memory", "64MiB", path).stdout == f"{2**26}\n"

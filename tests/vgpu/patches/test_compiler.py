@@ -67,7 +67,7 @@ def test_breaks_are_found_where_the_cpu_has_them(program):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.all)])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_results_and_gradients_are_those_of_the_code_as_it_is(
     program, backend, dynamic
@@ -86,6 +86,7 @@ def test_results_and_gradients_are_those_of_the_code_as_it_is(
             torch.testing.assert_close(*found)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_network_is_trained_by_one_graph(backend):
     def train(compiled):

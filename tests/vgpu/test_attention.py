@@ -95,13 +95,15 @@ def test_shapes_and_types_are_those_that_pytorch_expects_of_a_gpu(dtype):
 
 
 @pytest.mark.parametrize(("sizes", "causal"), CASES)
-def test_gradients_are_those_of_plain_attention(sizes, causal):
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_gradients_are_those_of_plain_attention(sizes, causal, scale):
     here = [x.requires_grad_() for x in operands(sizes)]
     weights = torch.randn_like(here[0])
-    (plain(*here, causal)[0] * weights).sum().backward()
+    (plain(*here, causal, scale)[0] * weights).sum().backward()
+    options = {"is_causal": causal, "scale": scale}
     for attend in (
-        lambda *x: flash(*x, is_causal=causal)[0],
-        lambda *x: efficient(*x, None, True, is_causal=causal)[0],
+        lambda *x: flash(*x, **options)[0],
+        lambda *x: efficient(*x, None, True, **options)[0],
     ):
         there = [x.detach().to("vgpu:1").requires_grad_() for x in here]
         (attend(*there) * weights.to("vgpu:1")).sum().backward()

@@ -176,6 +176,10 @@ def test_nvml_knows_how_busy_the_devices_are_and_who_uses_them():
     assert count.value == 1
     assert ask(handle(1), ctypes.byref(count), found) == nvml.SUCCESS
     assert (found[0].pid, found[0].usedGpuMemory) == (os.getpid(), kept.nbytes)
+    del kept  # the process still uses the device, only without tensors
+    count = ctypes.c_uint(3)
+    assert ask(handle(1), ctypes.byref(count), found) == nvml.SUCCESS
+    assert (count.value, found[0].usedGpuMemory) == (1, 0)
 
 
 def test_pynvml_asks_this_library_and_forgets_what_it_found_before():

@@ -72,6 +72,21 @@ def test_a_kernel_can_come_after_the_first_call_and_go_again(library):
     assert which(X).tolist() == [1, 1]
 
 
+def test_each_overload_has_its_own_kernel(library):
+    which = define(library, "which(Tensor x) -> Tensor")
+    library.define("which.more(Tensor x, int more) -> Tensor")
+    for name, add in ("which", 1), ("which.more", 10):
+        library.impl(name, lambda x, more=0, add=add: x + add + more, "PrivateUse1")
+    X = torch.zeros(2, device="vgpu:1")
+    for _ in range(2):
+        assert which(X).tolist() == [1, 1]
+        assert which(X, 5).tolist() == [15, 15]
+    # One overload's kernel is of no use to another.
+    library.define("which.less(Tensor x, float less) -> Tensor")
+    library.impl("which.less", lambda x, less: x - less, "CPU")
+    assert which(X, 0.5).tolist() == [-0.5, -0.5]
+
+
 def test_a_custom_operator_writes_its_argument_and_has_gradients():
     namespace = f"own_kernels_{next(_numbers)}"
 

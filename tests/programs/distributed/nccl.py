@@ -68,6 +68,20 @@ def scattering():
             equal(mine, both[rank])  # averages leave it alone
 
 
+def sums_after_an_average_that_failed():
+    try:
+        dist.reduce_scatter_tensor(
+            torch.empty(3, device=gpu), torch.ones(8, device=gpu), dist.ReduceOp.AVG
+        )
+    except RuntimeError as error:
+        assert "6 vs. 8" in str(error), error
+    else:
+        raise AssertionError("Nothing was raised.")
+    X = torch.ones(5, device=gpu)
+    dist.all_reduce(X)
+    equal(X, torch.full((5,), 2.0))
+
+
 def gathering():
     for size in SIZES:
         both = everyones(size)
@@ -142,6 +156,7 @@ def tensors_of_the_cpu():
 STEPS = (
     reductions,
     scattering,
+    sums_after_an_average_that_failed,
     gathering,
     order,
     groups,

@@ -40,6 +40,7 @@ def test_nccl_computes_what_it_is_to_compute_in_ranks_that_torchrun_starts():
 @pytest.mark.all
 def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
     check(*TORCHRUN, "random_dtensors.py")
+    check(*TORCHRUN[:-1], "4", "random_dtensors_in_a_square.py")
 
 
 @pytest.mark.all

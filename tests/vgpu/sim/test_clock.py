@@ -1,6 +1,7 @@
 """The clock by itself, with times that can be worked out on paper."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Thread
 
@@ -231,6 +232,24 @@ def test_threads_issue_at_the_same_time_and_the_first_waits_for_all():
     assert clock.now() == 51 * ISSUE / PICO
     clock.note(kernel(10), 0, 0)
     assert clock.now() == 52 * ISSUE / PICO
+
+
+@pytest.mark.skipif(sys.platform == "emscripten", reason="no threads in a browser")
+def test_a_thread_that_paused_goes_on_no_earlier_than_the_first():
+    clock = a_clock()
+
+    def issue(kernels):
+        for _ in range(kernels):
+            clock.note(kernel(10), 0, 0)
+
+    issue(1)
+    with ThreadPoolExecutor(1) as thread:
+        expected = 1
+        for pause, kernels in ((20, 5), (3, 1), (0, 4), (50, 2)):
+            thread.submit(issue, kernels).result()
+            issue(pause)
+            expected += kernels + pause
+            assert clock.now() == expected * ISSUE / PICO
 
 
 def test_a_lane_puts_work_into_gaps_that_are_long_enough():

@@ -112,8 +112,9 @@ def no_values(asked: str) -> RuntimeError:
 def not_traced() -> NotImplementedError:
     """Return the error for a tensor that stands for another one in a trace."""
     return NotImplementedError(
-        "Virtual GPUs can't be traced: torch.export, flex_attention and the like "
-        "combine their tensors with others that have no values."
+        "A tensor on a virtual GPU can't be combined with a fake tensor, which has no "
+        "values: while code is traced, its tensors have to be arguments of what is "
+        "traced, or attributes of its modules."
     )
 
 

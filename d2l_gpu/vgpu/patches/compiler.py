@@ -23,6 +23,7 @@ DYNAMO = "torch._dynamo"
 def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     compiling()
+    higher_order()
     if DYNAMO in sys.modules:
         tracing()
     else:
@@ -49,6 +50,35 @@ def compiling() -> None:
         return original(model, backend=backend, disable=disable, **settings)
 
     torch.compile = compile
+
+
+def higher_order() -> None:
+    """Let operators on functions, such as ``torch.cond``, take virtual tensors.
+
+    All: for a class with ``__torch_dispatch__`` they want a rule of its own. Ours is
+    the one for all devices.
+    """
+    from torch._ops import HigherOrderOperator, _higher_order_ops
+
+    original = HigherOrderOperator.py_impl
+    everywhere = torch._C.DispatchKey.CompositeExplicitAutograd
+
+    @functools.wraps(original)
+    def py_impl(self, key):
+        register = original(self, key)
+
+        def registered(function):
+            if key is everywhere:
+                self.python_key_table.setdefault(VirtualTensor, function)
+            return register(function)
+
+        return registered
+
+    HigherOrderOperator.py_impl = py_impl
+    for each in _higher_order_ops.values():
+        if everywhere in each.py_kernels:
+            rule = each.py_kernels[everywhere]
+            each.python_key_table.setdefault(VirtualTensor, rule)
 
 
 def tracing() -> None:

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tests.helpers.fresh_process import run_program
 
@@ -143,6 +145,36 @@ def test_kernels_are_not_generated_and_compiling_says_so(settings):
 def test_an_exported_network_runs_where_it_was():
     # PyTorch keeps tensors of an exported program, so it has a process of its own.
     run_program("vgpu/exported_networks.py")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda X: torch.cond(X.sum() > 0, torch.sin, torch.cos, (X,)),
+        lambda X: torch.cond(X.sum() < 0, torch.sin, torch.cos, (X,)),
+        lambda X: while_loop(
+            lambda i, Y: i < 3,
+            lambda i, Y: (i + 1, Y * 2),
+            (torch.zeros((), dtype=torch.int64, device=X.device), X),
+        )[1],
+        lambda X: scan(lambda c, x: (c + x, c * x), torch.zeros_like(X[0]), X)[1],
+        lambda X: associative_scan(torch.add, X, 0, combine_mode="generic"),
+        lambda X: checkpoint(torch.tanh, X, use_reentrant=False),
+    ],
+    ids=["cond", "else", "while_loop", "scan", "associative_scan", "checkpoint"],
+)
+def test_operators_on_functions_compute_as_on_the_cpu(program):
+    here = torch.randn(4, 3).abs()
+    there = here.to("vgpu:1")
+    for _ in range(2):
+        found = program(there)
+        assert found.device == there.device
+        torch.testing.assert_close(found.cpu(), program(here))
+
+
+def test_attention_with_a_score_of_ones_own_has_gradients():
+    # PyTorch compiles it, and looks for the device's name: vgpu isn't in its list.
+    run_program("as_cuda/attention_with_a_score.py")
 
 
 def test_code_that_is_traced_may_ask_for_cuda():

@@ -2,9 +2,11 @@
 
 import gc
 import os
+import pickle
 import sys
 import threading
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -93,6 +95,21 @@ def test_threads_on_one_device_keep_its_account():
 
 @pytest.mark.all
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("kind", [torch.Tensor.detach, nn.Parameter])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_what_is_sent_arrives_as_it_was(kind, needs_grad, size):
+    sent = kind(torch.randn(size, 2, device="vgpu:1")).requires_grad_(needs_grad)
+    if needs_grad:
+        (sent.sum() * 2).backward()  # a gradient doesn't travel
+    for _ in range(2):
+        arrived = pickle.loads(bytes(ForkingPickler.dumps(sent)))
+        assert torch.equal(arrived, sent) and arrived is not sent
+        assert (arrived.device, arrived.grad) == (sent.device, None)
+        assert arrived.requires_grad == needs_grad and arrived.is_leaf
+        assert isinstance(arrived, nn.Parameter) == (kind is nn.Parameter)
+
+
 def test_workers_forks_and_tensors_sent_to_other_processes():
     done = run("processes.py", "enable")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -90,6 +90,18 @@ def test_torchrun_understands_the_command(script):
     assert command.environment == {OWN_STORE: "1"}
 
 
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+@pytest.mark.parametrize("nnodes", [1, 2, (2, 2), (1, 2), (2, 5)])
+def test_each_start_has_its_own_store_wherever_there_can_be_a_second_one(
+    script, nnodes, restarts
+):
+    command = d2l.torchrun_command(
+        script, 2, nnodes=nnodes, head="node-a", restarts=restarts
+    )
+    can_start_again = restarts > 0 or nnodes in [(1, 2), (2, 5)]
+    assert command.environment == ({OWN_STORE: "1"} if can_start_again else {})
+
+
 @needs_bash
 def test_what_is_pasted_is_what_is_run(script, tmp_path):
     command = d2l.torchrun_command(

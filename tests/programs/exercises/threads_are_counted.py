@@ -13,22 +13,24 @@ for _ in range(int(sys.argv[1])):
 print("ready", flush=True)
 time.sleep(60)
 """
-limits.THREADS = 30
+limits.THREADS, told = 30, []
 for threads, is_too_many in (([20], False), ([10, 10], False), ([20, 20], True)):
-    told = []
+    told.clear()
     children = [
-        subprocess.Popen([sys.executable, "-c", THREADS, str(n)], stdout=-1)
+        subprocess.Popen(
+            [sys.executable, "-c", THREADS, str(n)], stdout=subprocess.PIPE
+        )
         for n in threads
     ]
-    with limits.few_processes(children[0].pid, lambda: told.append(True)):
+    try:
+        with limits.few_processes(children[0].pid, lambda: told.append(True)):
+            for child in children:
+                child.stdout.readline()
+            time.sleep(1)  # four looks
+        assert bool(told) == is_too_many, (threads, told)
+        assert {child.poll() is not None for child in children} == {is_too_many}
+    finally:
         for child in children:
-            child.stdout.readline()
-        time.sleep(1)  # four looks
-    assert bool(told) == is_too_many, (threads, told)
-    # The one that is kept is the caller's to end; the others have ended.
-    ended = [child.poll() is not None for child in children]
-    assert ended == [False] + [is_too_many] * (len(children) - 1), ended
-    for child in children:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+            child.kill()
+            child.wait()
+            child.stdout.close()

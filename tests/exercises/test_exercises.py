@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from d2l_gpu.common.requirements import install
-from d2l_gpu.exercises import specification
+from d2l_gpu.exercises import grading_process, specification
 from d2l_gpu.exercises.judge import NO_GPUS, judge, why_no_answer
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
@@ -240,6 +240,45 @@ def test_values_are_answers_too():
         why_no_answer(exercise, "4") == "the answer must be an int or a float, not '4'."
     )
     assert why_no_answer(exercise, 4) == ""
+
+
+@pytest.mark.parametrize("value", [0, 0.0, False, "", [], (), {}, set(), 1, "x"])
+def test_a_function_that_returns_anything_is_an_answer(value):
+    there = Registry()
+
+    @there.add("09.9", "a")
+    def f(run):
+        yield Claim("it is something", True, "It's nothing.")
+
+    names = {}
+    exec(f"def constant(a): return {value!r}\ndef kept(a): return value", names)
+    names["value"] = value
+    for answer in (names["constant"], names["kept"], lambda a: value):
+        assert why_no_answer(there.exercises["09.9"], answer) == ""
+
+
+class ChangesLate(grading_process.Runner):
+    """Has noticed that an answer changed an argument, but only when all was repeated."""
+
+    def __init__(self):
+        self.changed = []
+
+    def once_more(self):
+        super().once_more()
+        self.changed.append("a")
+
+
+def test_arguments_are_looked_at_again_when_all_is_repeated():
+    there = Registry()
+
+    @there.add("09.9", "a")
+    def f(run):
+        yield Claim("it is right", True, "It's wrong.")
+
+    verdict = grading_process.grade(there.exercises["09.9"], ChangesLate())
+    assert not verdict.all_hold
+    (hint,) = [claim.hint for claim in verdict.claims if not claim.holds]
+    assert "with the GPUs in reverse order. After the call, `a` had changed" in hint
 
 
 def test_two_graders_for_one_exercise_are_refused():

@@ -5,6 +5,7 @@ import sys
 import time
 
 from d2l_gpu.exercises import limits
+from tests.helpers.waiting import wait_until
 
 THREADS = """
 import sys, threading, time
@@ -26,7 +27,10 @@ for threads, is_too_many in (([20], False), ([10, 10], False), ([20, 20], True))
         with limits.few_processes(children[0].pid, lambda: told.append(True)):
             for child in children:
                 child.stdout.readline()
-            time.sleep(1)  # four looks
+            if is_too_many:
+                wait_until(lambda: told)
+            else:
+                time.sleep(1)  # four looks
         assert bool(told) == is_too_many, (threads, told)
         assert {child.poll() is not None for child in children} == {is_too_many}
     finally:

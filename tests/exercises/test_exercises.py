@@ -258,7 +258,7 @@ def test_a_function_that_returns_anything_is_an_answer(value):
 
 
 class ChangesLate(grading_process.Runner):
-    """Has noticed that an answer changed an argument, but only when all was repeated."""
+    """Has noticed that an argument was changed, but only when all was repeated."""
 
     def __init__(self):
         self.changed = []

@@ -40,12 +40,12 @@ def chosen(func):
         scale=None,
         enable_gqa=False,
     ):
+        plain = attn_mask is None and not (dropout_p or enable_gqa)
         fused = None
-        if is_foreign(query) and attn_mask is None and not (dropout_p or enable_gqa):
+        if plain and is_foreign(query):
             fused = _fused(query, key, value, is_causal)
         if fused is not None:
             return fused(query, key, value, is_causal=is_causal, scale=scale)[0]
-        plain = attn_mask is None and not (dropout_p or enable_gqa)
         if plain and _flash_on_the_cpu(query, key, value, is_causal, scale):
             return _forward(query, key, value, 0.0, is_causal, scale=scale)[0]
         options = {"scale": scale, "enable_gqa": enable_gqa}

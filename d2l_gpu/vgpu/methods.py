@@ -5,6 +5,7 @@ without asking the dispatcher. Operators never come here.
 """
 
 import copy
+from collections import OrderedDict
 
 import torch
 from torch.utils.dlpack import DLDeviceType
@@ -209,9 +210,13 @@ class Methods:
             plain = self.detach()
             plain._is_param = False
             return torch._utils._rebuild_parameter, (plain, self.requires_grad, {})
-        return torch._utils._rebuild_device_tensor_from_cpu_tensor, (
-            self.detach().cpu(),
-            self.dtype,
-            str(self.device),
-            self.requires_grad,
+        torch.utils.hooks.warn_if_has_hooks(self)
+        storage = torch.storage.TypedStorage(
+            wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True
+        )
+        place = self.storage_offset(), tuple(self.shape), self.stride()
+        bits = torch._utils.get_tensor_metadata(self)  # conjugate and negative ones
+        return torch._utils._rebuild_tensor_v2, (
+            *(storage, *place, self.requires_grad, OrderedDict()),
+            *([bits] if bits else []),
         )

@@ -101,6 +101,22 @@ class VirtualStorage(torch.UntypedStorage):
     def is_pinned(self, device=None) -> bool:
         return False
 
+    # -------------------------------------------------------------- files
+
+    # PyTorch calls these for files of its first format, which pickling uses too.
+
+    def _write_file(self, *args) -> None:
+        self.cpu()._write_file(*args)
+
+    def _set_from_file(self, *args) -> None:
+        read = torch.UntypedStorage(self.nbytes())
+        read._set_from_file(*args)
+        self.copy_(read)
+
+
+# Files name the class of a storage.
+VirtualStorage.__name__ = "UntypedStorage"
+
 
 def as_bytes(storage: torch.UntypedStorage) -> torch.Tensor:
     """Return the memory of a storage, on any device, as a tensor of bytes."""

@@ -5,6 +5,9 @@ import sys
 
 import pytest
 import torch
+from torch import nn
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+from torch.utils._pytree import tree_leaves
 
 from tests.helpers.ranks import run
 
@@ -69,3 +72,27 @@ def test_a_rank_that_fails_ends_the_others_and_says_why():
     assert done.returncode != 0
     assert "vgpu out of memory. Tried to allocate 2.00 MiB." in done.stderr
     assert "the other rank" not in done.stdout
+
+
+@pytest.mark.virtual_gpus(2)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_checkpoint_is_staged_with_what_shares_memory(shared):
+    stager = StateDictStager(pin_memory=False, share_memory=shared)
+    X = torch.arange(12.0, device="vgpu:1")
+    state = {
+        "whole": X,
+        "parts": [X[3:5], X.view(3, 4).t(), nn.Parameter(X[6:])],
+        "others": [torch.full((i,), float(i), device="vgpu:0") for i in range(9)],
+        "here": torch.ones(2),
+    }
+    for sign in 1, -1:  # the second time too
+        staged = stager.stage(state)
+        expected = [x.tolist() for x in tree_leaves(state)]
+        X.neg_()
+        copies = tree_leaves(staged)
+        assert {x.device.type for x in copies} == {"cpu"}
+        assert [x.tolist() for x in copies] == expected
+        staged["whole"].zero_()
+        assert all(not x.any() for x in staged["parts"])
+        assert X[1] == -sign
+    stager.close()

@@ -110,6 +110,7 @@ def test_what_is_sent_arrives_as_it_was(kind, needs_grad, size):
         assert isinstance(arrived, nn.Parameter) == (kind is nn.Parameter)
 
 
+@pytest.mark.all
 def test_workers_forks_and_tensors_sent_to_other_processes():
     done = run("processes.py", "enable")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import io
 import sys
 import threading
 
@@ -15,7 +14,7 @@ from torch import nn
 
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim.machine import HOST
-from tests.helpers.fresh_process import run_fresh, run_program
+from tests.helpers.fresh_process import run_program
 
 MIB = 2**20
 
@@ -552,53 +551,6 @@ def test_deepcopy_is_a_copy_on_the_same_device():
     assert other.weight.device == gpu(1)
     assert isinstance(other.weight, nn.Parameter)
     assert net.weight.abs().sum() > 0
-
-
-def saved(thing):
-    file = io.BytesIO()
-    torch.save(thing, file)
-    return file.getvalue()
-
-
-def test_a_file_comes_back_where_it_was_or_where_it_is_mapped():
-    net = nn.Linear(2, 1).to(gpu(1))
-    data = saved(net.state_dict())
-    for location, device in [(None, gpu(1)), ("vgpu:0", gpu(0)), ("cpu", "cpu")]:
-        state = torch.load(io.BytesIO(data), weights_only=True, map_location=location)
-        assert state["weight"].device == torch.device(device)
-        assert same(state["weight"], net.weight.detach().cpu())
-    plain = saved({"x": torch.ones(2)})
-    state = torch.load(io.BytesIO(plain), weights_only=True, map_location=gpu(1))
-    assert state["x"].device == gpu(1)
-
-
-@pytest.mark.parametrize("needs", [True, False])
-def test_what_needs_a_gradient_needs_one_when_it_is_loaded(needs):
-    X = torch.ones(2, requires_grad=needs)
-    for thing in (X, nn.Parameter(torch.ones(2), needs)):
-        for place in ("cpu", "vgpu:0"):
-            data = io.BytesIO(saved(thing.detach().to(place).requires_grad_(needs)))
-            assert torch.load(data, map_location="vgpu:1").requires_grad is needs
-
-
-def test_plain_pytorch_reads_the_file(tmp_path):
-    path = tmp_path / "net.pt"
-    torch.save(nn.Linear(2, 1).to(gpu(1)).state_dict(), path)
-    out = run_fresh(
-        f"""
-        import torch
-        state = torch.load({str(path)!r}, weights_only=True, map_location="cpu")
-        print({{k: tuple(v.shape) for k, v in state.items()}})
-        """
-    )
-    assert out == "{'weight': (1, 2), 'bias': (1,)}\n"
-
-
-def test_a_file_of_another_machine_names_a_missing_device(tmp_path):
-    data = saved(torch.ones(2, device=gpu(1)))
-    vgpu.enable(1)
-    with pytest.raises(RuntimeError, match="invalid device ordinal"):
-        torch.load(io.BytesIO(data), weights_only=True)
 
 
 # ------------------------------------------------------------------ data loading

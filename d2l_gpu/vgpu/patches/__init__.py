@@ -11,7 +11,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``names``: names such as ``vgpu`` and ``cuda:1``, where C++ doesn't understand them.
 * ``modules``: ``torch.nn.Module``, its parameters, and optimizers.
 * ``accelerator``: ``torch.accelerator``, ``torch.Generator``.
-* ``loading``: ``torch.load``.
+* ``loading``: files of ``torch.save``, and ``torch.load``.
 * ``nn_parallel``: ``torch.nn.parallel``, and the copies that ``DataParallel`` makes.
 * ``distributed``: ``torch.distributed`` and ``DistributedDataParallel``.
 * ``compiler``: ``torch.compile``.
@@ -20,6 +20,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``monitoring``: memory in detail and the driver, which come with that name.
 * ``profiling``: the profiler, asked for CUDA.
 * ``nccl``: the backend ``nccl``, which comes with that name.
+* ``when_imported``: changes to parts that few programs import.
 """
 
 import torch

@@ -21,10 +21,8 @@ import torch
 
 from .. import backend, device_api
 from ..devices import Devices, as_device
-from ..storage import VirtualStorage
 from ..tensor import VirtualTensor
 from . import compiler, monitoring, profiling
-from .loading import note_place
 from .names import full_name
 
 # Registrations end when their Python objects die.
@@ -56,7 +54,6 @@ def apply() -> None:
     tensor_types()
     accelerator()
     cudnn()
-    storages()
     fake_tensors()
     monitoring.apply()
     profiling.apply()
@@ -441,23 +438,3 @@ def tensor_types() -> None:
 
     torch.Tensor.type = _type
     torch.set_default_tensor_type = set_default_tensor_type
-
-
-# ------------------------------------------------------------------ values and storages
-
-
-def storages() -> None:
-    """Let ``map_location=lambda storage, location: storage.cuda(1)`` mean virtual GPUs.
-
-    All: C++ has no CUDA memory to move the storage to. Outside of ``torch.load`` it's
-    copied.
-    """
-    original = torch.UntypedStorage.cuda
-
-    @functools.wraps(original)
-    def cuda(self, device=None, non_blocking=False):
-        if note_place(self, device):
-            return self
-        return VirtualStorage(self.nbytes(), as_device(device)).copy_(self)
-
-    torch.UntypedStorage.cuda = cuda

@@ -5,14 +5,13 @@ own, get it as on a GPU. The default one, Inductor, would write kernels for the 
 """
 
 import functools
-import importlib.abc
-import importlib.util
 import sys
 import warnings
 
 import torch
 
 from ..tensor import VirtualTensor
+from .when_imported import when_imported
 
 # Backends that write or record kernels of a real device.
 GENERATING = ("inductor", "cudagraphs")
@@ -24,10 +23,7 @@ def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     compiling()
     higher_order()
-    if DYNAMO in sys.modules:
-        tracing()
-    else:
-        sys.meta_path.insert(0, _WhenImported())
+    when_imported(DYNAMO, tracing)
 
 
 def compiling() -> None:
@@ -118,21 +114,3 @@ def names_again() -> None:
         from torch._dynamo import trace_rules
 
         trace_rules.get_torch_obj_rule_map.cache_clear()
-
-
-class _WhenImported(importlib.abc.MetaPathFinder):
-    """Changes Dynamo once it has been imported, which takes seconds and few need."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != DYNAMO:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-
-        def exec_module(module) -> None:
-            execute(module)
-            tracing()
-
-        spec.loader.exec_module = exec_module
-        return spec

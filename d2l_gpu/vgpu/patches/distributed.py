@@ -17,6 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from .. import device_api
 from ..collectives import PinningInMarks, virtual_again
 from ..devices import Devices
+from ..storage import set_pinned_mark
+from ..tensor import is_virtual
+from .when_imported import when_imported
 
 
 def apply() -> None:
@@ -26,6 +29,7 @@ def apply() -> None:
     unused_parameters()
     statistics()
     random_dtensors()
+    when_imported("torch.distributed.checkpoint._state_dict_stager", staging)
 
 
 def process_groups() -> None:
@@ -201,3 +205,37 @@ def _first_element(spec) -> int:
     for place, size in zip(places, spec.shape, strict=True):
         first = first * size + place
     return first
+
+
+def staging() -> None:
+    """Let ``dcp.async_save`` copy virtual tensors to the CPU, once for each memory.
+
+    All: it knows a storage by its Python object, which C++ keeps for as long as the
+    memory. Ours is made whenever it's asked for.
+    """
+    from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+
+    original = StateDictStager._offload_tensor
+
+    @functools.wraps(original)
+    def _offload_tensor(self, x, memo, non_blocking=False):
+        if not is_virtual(x):
+            return original(self, x, memo, non_blocking)
+        storage, copies = x.untyped_storage(), memo.setdefault("vgpu", {})
+        if storage._cdata not in copies:
+            make = torch.UntypedStorage
+            make = make._new_shared if self.share_memory else make
+            memory = torch.empty(0, dtype=torch.uint8).set_(make(storage.nbytes()))
+            if self.pin_memory:
+                set_pinned_mark(memory)
+            copies[storage._cdata] = memory.untyped_storage().copy_(
+                storage, non_blocking
+            )
+        new = memo[id(x)] = torch.empty(0, dtype=x.dtype).set_(
+            copies[storage._cdata], x.storage_offset(), x.shape, x.stride()
+        )
+        for name, value in x._noted().items():
+            setattr(new, name, self.deepcopy_with_tensor_offload(value, memo))
+        return new
+
+    StateDictStager._offload_tensor = _offload_tensor

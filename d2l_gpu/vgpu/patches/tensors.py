@@ -152,7 +152,7 @@ def dlpack() -> None:
 
 
 def cuda_methods() -> None:
-    """Let ``.cuda(i)`` of CPU tensors and modules mean virtual GPU i.
+    """Let ``.cuda(i)`` of CPU tensors, storages and modules mean virtual GPU i.
 
     All: without CUDA they raise. With CUDA they keep their meaning.
     """
@@ -171,8 +171,12 @@ def cuda_methods() -> None:
     def module_cuda(self, device=None):
         return self.to(as_device(device))
 
+    def storage_cuda(self, device=None, non_blocking=False):
+        return self.to(device=as_device(device), non_blocking=non_blocking)
+
     torch.Tensor.cuda = cuda
     torch.nn.Module.cuda = module_cuda
+    torch.UntypedStorage.cuda = storage_cuda
     # Lazy parameters allow only the methods on this list.
     UninitializedTensorMixin._allowed_methods.append(cuda)
 

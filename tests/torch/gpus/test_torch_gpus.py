@@ -146,29 +146,23 @@ def test_the_variable_has_to_be_a_number():
     assert lines[0].startswith("ValueError: D2L_GPU_VIRTUAL='yes' is not a number of")
 
 
-@pytest.mark.parametrize(
-    ("n", "sentence"),
-    [
-        ("0", "ValueError: The number of GPUs must be at least 1, but got 0."),
-        ("-2", "ValueError: The number of GPUs must be at least 1, but got -2."),
-        (
-            "True",
-            "TypeError: The number of GPUs must be an integer such as 2, but got True",
-        ),
-        (
-            "2.0",
-            "TypeError: The number of GPUs must be an integer such as 2, but got 2.0",
-        ),
-    ],
-)
-def test_senseless_numbers_are_refused_and_decide_nothing(n, sentence):
-    lines = fresh(
-        f"attempt(d2l.use_virtual_gpus, {n})\nattempt(d2l.require_gpus, {n})\n"
+def test_senseless_numbers_are_refused_and_decide_nothing():
+    *refused, decided = fresh(
+        "for n in 0, -2, True, 2.0:\n"
+        "    attempt(d2l.use_virtual_gpus, n)\n"
+        "    attempt(d2l.require_gpus, n)\n"
         "d2l.require_gpus(1)"
     )
-    assert lines[0].startswith(sentence)
-    assert lines[1].startswith(sentence)
-    assert lines[2].startswith("Using 1 virtual GPU, vgpu:0: computed on the CPU")
+    sentences = [
+        "ValueError: The number of GPUs must be at least 1, but got 0.",
+        "ValueError: The number of GPUs must be at least 1, but got -2.",
+        "TypeError: The number of GPUs must be an integer such as 2, but got True",
+        "TypeError: The number of GPUs must be an integer such as 2, but got 2.0",
+    ]
+    for i, sentence in enumerate(sentences):
+        assert all(said.startswith(sentence) for said in refused[2 * i : 2 * i + 2])
+    assert len(refused) == 2 * len(sentences)
+    assert decided.startswith("Using 1 virtual GPU, vgpu:0: computed on the CPU")
 
 
 def test_virtual_gpus_are_set_up_once():

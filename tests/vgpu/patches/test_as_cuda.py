@@ -260,6 +260,7 @@ def run_virtual(*arguments, **options):
     return run("-m", "d2l_gpu.vgpu", *map(str, arguments), **options)
 
 
+@pytest.mark.all
 def test_a_tutorial_of_2020_runs_unmodified():
     done = run_virtual("--gpus", 2, TUTORIAL, "--epochs", 6, "--workers", 1)
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,8 @@ torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator
 (memory), c10/cuda/CUDAFunctions.cpp (ordinals).
 """
 
+import re
+
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -118,20 +120,54 @@ def not_traced() -> NotImplementedError:
     )
 
 
-def explained(error: Exception, name: str, arguments) -> Exception:
-    """Return what to raise for an operator's error: that error, or ``no_values``.
+def explained(error: Exception, op, arguments) -> Exception:
+    """Return what to raise for an operator's error: that error, or one of a GPU.
+
+    A kernel of the CPU says which value of a tensor was wrong, such as a label. On a
+    GPU it's an assertion in the kernel.
 
     Operators of the meta device compute shapes only. When they fail, their message is
     about the meta device, which the program has never mentioned.
     """
     values = tree_leaves(arguments)
+    if op.kernel and _ASSERTED.search(str(error)):
+        device = next(x.device for x in values if hasattr(x, "_backing"))
+        return assertion_failed(device, str(error))
     if not any(
         isinstance(x, torch.Tensor) and x.is_meta for x in map(_backing, values)
     ):
         return error
     if isinstance(error, NotImplementedError) or "meta tensor" in str(error).lower():
-        return no_values(name)
+        return no_values(op.name)
     return error
+
+
+# What kernels of the CPU say of values for which those of CUDA have an assertion
+# (Loss.cu, NLLLoss2d.cu, Indexing.cu, ScatterGatherKernel.cu and MultinomialKernel.cu
+# in aten/src/ATen/native/cuda).
+_ASSERTED = re.compile(
+    r"Target -?\d+ is out of bounds"
+    r"|index out of range in self"
+    r"|index -?\d+ is out of bounds for dimension"
+    r"|tried to access index"
+    r"|all elements of (input|target) should be between 0 and 1"
+    r"|probability tensor contains"
+)
+
+
+def assertion_failed(device: torch.device, words: str) -> RuntimeError:
+    """Return the error for a value that a GPU's kernel finds wrong.
+
+    Args:
+        device: as the program sees it, cuda or vgpu.
+        words: what the CPU's kernel says.
+    """
+    name = device.type.replace("cuda", "CUDA")
+    return torch.AcceleratorError(
+        f"{name} error: device-side assert triggered: {words.rstrip('.')}. A real GPU "
+        "wouldn't say which value it was. It would raise this at a later line, where "
+        "the host waits for it, and then in every call until the process ends."
+    )
 
 
 def _backing(value):

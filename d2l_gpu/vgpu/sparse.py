@@ -39,8 +39,8 @@ class SparseTensor(VirtualTensor):
                 return op.handler(op, *args, **kwargs)
             return run(op, args, kwargs)
         except BaseException as error:
-            if isinstance(error, NotImplementedError | RuntimeError):
-                error = errors.explained(error, op.name, (args, kwargs))
+            if isinstance(error, NotImplementedError | RuntimeError | IndexError):
+                error = errors.explained(error, op, (args, kwargs))
             return contained(error, sys._getframe(1), op)
 
     # What C++ would answer from a geometry that sparse tensors don't have.

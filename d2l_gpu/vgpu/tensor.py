@@ -70,8 +70,8 @@ class VirtualTensor(Methods, torch.Tensor):
                 return _general(op, args, kwargs or {})
             return _simple(op, args)
         except BaseException as error:
-            if isinstance(error, NotImplementedError | RuntimeError):
-                error = errors.explained(error, op.name, (args, kwargs))
+            if isinstance(error, NotImplementedError | RuntimeError | IndexError):
+                error = errors.explained(error, op, (args, kwargs))
             return contained(error, sys._getframe(1), op)
 
 

@@ -162,3 +162,53 @@ def test_tensors_neither_strided_nor_sparse_by_elements_are_refused():
         with pytest.raises(NotImplementedError) as error:
             call()
         assert re.match("Virtual GPUs support strided tensors and", str(error.value))
+
+
+X, LABELS = torch.randn(3, 5), torch.tensor([0, 7, 1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, labels: F.cross_entropy(X, labels),
+        lambda X, labels: F.nll_loss(X.reshape(1, 3, 5), labels.repeat(1, 5)[:, :5]),
+        lambda X, labels: F.embedding(labels, X),
+        lambda X, labels: X.gather(1, labels[:, None]),
+        lambda X, labels: X[labels],
+        lambda X, labels: X.index_select(0, labels),
+        lambda X, labels: X.take(labels + 99),
+        lambda X, labels: X.scatter_(1, labels[:, None], 1.0),
+        lambda X, labels: X.index_put_((labels,), X + 1),
+        lambda X, labels: X.index_add_(0, labels, X.clone()),
+        lambda X, labels: F.binary_cross_entropy(X * 9, X),
+        lambda X, labels: torch.multinomial(X - 9, 1),
+    ],
+)
+def test_a_wrong_value_is_an_assertion_of_the_kernel(call):
+    with pytest.raises((IndexError, RuntimeError)) as here:
+        call(X.clone(), LABELS)
+    for i in range(2):
+        with pytest.raises(torch.AcceleratorError) as there:
+            call(X.to(gpu(i)), LABELS.to(gpu(i)))
+        assert str(there.value).startswith(
+            f"vgpu error: device-side assert triggered: {str(here.value).rstrip('.')}. "
+        )
+    assert torch.ones(2, device=gpu(0)).sum() == 2  # devices go on, unlike real ones
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, labels: X[7],
+        lambda X, labels: X.index_select(7, labels),
+        lambda X, labels: X.gather(1, labels),
+        lambda X, labels: X.narrow(0, 2, 9),
+        lambda X, labels: F.cross_entropy(X, labels[:2]),
+    ],
+)
+def test_a_wrong_number_or_shape_is_the_same_error_as_on_the_cpu(call):
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as here:
+        call(X, LABELS)
+    with pytest.raises(type(here.value)) as there:
+        call(X.to(gpu(1)), LABELS.to(gpu(1)))
+    assert str(there.value) == str(here.value)

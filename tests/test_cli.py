@@ -301,3 +301,23 @@ def test_doctor_ends_with_1_if_there_is_a_problem_in_whatever_form(
     monkeypatch.setenv("D2L_GPU_VIRTUAL", value)
     assert cli.main(["doctor", "setting"]) == status
     assert cli.main(["doctor", "setting", "--json"]) == status
+
+
+def test_the_lab_takes_any_port_there_is_and_zero_for_any(monkeypatch, published):
+    given = []
+    monkeypatch.setattr(cli, "_lacks", lambda options, modules: False)
+    monkeypatch.setattr(
+        "d2l_gpu.course.lab.open_lab",
+        lambda *args, port, **options: given.append(port) or 0,
+    )
+    for port in 0, 1, 8888, 65535:
+        assert cli.main(["lab", "--port", str(port)]) == 0
+    assert given == [0, 1, 8888, 65535]
+    assert cli.main(["lab"]) == 0 and given[4:] == [None]
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "8.5", "http"])
+def test_what_is_no_port_is_refused(port, published, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["lab", f"--port={port}"])
+    assert f"invalid port value: '{port}'" in capsys.readouterr().err

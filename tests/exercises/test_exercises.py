@@ -9,10 +9,12 @@ import re
 import sys
 
 import pytest
+import torch
 
 from d2l_gpu.common.requirements import install
 from d2l_gpu.exercises import grading_process, specification
 from d2l_gpu.exercises.judge import NO_GPUS, judge, why_no_answer
+from d2l_gpu.exercises.pytorch.arrays import ARRAYS
 from d2l_gpu.exercises.registry import Claim, Registry
 from d2l_gpu.exercises.verdict import Verdict
 from tests.helpers.fresh_process import run_fresh, run_program
@@ -279,6 +281,27 @@ def test_arguments_are_looked_at_again_when_all_is_repeated():
     assert not verdict.all_hold
     (hint,) = [claim.hint for claim in verdict.claims if not claim.holds]
     assert "with the GPUs in reverse order. After the call, `a` had changed" in hint
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.unsqueeze_(0),
+        lambda X: X.t_(),
+        lambda X: X.resize_(2, 4),
+        lambda X: X[1:, 1:].neg_(),
+        lambda X: X.copy_(X.flip(0)),
+        lambda X: setattr(X, "data", X.double()),
+        lambda X: setattr(X, "data", X.view(torch.int32)),
+    ],
+)
+def test_whatever_changes_in_a_tensor_is_seen(change):
+    X = torch.arange(9.0).reshape(3, 3)
+    before = ARRAYS.peek(X)
+    X[0] + 1, X.t(), X.sum(), X.unsqueeze(0)
+    assert ARRAYS.peek(X) == before
+    change(X)
+    assert ARRAYS.peek(X) != before
 
 
 def test_two_graders_for_one_exercise_are_refused():

@@ -187,3 +187,26 @@ def test_statistics_count_allocations_and_refusals_on_each_device():
         assert stats["allocated_bytes.all.current"] == BLOCK * (device + 1)
         for name in ("allocation.all.allocated", "num_ooms"):
             assert stats[name] - before[device][name] == device + 1, name
+
+
+@given(
+    blocks=st.integers(1, BLOCKS),
+    limit=st.integers(0, BLOCKS),
+    new=st.integers(0, 6000),
+)
+def test_a_lowered_limit_refuses_what_needs_memory_and_nothing_else(blocks, limit, new):
+    X = torch.ones(blocks * BLOCK, dtype=torch.uint8, device="vgpu:3")
+    torch.vgpu.set_per_process_memory_fraction(limit / BLOCKS, 3)
+    try:
+        torch.empty(0, device="vgpu:3"), torch.ones(0, 5, device="vgpu:3"), X[1:]
+        fits = in_blocks(new) <= max(limit, blocks) * BLOCK
+        storage = X.untyped_storage()
+        if fits:
+            storage.resize_(new)
+        else:
+            with pytest.raises(torch.OutOfMemoryError):
+                storage.resize_(new)
+        kept = new if fits else blocks * BLOCK
+        assert (storage.nbytes(), used()[3]) == (kept, in_blocks(kept))
+    finally:
+        torch.vgpu.set_per_process_memory_fraction(1.0, 3)

@@ -142,6 +142,14 @@ def sends_all_to_all(loss, batches, replicas, lr):
     sum_and_step(replicas, lr / len(replicas))
 
 
+@wrong("06.1", "the host sent")
+def sends_all_by_way_of_the_first(loss, batches, replicas, lr):
+    first = replicas[0][0].device
+    batches = [(X.to(first), y.to(first)) for X, y in batches]
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr / len(replicas))
+
+
 @wrong("06.1", "on the same device")
 def forgets_the_labels(loss, batches, replicas, lr):
     for replica, (X, y) in zip(replicas, batches, strict=True):

@@ -18,6 +18,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from .devices import Devices
+from .generator import default_generators, standing_in
 from .operators import all_operators, operator, overload, overloads
 from .tensor import (
     Operands,
@@ -72,7 +74,8 @@ def on_backing(func, watched: bool = True):
             return func.decompose(*args, **kwargs)
         try:
             index = unwrap(op, args, kwargs)[0].index
-            call = _Call(func, index, spec, watched)
+            function = _Drawing(func, index) if op.draws else func
+            call = _Call(function, index, spec, watched)
             results = _OnBacking.apply(call, *leaves)
             return tree_unflatten(list(results), call.structure)
         except BaseException as error:
@@ -117,11 +120,29 @@ class _Call:
         return _InnerOperators(self.index) if self.watched else nullcontext()
 
 
+class _Drawing:
+    """A function that draws random numbers of a device, in each call the same ones."""
+
+    def __init__(self, function: Callable, index: int):
+        self.function, self.index, self.state = function, index, None
+
+    def __call__(self, *args, **kwargs):
+        if Devices.backings[self.index].type != "cpu":
+            return self.function(*args, **kwargs)
+        source = default_generators.of(self.index)
+        if self.state is None:
+            self.state = source.get_state()
+        else:
+            source = torch.Generator()
+            source.set_state(self.state)
+        with standing_in(source):
+            return self.function(*args, **kwargs)
+
+
 class _OnBacking(torch.autograd.Function):
     """A call on backing tensors, differentiated by PyTorch's own autograd.
 
-    Gradients of any order work. Those beyond the first order repeat the call, so they
-    are right only if the function draws no random numbers.
+    Gradients of any order work. Those beyond the first order repeat the call.
     """
 
     @staticmethod

@@ -4,6 +4,7 @@ Functions take a device as an index, a string, a ``torch.device``, or None for t
 current device. As in CUDA, each thread has its own current device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import torch
 from . import monitor
 from .devices import Device, Devices, current
 from .devices import index_of as _index
-from .generator import DefaultGenerators
+from .generator import default_generators
 from .memory import (
     device_memory_used,
     empty_cache,
@@ -198,47 +199,56 @@ def memory_usage(device: Device = None) -> int:
 
 
 def manual_seed(seed: int) -> None:
-    """Seed the generator of the backing device: every virtual GPU draws from it."""
-    backing = Devices.backings[0]
-    if backing is None or backing.type == "cpu":
-        torch.default_generator.manual_seed(int(seed))
-    else:
-        torch.get_device_module(backing).manual_seed(seed)
+    """Seed the generator of the current device."""
+    _seed(int(seed), [current.index])
 
 
-manual_seed_all = manual_seed
-default_generators = DefaultGenerators()
+def manual_seed_all(seed: int) -> None:
+    """Seed the generators of all devices."""
+    _seed(int(seed), [i for i, m in enumerate(Devices.machines) if m is not None])
+
+
+def _seed(seed: int, indices: Sequence[int]) -> None:
+    for index in indices:
+        default_generators.of(index).manual_seed(seed)
+        backing = Devices.backings[index]
+        if backing.type not in ("cpu", "meta"):  # draws from a generator of its own
+            torch.get_device_module(backing).manual_seed(seed)
 
 
 def seed() -> int:
-    """Seed that generator with an unpredictable number, and return the number."""
-    seed = torch.default_generator.seed()
+    """Seed the current device's generator unpredictably, and return the seed."""
+    seed = torch.Generator().seed()
     manual_seed(seed)
     return seed
 
 
-seed_all = seed
+def seed_all() -> int:
+    """Seed all devices' generators with one unpredictable number, and return that."""
+    seed = torch.Generator().seed()
+    manual_seed_all(seed)
+    return seed
 
 
 def initial_seed() -> int:
-    return torch.initial_seed()
+    return default_generators.of(current.index).initial_seed()
 
 
 def get_rng_state(device: Device = None) -> torch.Tensor:
-    return torch.get_rng_state()
+    return default_generators.of(_index(device)).get_state()
 
 
 def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
-    torch.set_rng_state(state)
+    default_generators.of(_index(device)).set_state(state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """Return a state for each device. All are equal: devices share a generator."""
-    return [torch.get_rng_state() for _ in Devices.names]
+    return [get_rng_state(i) for i in range(len(default_generators))]
 
 
-def set_rng_state_all(states: list[torch.Tensor]) -> None:
-    torch.set_rng_state(states[0])
+def set_rng_state_all(states: Sequence[torch.Tensor]) -> None:
+    for i, state in enumerate(states):
+        set_rng_state(state, i)
 
 
 # ------------------------------------------------------------------ capabilities

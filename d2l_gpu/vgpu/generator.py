@@ -1,10 +1,13 @@
-"""``torch.Generator(device='vgpu:1')``: a separate random generator on a virtual GPU.
+"""Random numbers on virtual GPUs: each has a generator, and a program can make others.
 
-PyTorch creates the generators of a device in C++. This one is PyTorch's generator for
-the CPU, which draws the numbers, but it says that it belongs to a virtual GPU.
+PyTorch creates the generators of a device in C++. Ours are PyTorch's generators for the
+CPU, which draw the numbers, but they say that they belong to a virtual GPU. So after
+the same seed a virtual GPU draws what the CPU would draw.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import torch
@@ -61,36 +64,14 @@ def _restored(device: str, state: torch.Tensor) -> Generator:
     return generator
 
 
-class DefaultGenerator(Generator):
-    """The generator from which a device draws unless an operator is given another one.
+class DefaultGenerators(Sequence):
+    """``torch.vgpu.default_generators``: one for each device of ``enable``.
 
-    All devices draw from the CPU's, which this one stands for: it has no state of its
-    own.
+    From it the device draws unless an operator is given another generator.
     """
 
-    def manual_seed(self, seed: int) -> "DefaultGenerator":
-        torch.default_generator.manual_seed(seed)
-        return self
-
-    def seed(self) -> int:
-        return torch.default_generator.seed()
-
-    def initial_seed(self) -> int:
-        return torch.default_generator.initial_seed()
-
-    def get_state(self) -> torch.Tensor:
-        return torch.default_generator.get_state()
-
-    def set_state(self, state: torch.Tensor) -> "DefaultGenerator":
-        torch.default_generator.set_state(state)
-        return self
-
-
-class DefaultGenerators(Sequence):
-    """``torch.vgpu.default_generators``: one for each device of ``enable``."""
-
     def __init__(self):
-        self._made: dict[int, DefaultGenerator] = {}
+        self._made: dict[int, Generator] = {}
 
     def __len__(self) -> int:
         return 0 if Devices.machine is None else Devices.machine.count
@@ -98,21 +79,58 @@ class DefaultGenerators(Sequence):
     def __getitem__(self, index):
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
-        index = range(len(self))[index]
+        return self.of(range(len(self))[index])
+
+    def of(self, index: int) -> Generator:
+        """Return a device's generator, also if the device is a simulator's."""
         if index not in self._made:
-            self._made[index] = DefaultGenerator(as_device(index))
+            made = Generator(Devices.names[index])
+            # torch.manual_seed may have come first.
+            self._made[index] = made.manual_seed(torch.initial_seed())
         return self._made[index]
 
 
-def drawing(generator: PyTorchGenerator | None) -> PyTorchGenerator | None:
-    """Return the generator that draws the numbers of an operator on a virtual GPU.
+default_generators = DefaultGenerators()
+
+
+def checked(generator: PyTorchGenerator | None) -> PyTorchGenerator | None:
+    """Return the generator that an operator on a virtual GPU was given.
 
     Raises:
-        RuntimeError: the generator that it was given doesn't belong to one.
+        RuntimeError: it doesn't belong to one.
     """
-    if generator is None:
-        return None
-    ours = _ours.get(generator._cdata)
-    if ours is None:
+    if generator is not None and generator._cdata not in _ours:
         raise errors.wrong_generator(generator)
-    return None if type(ours) is DefaultGenerator else generator
+    return generator
+
+
+def drawn(op, index: int, args, kwargs):
+    """Run an operator that draws random numbers on the backing of a device.
+
+    Args:
+        kwargs: with a generator that has been checked, if it isn't the device's own.
+    """
+    if kwargs.get("generator") is not None or Devices.backings[index].type != "cpu":
+        return op.call(*args, **kwargs)
+    own = default_generators.of(index)
+    if op.takes_generator:
+        return op.call(*args, **{**kwargs, "generator": own})
+    with standing_in(own):
+        return op.call(*args, **kwargs)
+
+
+_stands_in = threading.RLock()
+
+
+@contextmanager
+def standing_in(own: Generator) -> Iterator[None]:
+    """Let the CPU's generator draw what another would: not all operators take one."""
+    cpu = torch.default_generator
+    with _stands_in:
+        before = cpu.get_state()
+        cpu.set_state(own.get_state())
+        try:
+            yield
+        finally:
+            own.set_state(cpu.get_state())
+            cpu.set_state(before)

@@ -53,6 +53,8 @@ class Operator:
         leading: number of tensor arguments, if they all come first; otherwise 0.
         aliases: for each result, the argument that it is (a position or a name), or
             None for a new tensor.
+        draws: whether it draws random numbers.
+        takes_generator: whether it can be given a generator for them.
         kernel: whether a kernel runs; views and the like only change geometry.
         allocates: whether a result needs memory of its own.
         has_device: whether it takes ``device=``.
@@ -82,6 +84,7 @@ class Operator:
         "call",
         "changes_geometry",
         "describe",
+        "draws",
         "form",
         "handler",
         "has_device",
@@ -97,6 +100,7 @@ class Operator:
         "record",
         "schema",
         "sizes",
+        "takes_generator",
         "waits",
         "written",
     )
@@ -114,6 +118,8 @@ class Operator:
         self.host_results = record.host_results
         self.changes_geometry = torch.Tag.inplace_view in func.tags
         self.has_device = any(a.name == "device" and a.kwarg_only for a in arguments)
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags
+        self.takes_generator = any(a.name == "generator" for a in arguments)
         self.kernel = record.kernel and not func.is_view
         self.handler, self.bound = record.handler, record.bound
         self.describe = record.formula and record.formula.describe
@@ -155,6 +161,7 @@ class Operator:
             plain
             and self.handler is None
             and self.waits is None
+            and not self.draws
             and 1 <= self.leading <= 2
             and not (self.has_device or self.changes_geometry)
             and func.namespace == "aten"

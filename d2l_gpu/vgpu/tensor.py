@@ -189,8 +189,6 @@ def _general(op: Operator, args, kwargs):
 
 def run(op: Operator, args, kwargs):
     """Run an operator on backing tensors: every step, any arguments and results."""
-    if "generator" in kwargs:
-        kwargs = kwargs | {"generator": generator.drawing(kwargs["generator"])}
     operands, backing_args, backing_kwargs = unwrap(op, args, kwargs)
     index, on_host = operands.index, False
     if op.has_device:
@@ -202,6 +200,9 @@ def run(op: Operator, args, kwargs):
                 index = index_of(device)
             backing_kwargs["device"] = Devices.backings[index]
         backing_kwargs.pop("pin_memory", None)
+    draws = op.draws and not on_host
+    if draws:
+        generator.checked(kwargs.get("generator"))
     if op.changes_geometry and type(args[0]) is VirtualTensor:
         # x.detach() has the same backing tensor as x, but only x changes its geometry.
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
@@ -211,7 +212,9 @@ def run(op: Operator, args, kwargs):
         operands.from_host or (op.waits is not None and op.waits(backing_args))
     ):
         sync_debug.report(Devices.names[index])
-    if operands.has_complex:
+    if draws:
+        results = generator.drawn(op, index, backing_args, backing_kwargs)
+    elif operands.has_complex:
         with _lazy_bits():
             results = op.call(*backing_args, **backing_kwargs)
     else:
@@ -534,12 +537,15 @@ def factory(func, *args, **kwargs):
         return _general(op, args, kwargs)
     index = index_of(kwargs["device"])
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
-    if "generator" in kwargs:
-        kwargs["generator"] = generator.drawing(kwargs["generator"])
     kwargs["device"] = Devices.backings[index]
     try:
+        generator.checked(kwargs.get("generator"))
         reserve(op, index, args, kwargs)
-        result = wrap(op.call(*args, **kwargs), index)
+        if op.draws:
+            result = generator.drawn(op, index, args, kwargs)
+        else:
+            result = op.call(*args, **kwargs)
+        result = wrap(result, index)
     except BaseException as error:
         return contained(error, sys._getframe(2), op)
     if op.kernel:

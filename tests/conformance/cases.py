@@ -315,6 +315,7 @@ def _run_module(info, dtype, training: bool, comparison: Comparison) -> None:
             leaves: list[torch.Tensor] = []
             everything = list(given.args), dict(given.kwargs)
             args, kwargs = placed(everything, device, leaves)
+            torch.manual_seed(SEED)  # for each device, which has its own generator
             result = module(*args, **kwargs)
             leaves += module.parameters()
             return [*_gradients(result, leaves), *module.buffers()]

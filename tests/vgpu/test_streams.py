@@ -94,21 +94,6 @@ def test_properties_say_that_it_is_virtual():
     assert not torch.vgpu.can_device_access_peer(1, 1)
 
 
-def test_the_state_of_the_random_numbers_can_be_kept():
-    torch.vgpu.manual_seed_all(1)
-    states = torch.vgpu.get_rng_state_all()
-    expected = torch.rand(3, device="vgpu:1")
-    torch.vgpu.set_rng_state_all(states)
-    assert torch.rand(3, device="vgpu:1").tolist() == expected.tolist()
-    with torch.random.fork_rng(devices=[0], device_type="vgpu"):
-        torch.vgpu.seed()
-        changed = torch.rand(3, device="vgpu:0")
-    assert changed.tolist() != expected.tolist()
-    state = torch.vgpu.get_rng_state(1)
-    torch.vgpu.set_rng_state(state, "vgpu:1")
-    assert torch.vgpu.initial_seed() == torch.initial_seed()
-
-
 def test_the_device_of_a_tensor_can_be_the_current_one():
     X = torch.ones(1, device="vgpu:1")
     with torch.vgpu.device_of(X):

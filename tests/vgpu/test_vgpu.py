@@ -351,6 +351,7 @@ def train(device, optimizer_class=torch.optim.SGD, **settings):
     net(torch.zeros(1, 1, 8, 8))
     X, y = torch.randn(32, 1, 8, 8), torch.randint(10, (32,))
     net.to(device)
+    torch.manual_seed(1)  # for dropout: each device has its own generator
     optimizer = optimizer_class(net.parameters(), **settings)
     for i in range(0, 32, 8):
         optimizer.zero_grad()

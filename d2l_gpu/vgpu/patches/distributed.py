@@ -175,23 +175,35 @@ def _seeding_shards(original):
             with original(self, spec, generator):
                 yield
             return
-        before = device_api.get_rng_state()
-        if generator is not None:  # DTensor doesn't give it to the operator
-            device_api.set_rng_state(generator.get_state())
-        after = None
-        if self.distribute_region_enabled and spec.num_shards > 1:
-            seed = torch.randint(2**62, (), device="cpu").item()
-            after = device_api.get_rng_state()
-            device_api.manual_seed(seed + _first_element(spec))
+        # DTensor gives no generator to the operator, which draws from the device's.
+        own = device_api.default_generators[device_api.current_device()]
+        before = own.get_state()
+        source = own if generator is None else generator
+        split = self.distribute_region_enabled and spec.num_shards > 1
+        if split:
+            seed = _draw_seed(source)
+            before = own.get_state()
+            own.manual_seed(seed + _first_element(spec))
+        else:
+            own.set_state(source.get_state())
         try:
             yield
         finally:
-            after = device_api.get_rng_state() if after is None else after
-            if generator is not None:
-                generator.set_state(after)
-            device_api.set_rng_state(after if generator is None else before)
+            if not split:
+                source.set_state(own.get_state())
+            if split or generator is not None:
+                own.set_state(before)
 
     return _distribute_region
+
+
+def _draw_seed(generator: torch.Generator) -> int:
+    """Draw a number from a generator of a virtual GPU, without a copy."""
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    seed = torch.randint(2**62, (), generator=twin).item()
+    generator.set_state(twin.get_state())
+    return seed
 
 
 def _first_element(spec) -> int:

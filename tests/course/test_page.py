@@ -9,6 +9,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from d2l_gpu.course import page
+from d2l_gpu.course.kernel import CellFailure
 from tests.helpers.paths import REPOSITORY
 
 
@@ -76,3 +77,23 @@ def test_time_is_aligned_right_and_text_left():
     html = report()
     assert re.search(r'style="text-align: ?right;?">1\.0 s', html)
     assert re.search(r"<td><a [^>]*>01_toy</a></td>", html)
+
+
+@pytest.mark.parametrize(
+    "said", ["a | b", "|", "<b>|</b>", "*a* `b` $c$ [d](e)", "&#124; &amp;", "\\|"]
+)
+def test_a_lesson_has_one_row_of_three_cells_whatever_its_error_says(said):
+    failure = CellFailure(0, said, said)
+    results = [
+        page.LessonResult("01_toy", new_notebook(), 1.0),
+        page.LessonResult("02_toy", new_notebook(), 2.0, failure),
+        page.LessonResult("03_toy", new_notebook(), 3.0),
+    ]
+    (table,) = re.findall("<tbody>.*?</tbody>", page.report_html(results), re.DOTALL)
+    rows = [re.findall("<td.*?</td>", row, re.DOTALL) for row in table.split("</tr>")]
+    assert [len(row) for row in rows if row] == [3, 3, 3]
+    assert [re.sub("<.*?>", "", row[2]) for row in rows if row] == [
+        "1.0 s",
+        "2.0 s",
+        "3.0 s",
+    ]

@@ -537,6 +537,22 @@ def test_a_file_beside_the_notebook_is_no_part_of_the_check(tmp_path, monkeypatc
     assert not verdict.all_hold and verdict.claims
 
 
+@pytest.mark.all
+def test_an_answer_finds_what_the_reader_keeps_beside_the_notebook(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "of_the_reader.py").write_text("def same(x): return x\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # as in a notebook
+    verdict = verdict_on("""
+        def f(a, b, c, device):
+            from of_the_reader import same
+            print("found", same(1))
+            return a
+    """)
+    assert verdict.printed.startswith("found 1") and not verdict.problem
+
+
 MOVING = """
 import os, time
 os.setsid()

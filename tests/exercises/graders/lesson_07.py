@@ -93,6 +93,14 @@ def _gradients(answers, to, sums):
         found = [part * size for part, size in zip(found, sizes, strict=True)]
         return to(sums(found, devices[0]) * (1 / len(X)), devices[0])
 
+    @wrong("07.1", "The parts went to the wrong devices")
+    def turns_the_devices_round(gradient, w, X, y, devices, sizes):
+        found = parts(gradient, w, X, y, devices[::-1], sizes)
+        found = [
+            to(part * size, devices[0]) for part, size in zip(found, sizes, strict=True)
+        ]
+        return to(sums(found, devices[0]) * (1 / len(X)), devices[0])
+
     @wrong("07.1", "labels on")
     def labels_stay_behind(gradient, w, X, y, devices, sizes):
         def moved(w, X, y_shard):

@@ -78,6 +78,17 @@ for sizes in ({0: 1, 1: 3}, {1: 2}, {0: 5, 1: 1}):
             total = sum(e.self_device_time_total for e in on_cpu)
             assert close(total, sum(plain.values()))
 
+# A profile begins at its own beginning, however long the devices have worked before.
+begins = []
+for rounds in (1, 300, 1):
+    work({0: rounds})
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        work({0: 2})
+    kernels = [e for e in profiler.events() if e.device_type.name == "CUDA"]
+    begins.append([round(e.time_range.start, 3) for e in kernels])
+assert begins[0] == begins[1] == begins[2], begins
+
 # An error ends the recording, and a history of memory goes on.
 torch.cuda.memory._record_memory_history()
 try:

@@ -1,6 +1,7 @@
 """A simulated step of data parallelism takes what its parts take."""
 
 import gc
+import itertools
 
 import pytest
 import torch
@@ -93,3 +94,19 @@ def test_simulators_in_cycles_of_references_make_room_for_new_ones():
             cycle.append(cycle)
     finally:
         gc.enable()
+
+
+def test_a_bucket_is_sent_as_soon_as_it_is_full():
+    net, X, y = a_problem()
+    # In backward order; each prefix of them is a bucket that is filled exactly.
+    sizes = [p.nbytes for p in reversed(list(net.parameters()))]
+    for full in itertools.accumulate(sizes[:-1]):
+        exactly, less, more = (
+            d2l.simulate_step(net, X, y, 4, "bucketed", bucket_bytes=full + change)
+            for change in (0, -1, 1)
+        )
+        assert exactly.seconds == less.seconds
+        assert sent(exactly) == sent(less) == sent(more)
+    late = d2l.simulate_step(net, X, y, 4, "bucketed", bucket_bytes=sizes[0] + 1)
+    soon = d2l.simulate_step(net, X, y, 4, "bucketed", bucket_bytes=sizes[0])
+    assert soon.seconds != late.seconds

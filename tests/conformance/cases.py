@@ -294,6 +294,7 @@ def _gradients(result, leaves: list[torch.Tensor]) -> list:
     if not roots or not leaves:
         return flat
     # Made on the CPU, where results of both devices get the same ones.
+    torch.manual_seed(SEED)
     weights = [torch.randn(x.shape, dtype=x.dtype) for x in roots]
     weights = [w.to(x.device) for w, x in zip(weights, roots, strict=True)]
     return flat + list(torch.autograd.grad(roots, leaves, weights, allow_unused=True))
@@ -315,7 +316,7 @@ def _run_module(info, dtype, training: bool, comparison: Comparison) -> None:
             leaves: list[torch.Tensor] = []
             everything = list(given.args), dict(given.kwargs)
             args, kwargs = placed(everything, device, leaves)
-            torch.manual_seed(SEED)  # for each device, which has its own generator
+            torch.manual_seed(SEED)  # each device has its own generator
             result = module(*args, **kwargs)
             leaves += module.parameters()
             return [*_gradients(result, leaves), *module.buffers()]

@@ -61,6 +61,7 @@ def planted(tmp_path):
             "pytest\n",
             "ci.yml: test: `pytest` does not call a script in .ci",
             id="command of its own",
+            marks=pytest.mark.all,
         ),
     ],
 )

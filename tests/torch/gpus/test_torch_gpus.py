@@ -243,6 +243,7 @@ def test_a_model_that_is_not_there():
     assert line.startswith("ValueError: There is no model 'V1000' in the catalogue")
 
 
+@pytest.mark.all
 def test_other_frameworks_are_not_needed():
     names = ["tensorflow", "keras", "jax", "mxnet", "matplotlib", "sklearn"]
     assert run_without_torch(

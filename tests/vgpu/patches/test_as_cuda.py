@@ -48,6 +48,7 @@ def test_a_tensor_answers_cuda_and_is_printed_as_what_it_is():
     )
 
 
+@pytest.mark.all
 def test_errors_say_vgpu():
     run_program("as_cuda/errors_say_vgpu.py")
 
@@ -93,6 +94,7 @@ def test_torch_cuda_answers_for_virtual_gpus():
     run_program("as_cuda/torch_cuda_answers_for_virtual_gpus.py")
 
 
+@pytest.mark.all
 def test_what_needs_a_real_gpu_is_refused_with_a_sentence():
     run_program("as_cuda/what_needs_a_real_gpu.py")
 
@@ -379,9 +381,8 @@ if depth:
     assert (done.returncode, done.stdout) == (0, "2 3\n1 3\n0 3\n"), done.stderr
 
 
-@pytest.mark.parametrize(
-    "method", [pytest.param("spawn", marks=pytest.mark.all), "fork"]
-)
+@pytest.mark.all
+@pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_processes_that_the_program_starts_have_virtual_gpus(script, method):
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"no {method} on this system")

@@ -205,7 +205,8 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seed the generators of all devices."""
-    _seed(int(seed), [i for i, m in enumerate(Devices.machines) if m is not None])
+    there = zip(Devices.machines, Devices.backings, strict=True)
+    _seed(int(seed), [i for i, pair in enumerate(there) if None not in pair])
 
 
 def _seed(seed: int, indices: Sequence[int]) -> None:

@@ -456,3 +456,21 @@ def test_bad_input_is_one_sentence(arguments, sentence):
     usage, error = done.stderr.splitlines()
     assert usage.startswith("usage: python -m d2l_gpu.vgpu [--gpus N]")
     assert error.startswith(f"python -m d2l_gpu.vgpu: error: {sentence}")
+
+
+@pytest.mark.all
+def test_workers_of_a_loader_may_be_forked_once_devices_have_been_used(script):
+    path = script("""
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    torch.manual_seed(1)
+    torch.rand(2, device="cuda:1")
+    data = TensorDataset(torch.arange(10.0))
+    for _ in range(2):
+        loader = DataLoader(data, 4, num_workers=2, pin_memory=True)
+        print(sum(x.cuda(1).sum().item() for (x,) in loader))
+""")
+    done = run_virtual("--gpus", "2", path)
+    assert (done.returncode, done.stdout) == (0, "45.0\n45.0\n"), done.stderr

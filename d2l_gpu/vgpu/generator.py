@@ -93,15 +93,14 @@ class DefaultGenerators(Sequence):
 default_generators = DefaultGenerators()
 
 
-def checked(generator: PyTorchGenerator | None) -> PyTorchGenerator | None:
-    """Return the generator that an operator on a virtual GPU was given.
+def check(generator: PyTorchGenerator | None) -> None:
+    """Check the generator that an operator on a virtual GPU was given, if any.
 
     Raises:
-        RuntimeError: it doesn't belong to one.
+        RuntimeError: it doesn't belong to a virtual GPU.
     """
     if generator is not None and generator._cdata not in _ours:
         raise errors.wrong_generator(generator)
-    return generator
 
 
 def drawn(op, index: int, args, kwargs):

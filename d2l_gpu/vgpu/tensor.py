@@ -202,7 +202,7 @@ def run(op: Operator, args, kwargs):
         backing_kwargs.pop("pin_memory", None)
     draws = op.draws and not on_host
     if draws:
-        generator.checked(kwargs.get("generator"))
+        generator.check(kwargs.get("generator"))
     if op.changes_geometry and type(args[0]) is VirtualTensor:
         # x.detach() has the same backing tensor as x, but only x changes its geometry.
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
@@ -539,7 +539,7 @@ def factory(func, *args, **kwargs):
     kwargs = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     kwargs["device"] = Devices.backings[index]
     try:
-        generator.checked(kwargs.get("generator"))
+        generator.check(kwargs.get("generator"))
         reserve(op, index, args, kwargs)
         if op.draws:
             result = generator.drawn(op, index, args, kwargs)

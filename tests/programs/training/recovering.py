@@ -108,7 +108,11 @@ while batches.epoch < EPOCHS:
                 die()
 
 digest = hashlib.sha256()
-state = [*net.state_dict().values(), torch.get_rng_state()]
+# Dropout draws from the generator of the device that it runs on.
+random_state = torch.get_rng_state()
+if kind != "cpu":
+    random_state = torch.get_device_module(device).get_rng_state(device)
+state = [*net.state_dict().values(), random_state]
 for values in optimizer.state_dict()["state"].values():
     state += values.values()
 for tensor in state:

@@ -124,7 +124,11 @@ def cell_of(source: str) -> nbformat.NotebookNode:
 @pytest.mark.all
 @pytest.mark.parametrize(
     "what",
-    ["loop", pytest.param("launch", marks=pytest.mark.weekly), "failing"],
+    [
+        "loop",
+        pytest.param("launch", marks=pytest.mark.weekly),
+        pytest.param("failing", marks=pytest.mark.weekly),
+    ],
 )
 def test_outputs_of_a_notebook_do_not_depend_on_the_speed(what, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", PATH["PYTHONPATH"])

@@ -80,8 +80,13 @@ def test_the_page_for_authors_of_libraries_names_these_mistakes():
     assert set(BUGS) < set(rows) and len(rows) == len(BUGS) + 1  # the header
 
 
-@pytest.mark.all
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.all if i < 2 else pytest.mark.weekly)
+        for i, name in enumerate(BUGS)
+    ],
+)
 def test_a_mistake_passes_on_the_cpu_and_fails_on_virtual_gpus(name, tmp_path):
     project = copy_of_example(tmp_path)
     code = (project / "mixture.py").read_text("utf-8")

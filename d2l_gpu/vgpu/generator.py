@@ -103,11 +103,12 @@ def check(generator: PyTorchGenerator | None) -> None:
         raise errors.wrong_generator(generator)
 
 
-def drawn(op, index: int, args, kwargs):
+def drawn(op, index: int, /, *args, **kwargs):
     """Run an operator that draws random numbers on the backing of a device.
 
     Args:
-        kwargs: with a generator that has been checked, if it isn't the device's own.
+        args, kwargs: of the call, with backing tensors. A generator among them has
+            been checked; without one, the device's own draws.
     """
     if kwargs.get("generator") is not None or Devices.backings[index].type != "cpu":
         return op.call(*args, **kwargs)

@@ -12,6 +12,7 @@ results equal the CPU's to the last bit:
 
 import sys
 import threading
+from functools import partial
 
 import torch
 
@@ -200,9 +201,10 @@ def run(op: Operator, args, kwargs):
                 index = index_of(device)
             backing_kwargs["device"] = Devices.backings[index]
         backing_kwargs.pop("pin_memory", None)
-    draws = op.draws and not on_host
-    if draws:
+    call = op.call
+    if op.draws and not on_host:
         generator.check(kwargs.get("generator"))
+        call = partial(generator.drawn, op, index)
     if op.changes_geometry and type(args[0]) is VirtualTensor:
         # x.detach() has the same backing tensor as x, but only x changes its geometry.
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
@@ -212,13 +214,11 @@ def run(op: Operator, args, kwargs):
         operands.from_host or (op.waits is not None and op.waits(backing_args))
     ):
         sync_debug.report(Devices.names[index])
-    if draws:
-        results = generator.drawn(op, index, backing_args, backing_kwargs)
-    elif operands.has_complex:
+    if operands.has_complex:
         with _lazy_bits():
-            results = op.call(*backing_args, **backing_kwargs)
+            results = call(*backing_args, **backing_kwargs)
     else:
-        results = op.call(*backing_args, **backing_kwargs)
+        results = call(*backing_args, **backing_kwargs)
     if on_host:
         return results
     if op.kernel:
@@ -541,11 +541,8 @@ def factory(func, *args, **kwargs):
     try:
         generator.check(kwargs.get("generator"))
         reserve(op, index, args, kwargs)
-        if op.draws:
-            result = generator.drawn(op, index, args, kwargs)
-        else:
-            result = op.call(*args, **kwargs)
-        result = wrap(result, index)
+        call = partial(generator.drawn, op, index) if op.draws else op.call
+        result = wrap(call(*args, **kwargs), index)
     except BaseException as error:
         return contained(error, sys._getframe(2), op)
     if op.kernel:

@@ -6,7 +6,6 @@ import sys
 import pytest
 import torch
 from torch import nn
-from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.utils._pytree import tree_leaves
 
 from tests.helpers.ranks import run
@@ -77,6 +76,8 @@ def test_a_rank_that_fails_ends_the_others_and_says_why():
 @pytest.mark.virtual_gpus(2)
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_checkpoint_is_staged_with_what_shares_memory(shared):
+    from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+
     stager = StateDictStager(pin_memory=False, share_memory=shared)
     X = torch.arange(12.0, device="vgpu:1")
     state = {

@@ -96,6 +96,9 @@ DRAWS = {
     "native_dropout": lambda d: torch.native_dropout(
         torch.ones(9, device=d), 0.5, True
     ),
+    "of conjugates": lambda d: torch.native_dropout(
+        torch.full((9,), 1 + 2j, device=d).conj(), 0.5, True
+    ),
     "alpha_dropout": lambda d: F.alpha_dropout(torch.ones(9, device=d), 0.5, True),
     "dropout2d": lambda d: F.dropout2d(torch.ones(2, 9, 1, 1, device=d)),
     "rrelu": lambda d: F.rrelu(-torch.ones(9, device=d), training=True),

@@ -63,4 +63,4 @@ def _restored(storage: torch.UntypedStorage, location: str):
     """
     if location.partition(":")[0] not in Devices.types:
         return None
-    return VirtualStorage(storage.nbytes(), as_device(location)).copy_(storage)
+    return storage.to(device=as_device(location))

@@ -255,7 +255,10 @@ def split_at_values(func):
     """
 
     def kernel(tensor, tensor_indices_or_sections, dim=0):
-        return tensor.tensor_split(tensor_indices_or_sections.tolist(), dim)
+        places = tensor_indices_or_sections.cpu()
+        # For the errors that PyTorch's kernel raises.
+        torch.empty(tensor.shape, device="meta").tensor_split(places, dim)
+        return tensor.tensor_split(places.tolist(), dim)
 
     return kernel
 
@@ -267,8 +270,34 @@ def with_lengths(func):
     """
 
     def kernel(log_probs, targets, input_lengths, target_lengths, *options):
-        lengths = input_lengths.tolist(), target_lengths.tolist()
+        lengths = [x.reshape(-1).tolist() for x in (input_lengths, target_lengths)]
         return torch.ops.aten.ctc_loss.IntList(log_probs, targets, *lengths, *options)
+
+    return kernel
+
+
+def ones_in_zeros(func):
+    """Make the kernel of ``one_hot`` that GPUs run, which writes ones into zeros.
+
+    For subclasses PyTorch compares every value with every class, and one that is out of
+    range would go unnoticed.
+    """
+
+    def kernel(tensor, num_classes=-1):
+        if tensor.dtype is not torch.int64:
+            raise RuntimeError(
+                "one_hot is only applicable to index tensor of type LongTensor."
+            )
+        if num_classes < 1 and not tensor.numel():
+            raise RuntimeError(
+                "Can not infer total number of classes from empty tensor."
+            )
+        if num_classes == -1:
+            num_classes = tensor.max().item() + 1
+        if num_classes < 1:
+            raise RuntimeError("num_classes should be positive")
+        rows = tensor.new_zeros((*tensor.shape, num_classes))
+        return rows.scatter_(-1, tensor.unsqueeze(-1), 1)
 
     return kernel
 

@@ -165,6 +165,9 @@ RECORDS: dict[str, Record] = {
     "_local_scalar_dense": Record(handler=special.item, below_python=True),
     "_to_copy": Record(handler=special.to_copy),
     "copy_": Record(handler=special.copy_),
+    **dict.fromkeys(
+        ("_has_same_storage_numel", "is_same_size"), Record(handler=special.across)
+    ),
     "to": Record(handler=special.in_parts),
     "type_as": Record(handler=special.in_parts),
     # These write their targets without reading them.
@@ -180,6 +183,7 @@ RECORDS: dict[str, Record] = {
     "gather": Record(formula=work.LOOKUP),
     "index": replace(INDEXING, formula=work.LOOKUP, waits=has_mask),
     "index_fill": NUMBERS,
+    "one_hot": Record(composite=composites.ones_in_zeros),
     "index_fill_": NUMBERS,
     "index_put": replace(INDEXING, waits=has_mask, autocast=autocast.widest),
     "index_put_": replace(INDEXING, waits=has_mask),

@@ -104,6 +104,8 @@ def _report(source: int, target: int, non_blocking: bool = False) -> None:
 
 def copy_(op, target, source, non_blocking=False):
     """Run ``target.copy_(source)``, in any direction."""
+    if not isinstance(source, torch.Tensor):  # a number, which starts on the host
+        source = torch.tensor(source)
     to, there = _memory_of(target)
     values, here = _memory_of(source)
     if values.is_meta and not to.is_meta:
@@ -115,6 +117,11 @@ def copy_(op, target, source, non_blocking=False):
     host_side = source if here == HOST else target
     _copied(here, there, host_side, values, to, non_blocking)
     return target
+
+
+def across(op, *tensors):
+    """Compare the shapes or sizes of tensors, which can be on different devices."""
+    return op.call(*(_memory_of(tensor)[0] for tensor in tensors))
 
 
 def copy_from(op, source, target, non_blocking=False):

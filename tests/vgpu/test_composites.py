@@ -5,6 +5,8 @@ That their values and gradients are the CPU's is tested in ``conformance``.
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
@@ -161,3 +163,24 @@ def test_an_encoder_in_evaluation_leaves_padding_out(mode):
     with mode():
         ours = net(X.to("vgpu"), src_key_padding_mask=padding.to("vgpu")).cpu()
     torch.testing.assert_close(ours[~padding], expected)
+
+
+@given(
+    labels=st.lists(st.lists(st.integers(0, 5), min_size=2, max_size=2), min_size=1),
+    extra=st.integers(-1, 3),
+)
+def test_one_hot_is_as_on_the_cpu(labels, extra):
+    labels = torch.tensor(labels)
+    classes = -1 if extra == -1 else int(labels.max()) + 1 + extra
+    expected = F.one_hot(labels, classes)
+    actual = F.one_hot(labels.to(gpu(1)), classes)
+    assert (actual.device, actual.dtype) == (gpu(1), torch.int64)
+    assert torch.equal(actual.cpu(), expected)
+
+
+def test_ctc_loss_takes_a_length_for_one_sequence():
+    scores = torch.randn(7, 4).log_softmax(1)
+    targets, lengths = torch.tensor([1, 2, 2]), (torch.tensor(7), torch.tensor(3))
+    expected = F.ctc_loss(scores, targets, *lengths)
+    actual = F.ctc_loss(*(x.to(gpu(1)) for x in (scores, targets, *lengths)))
+    torch.testing.assert_close(actual.cpu(), expected)

@@ -53,6 +53,18 @@ def test_what_crosses_is_converted_where_it_comes_from_but_on_the_host_at_its_en
     assert [(each.source, each.target, each.nbytes) for each in copies] == expected
 
 
+@pytest.mark.parametrize("number", [3, 2.5, True, float("nan")])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_number_is_copied_into_a_tensor_as_on_the_cpu(number, dtype):
+    if number != number and not dtype.is_floating_point:
+        pytest.skip("only floating-point numbers can be NaN")
+    expected = torch.zeros(2, 3, dtype=dtype).copy_(number)
+    with vgpu.record_copies() as copies:
+        actual = torch.zeros(2, 3, dtype=dtype, device="vgpu:1").copy_(number)
+    assert torch.equal(actual.cpu().nan_to_num(7), expected.nan_to_num(7))
+    assert [(copy.source, copy.target) for copy in copies] == [(HOST, 1)]
+
+
 # ------------------------------------------------------------------ shared memory
 
 WAYS = {

@@ -196,6 +196,15 @@ def test_a_wrong_value_is_an_assertion_of_the_kernel(call):
     assert torch.ones(2, device=gpu(0)).sum() == 2  # devices go on, unlike real ones
 
 
+@pytest.mark.parametrize(("labels", "classes"), [([1, 3], 3), ([-1, 0], 3)])
+def test_a_class_out_of_range_has_no_row_of_zeros(labels, classes):
+    labels = torch.tensor(labels)
+    with pytest.raises(RuntimeError, match="Class values must be"):
+        F.one_hot(labels, classes)
+    with pytest.raises(torch.AcceleratorError, match="device-side assert triggered"):
+        F.one_hot(labels.to(gpu(1)), classes)
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -204,6 +213,12 @@ def test_a_wrong_value_is_an_assertion_of_the_kernel(call):
         lambda X, labels: X.gather(1, labels),
         lambda X, labels: X.narrow(0, 2, 9),
         lambda X, labels: F.cross_entropy(X, labels[:2]),
+        lambda X, labels: F.one_hot(labels.float()),
+        lambda X, labels: X.tensor_split(labels.cpu().float()),
+        lambda X, labels: X.tensor_split(labels.cpu()[None]),
+        lambda X, labels: X.tensor_split(labels.cpu(), 2),
+        lambda X, labels: F.one_hot(labels[:0]),
+        lambda X, labels: F.one_hot(labels[:0], 0),
     ],
 )
 def test_a_wrong_number_or_shape_is_the_same_error_as_on_the_cpu(call):

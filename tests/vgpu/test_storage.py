@@ -187,3 +187,53 @@ def test_dlpack_passes_a_tensor_on_without_a_copy():
         Y += 1
     assert X.tolist() == [2, 3, 4, 5, 6, 7]
     assert torch.from_dlpack(torch.ones(2).numpy()).tolist() == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1"])
+def test_storages_are_made_as_on_the_cpu(place):
+    assert torch.UntypedStorage(device=place).tolist() == []
+    assert torch.UntypedStorage(3, device=place).nbytes() == 3
+    assert torch.UntypedStorage([1, 2, 255], device=place).tolist() == [1, 2, 255]
+    typed = torch.TypedStorage([1.5, 2.5], dtype=torch.float64, device=place)
+    assert typed.tolist() == [1.5, 2.5]
+    assert typed.device == torch.device(place)
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("function", [torch.tensor, torch.as_tensor, torch.asarray])
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1"])
+def test_a_tensor_is_made_around_a_storage(function, place):
+    function = getattr(torch, function.__name__)
+    X = torch.arange(6.0, device=place)
+    for storage in (X.storage(), X.untyped_storage()):
+        Y = function(storage, dtype=torch.float32)
+        assert Y.data_ptr() == X.data_ptr()
+        assert Y.device == X.device
+        assert Y.tolist() == X.tolist()
+    assert function(X.untyped_storage()).dtype is torch.int64
+    assert function(X.storage()).dtype is torch.float32
+    with pytest.raises(RuntimeError, match="Expected a Storage of type"):
+        function(X.storage(), dtype=torch.int32)
+
+
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1"])
+def test_asarray_takes_what_dlpack_passes(place):
+    X = torch.arange(6.0, device=place)
+    shared = torch.asarray(torch.utils.dlpack.to_dlpack(X))
+    assert shared.data_ptr() == X.data_ptr()
+    apart = torch.asarray(torch.utils.dlpack.to_dlpack(X), copy=True)
+    assert apart.data_ptr() != X.data_ptr()
+    assert apart.tolist() == X.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1"])
+def test_deep_copies_of_tensors_and_storages_keep_what_they_share(place):
+    X = torch.arange(6.0, device=place)
+    Y, typed, untyped = copy.deepcopy([X, X.storage(), X.untyped_storage()])
+    Y.add_(1)
+    assert typed.tolist() == Y.tolist() == [1, 2, 3, 4, 5, 6]
+    assert untyped.data_ptr() == Y.data_ptr() != X.data_ptr()
+    assert type(typed) is torch.TypedStorage
+    assert copy.deepcopy(X.storage()).tolist() == X.tolist() == [0, 1, 2, 3, 4, 5]

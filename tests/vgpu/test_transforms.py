@@ -69,3 +69,20 @@ def test_tensors_without_values_are_refused_in_a_sentence():
         fake = torch.ones(3)
     with pytest.raises(NotImplementedError, match="combined with a fake tensor"):
         torch.ones(3, device="vgpu") + fake
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("cpu", "vgpu:1"), ("vgpu:1", "cpu"), ("vgpu:0", "vgpu:1")]
+)
+def test_a_tensor_with_a_tangent_is_copied_to_another_device(source, target):
+    x = torch.arange(3.0, device=source)
+    with forward_ad.dual_level():
+        y = torch.zeros(3, device=target)
+        y.copy_(forward_ad.make_dual(x, 2 * x))
+        tangent = forward_ad.unpack_dual(y).tangent
+    assert y.tolist() == [0, 1, 2]
+    # PyTorch leaves the tangent where it is, between the CPU and CUDA too.
+    assert tangent.device == torch.device(source)
+    assert tangent.tolist() == [0, 2, 4]
+    assert torch.is_same_size(x, y)
+    assert not torch.is_same_size(x, y[1:])

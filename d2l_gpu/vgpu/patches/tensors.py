@@ -1,6 +1,7 @@
 """Methods of ``torch.Tensor`` that C++ implements without asking the backend."""
 
 import functools
+from collections.abc import Sequence
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin
@@ -17,6 +18,7 @@ def apply() -> None:
     """Apply all changes; ``patches.apply`` calls this once."""
     data()
     storages()
+    from_memory()
     pinned_memory()
     pinned_factories()
     cuda_methods()
@@ -56,7 +58,7 @@ def storages() -> None:
     def __new__(cls, *args, device=None, **options):
         if device is not None and torch.device(device).type in Devices.types:
             if cls is kind:
-                return VirtualStorage(*args, device, **options)
+                return _new_storage(device, *args, **options)
             return make(cls, *args, device, **options)
         if device is not None:
             options["device"] = device
@@ -74,6 +76,64 @@ def storages() -> None:
         return getattr(self, "_vgpu_pinned", False) or is_pinned(self, device)
 
     kind.__new__, kind.copy_, kind.is_pinned = __new__, copy_, _is_pinned
+
+    wrapped = torch.TypedStorage._new_wrapped_storage
+
+    @functools.wraps(wrapped)
+    def _new_wrapped_storage(self, storage):
+        if not isinstance(storage, VirtualStorage):
+            return wrapped(self, storage)
+        options = {} if type(self) is not torch.TypedStorage else {"dtype": self.dtype}
+        return type(self)(wrap_storage=storage, **options)
+
+    torch.TypedStorage._new_wrapped_storage = _new_wrapped_storage
+
+
+def _new_storage(device, size: int | Sequence[int] = 0) -> VirtualStorage:
+    """Make a storage of so many bytes, or of these bytes."""
+    if isinstance(size, int):
+        return VirtualStorage(size, device)
+    return VirtualStorage(len(size), device).copy_(torch.UntypedStorage(size))
+
+
+def from_memory() -> None:
+    """Let ``torch.tensor`` and its like take virtual storages, and what DLPack passes.
+
+    All: C++ sees the storage that a wrapper would have, which is empty.
+    """
+    for name in ("tensor", "as_tensor", "asarray"):
+        setattr(torch, name, _taking_memory(getattr(torch, name)))
+
+
+def _taking_memory(function):
+    @functools.wraps(function)
+    def taking(*args, **options):
+        source = args[0] if args else None
+        if isinstance(source, Passed):
+            args = (source.tensor, *args[1:])
+        elif isinstance(getattr(source, "_untyped_storage", source), VirtualStorage):
+            return _around(source, **options)
+        return function(*args, **options)
+
+    return known_to_torchscript(taking, function)
+
+
+def _around(storage, dtype=None, device=None, requires_grad=False, **ignored):
+    """Return a tensor that has a storage as its memory, as C++ does.
+
+    Raises:
+        RuntimeError: the storage is one of another type.
+    """
+    known = getattr(storage, "dtype", None)
+    if None not in (dtype, known) and dtype != known:
+        names = [str(x).removeprefix("torch.") for x in (dtype, known)]
+        raise RuntimeError(
+            f"Expected a Storage of type {names[0]} or an UntypedStorage, but got "
+            f"{names[1]}"
+        )
+    kind = dtype or known or torch.int64
+    tensor = torch.empty(0, dtype=kind, device=storage.device).set_(storage)
+    return tensor.to(device).requires_grad_(requires_grad)
 
 
 def pinned_memory() -> None:

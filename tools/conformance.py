@@ -20,6 +20,7 @@ import venv
 from pathlib import Path
 
 from d2l_gpu.common.files import write_atomically
+from tools import device_generic
 from tools.marks import replace_between
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,6 +106,8 @@ def table(records: list[dict]) -> str:
             {_build(r): _sums(r["cases"]) for r in records},
             {_build(r): _build(r) for r in records},
         ),
+        "",
+        *device_generic.table(device_generic.recorded()),
     ]
     return "\n".join(lines)
 
@@ -145,7 +148,7 @@ def readme_with(text: str, table: str) -> str:
 
 def read_records() -> list[dict]:
     """Return all records, sorted by version of PyTorch, oldest first."""
-    records = [json.loads(path.read_text()) for path in RESULTS.glob("*.json")]
+    records = [json.loads(path.read_text()) for path in RESULTS.glob("torch-*.json")]
     return sorted(records, key=lambda r: [int(x) for x in r["torch"].split(".")])
 
 

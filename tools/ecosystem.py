@@ -8,6 +8,8 @@
     python -m tools.ecosystem --record            write docs/ecosystem.md
     python -m tools.ecosystem --json FILE         write all that is known of each check
     python -m tools.ecosystem --real              on the CUDA GPUs of this machine
+    python -m tools.ecosystem --sources DIR       also checks of programs in DIR, which
+                                                  python -m tools.sources DIR fetches
 
 The checks are in ``tests/ecosystem``. Each runs in a process of its own, by ``python -m
 d2l_gpu.vgpu --gpus 2``, and gets 90 seconds. Install the libraries first, beside this
@@ -46,10 +48,12 @@ from tools import ecosystem_docs
 ROOT = Path(__file__).resolve().parents[1]
 CHECKS = ROOT / "tests" / "ecosystem"
 RESULTS = ("passes", "refused", "fails", "died", "hung", "not installed")
-# What a file of checks says about them: packages, variables, and those run in CI.
-CONSTANTS = ("NEEDS", "ENVIRONMENT", "SHORT")
+# What a file of checks says about them: packages, variables, those run in CI, a program
+# that is checked out, and seconds for each.
+CONSTANTS = ("NEEDS", "ENVIRONMENT", "SHORT", "SOURCE", "LIMIT")
 VIRTUAL = ("-m", "d2l_gpu.vgpu", "--gpus", "2")
-# Seconds for a check. It takes up to 20 of them on a core of its own.
+# Seconds for a check, unless its file says more. Most take up to 20 of them on a core
+# of their own.
 LIMIT = 90
 # Signals by which a process ends itself, and what the C++ and Python runtimes say then.
 SIGNS = re.compile(r"^(Fatal Python error: .*|terminate called .*)$", re.MULTILINE)
@@ -61,6 +65,7 @@ class Check:
 
     Attributes:
         promise: its docstring, which says what users expect.
+        source: the program, if it isn't installed but checked out.
         result: one of ``RESULTS``.
         error: what went wrong, in a line.
         where: the last line of ``d2l_gpu`` that the error came through, if any.
@@ -73,6 +78,8 @@ class Check:
     needs: tuple[str, ...]
     environment: dict[str, str] = field(repr=False)
     short: bool = field(default=False, repr=False)
+    source: str = ""
+    limit: float = field(default=LIMIT, repr=False)
     library: str = ""
     result: str = ""
     error: str = ""
@@ -110,6 +117,8 @@ def checks_of(area: str) -> list[Check]:
             constants["NEEDS"],
             constants.get("ENVIRONMENT", {}),
             statement.name.removeprefix("check_") in constants.get("SHORT", ()),
+            constants.get("SOURCE", ""),
+            constants.get("LIMIT", LIMIT),
         )
         for statement in tree.body
         if isinstance(statement, ast.FunctionDef)
@@ -138,11 +147,12 @@ def selected(names: Sequence[str]) -> list[Check]:
 # ------------------------------------------------------------------ running them
 
 
-def run(check: Check, real: bool = False) -> Check:
+def run(check: Check, real: bool = False, sources: Path | None = None) -> Check:
     """Run a check in a process of its own, and note what came out.
 
     Args:
         real: whether to run it on real GPUs.
+        sources: the folder where programs are checked out.
     """
     versions = {}
     for package in check.needs:
@@ -153,11 +163,18 @@ def run(check: Check, real: bool = False) -> Check:
             check.error = f"{package} is missing."
             return check
     check.library = f"{check.needs[0]} {versions[check.needs[0]]}"
+    if check.source:
+        if sources is None or not (sources / check.source).is_dir():
+            check.library, check.result = check.source, "not installed"
+            check.error = f"{check.source} isn't in the folder that --sources names."
+            return check
+        check.library = f"{check.source} {commit(sources / check.source)}"
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         reports = Path(folder, "reports")
         reports.mkdir()
-        status, output = _run(check, real, Path(folder), reports)
+        environment = {} if sources is None else {"ECOSYSTEM_SOURCES": str(sources)}
+        status, output = _run(check, real, Path(folder), reports, environment)
         found = [json.loads(p.read_text("utf-8")) for p in sorted(reports.iterdir())]
     check.seconds = round(time.perf_counter() - start, 1)
     judge(check, status, output, found)
@@ -195,8 +212,15 @@ def judge(check: Check, status: int | None, output: str, reports: list[dict]) ->
         check.result = reports[0]["result"] if reports else "fails"
 
 
+def commit(checkout: Path) -> str:
+    """Return the first characters of the name of a checkout's commit."""
+    command = ["git", "-C", str(checkout), "rev-parse", "--short=7", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 def _run(
-    check: Check, real: bool, folder: Path, reports: Path
+    check: Check, real: bool, folder: Path, reports: Path, more: dict[str, str]
 ) -> tuple[int | None, str]:
     """Return the status of a check's process, None if it hung, and its output."""
     environment = os.environ | {
@@ -208,6 +232,7 @@ def _run(
         "TMPDIR": str(folder),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         **check.environment,
+        **more,
     }
     if not real and Path("/dev/nvidiactl").exists():
         # Virtual GPUs can't be called cuda beside real ones, so hide those.
@@ -225,7 +250,7 @@ def _run(
             start_new_session=True,
         )
         try:
-            status = process.wait(LIMIT)
+            status = process.wait(check.limit)
         except subprocess.TimeoutExpired:
             status = None
         finally:
@@ -284,7 +309,8 @@ def as_entries(checks: Sequence[Check]) -> list[dict]:
     """Return all that is known of checks."""
     found = [asdict(check) for check in checks]
     for entry in found:
-        del entry["environment"], entry["short"]
+        for name in ("environment", "short", "source", "limit"):
+            del entry[name]
     return found
 
 
@@ -300,6 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--record", action="store_true", help="write the page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results")
     parser.add_argument("--real", action="store_true", help="use real GPUs")
+    parser.add_argument("--sources", type=Path, metavar="DIR", help="with programs")
     options = parser.parse_args(arguments)
     try:
         checks = selected(options.areas)
@@ -309,6 +336,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("only what happens on virtual GPUs is recorded.")
     if options.short:
         checks = [check for check in checks if check.short]
+    if options.sources is None and not options.areas:
+        checks = [check for check in checks if not check.source]
     done = show(checks, options)
     entries = as_entries(done)
     if options.record:
@@ -327,7 +356,8 @@ def show(checks: Sequence[Check], options: argparse.Namespace) -> list[Check]:
     columns = shutil.get_terminal_size((160, 24)).columns
     done = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for check in pool.map(lambda check: run(check, options.real), checks):
+        sources = options.sources and options.sources.resolve()
+        for check in pool.map(lambda c: run(c, options.real, sources), checks):
             print(row(check, widths, columns), flush=True)
             done.append(check)
             if options.json:  # after each check, so that little is lost

@@ -24,7 +24,8 @@ INTRODUCTION = (
     "promises on two real GPUs. Networks have random weights, since nothing is "
     "downloaded. `python -m tools.ecosystem` runs them, each in processes of its own, "
     "and wrote this page; `python -m tools.ecosystem --real` runs the same on real "
-    "GPUs.\n\n"
+    "GPUs. Those of nanoGPT, torchtitan, PyTorch's examples and Triton Puzzles run "
+    "the programs themselves, at the commits named here, by `--sources`.\n\n"
     "*Refused* means that virtual GPUs can't do it and say so in a sentence.\n"
 )
 

@@ -40,7 +40,7 @@ BEHIND = ", behind NCCL"  # added to its name
 class _Asked(threading.local):
     """What a caller in this thread asked for that gloo doesn't have."""
 
-    average = False  # instead of a sum
+    factor = None  # for each rank's numbers, before they are added
 
 
 asked = _Asked()
@@ -64,9 +64,11 @@ def collective(op, *args, **kwargs):
     _wait_for_earlier(memories)
     if behind:
         backing_args = [_behind(value) for value in backing_args]
-    if asked.average:
+    if asked.factor is not None:
         place = 1 if op.record.collective == "reduce_scatter" else 0
-        backing_args[place] = _shares(backing_args[place], n, in_place=place == 0)
+        backing_args[place] = _scaled(
+            backing_args[place], asked.factor, in_place=place == 0
+        )
     if op.record.flat:
         for place in range(2):
             backing_args[place] = _flat(backing_args[place], given)
@@ -132,7 +134,7 @@ def functional(op, *args, **kwargs):
         args = ["sum" if x == "avg" else x for x in args]
         in_place = op.aliases[0] is not None
         with torch.no_grad():
-            args[0] = _shares(args[0], n, in_place)
+            args[0] = _scaled(args[0], 1 / n, in_place)
     result = run(op, args, kwargs)
     device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
     if device is not None:
@@ -172,21 +174,21 @@ def _size(value) -> int | None:
     return None
 
 
-def _shares(tensors, n: int, in_place: bool):
-    """Divide tensors by the number of ranks, so that their sum is an average.
+def _scaled(tensors, factor: float, in_place: bool):
+    """Multiply tensors by a factor before they are added, as NCCL does for an average.
 
-    NCCL divides floats before it adds them, too: so they don't overflow.
+    So a sum that would overflow doesn't.
     """
 
-    def share(x: torch.Tensor) -> torch.Tensor:
+    def scale(x: torch.Tensor) -> torch.Tensor:
         if not x.is_floating_point() and not x.is_complex():
             raise NotImplementedError(
-                "Virtual GPUs average only tensors of floats over ranks: add integers "
-                "by ReduceOp.SUM, then divide."
+                "Virtual GPUs average or scale only tensors of floats over ranks: add "
+                "integers by ReduceOp.SUM, then divide or multiply."
             )
-        return x.div_(n) if in_place else x / n
+        return x.mul_(factor) if in_place else x * factor
 
-    return tree_map_only(torch.Tensor, share, tensors)
+    return tree_map_only(torch.Tensor, scale, tensors)
 
 
 def _issued(op, tensors, n: int, index: int) -> None:

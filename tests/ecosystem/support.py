@@ -20,8 +20,10 @@ from torch import nn
 
 # The folder where processes write what went wrong. tools/ecosystem.py sets it.
 REPORTS = "ECOSYSTEM_REPORTS"
+# The folder with checkouts of programs that aren't on PyPI, by ``--sources``.
+SOURCES = "ECOSYSTEM_SOURCES"
 # Seconds after which a process ends itself. By then the tool has given up the check.
-PATIENCE = 100
+PATIENCE = 320
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = str(ROOT / "d2l_gpu")
@@ -118,15 +120,48 @@ def launch(module: str, options: Sequence[str], function: Callable) -> None:
     _run([*command, program, function.__name__])
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+def source(name: str) -> Path:
+    """Return the folder of a program that was checked out, not installed."""
+    return Path(os.environ[SOURCES], name)
+
+
+def program(path: Path, *arguments: str, gpus: int = 2, ranks: int = 0) -> str:
+    """Run a program that nobody here wrote, and return what it prints.
+
+    Args:
+        ranks: how many torchrun starts, 0 to run it without torchrun.
+
+    Raises:
+        ChildProcessError: it failed. The message is its own error.
+    """
+    place = str(path.parent)
+    others = os.environ.get("PYTHONPATH", "")
+    command = [sys.executable, "-m", "d2l_gpu.vgpu", "--gpus", str(gpus)]
+    if not virtual():
+        command = command[:1]
+    if ranks:
+        command += ["-m", "torch.distributed.run", "--standalone"]
+        command += [f"--nproc-per-node={ranks}"]
+    return _run(
+        [*command, str(path), *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([place, others])},
+    )
+
+
+def _run(command: list[str], **options) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", **options
+    )
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     if done.returncode == 0:
-        return
+        return done.stdout + done.stderr
     if signals := re.findall(r"\((SIG(?:ABRT|BUS|FPE|ILL|SEGV))\)", done.stderr):
         report("died", f"A rank was ended by {signals[0]}.")
-    raise ChildProcessError(f"{command[2]} ended with status {done.returncode}.")
+    pattern = r"^(?:\[\w+\]: ?)?([\w.]+Error: .*)$"
+    error = re.search(pattern, done.stderr, re.MULTILINE)
+    ended = f"{command[2]} ended with status {done.returncode}."
+    raise ChildProcessError(ended if error is None else f"{ended} {error[1]}")
 
 
 def start(backend: str | None = "nccl", **options) -> tuple[int, torch.device]:

@@ -48,7 +48,7 @@ def apply() -> None:
     devices()
     groups_behind()
     split_groups()
-    averages()
+    scaled_sums()
     bfloat16_hooks()
     version()
 
@@ -214,29 +214,35 @@ _REDUCING = (
 )
 
 
-def averages() -> None:
-    """Let collectives average, as NCCL can and gloo can't: FSDP does so.
+def scaled_sums() -> None:
+    """Let collectives average, or multiply before they add, as NCCL can: FSDP does so.
 
     All: gloo raises an error.
     """
     for name in _REDUCING:
         if hasattr(ProcessGroup, name):
-            setattr(ProcessGroup, name, _averaging(getattr(ProcessGroup, name)))
+            setattr(ProcessGroup, name, _scaling(getattr(ProcessGroup, name)))
 
 
-def _averaging(method):
+def _scaling(method):
     @functools.wraps(method)
     def reducing(self, *args, **kwargs):
         given = (*args, *kwargs.values())
         options = next((x for x in given if hasattr(x, "reduceOp")), None)
-        average = options is not None and options.reduceOp == ReduceOp.AVG
-        if average and self.group_name in behind:
-            options.reduceOp, asked.average = ReduceOp.SUM, True
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                options.reduceOp, asked.average = ReduceOp.AVG, False
-        return method(self, *args, **kwargs)
+        reduction = None if options is None else options.reduceOp
+        if reduction == ReduceOp.AVG:
+            factor = 1 / self.size()
+        elif reduction == ReduceOp.PREMUL_SUM:
+            factor = float(reduction.factor)
+        else:
+            return method(self, *args, **kwargs)
+        if self.group_name not in behind:
+            return method(self, *args, **kwargs)
+        options.reduceOp, asked.factor = ReduceOp.SUM, factor
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            options.reduceOp, asked.factor = reduction, None
 
     return reducing
 

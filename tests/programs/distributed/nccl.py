@@ -46,6 +46,10 @@ def reductions(group=None):
             X = both[rank].to(gpu)
             equal(functional.all_reduce(X, op.name.lower(), dist.group.WORLD), expected)
             equal(X, both[rank])
+        for factor in (0.5, torch.tensor(0.25), torch.tensor(3.0, device=gpu)):
+            X = both[rank].to(gpu)
+            dist.all_reduce(X, dist._make_nccl_premul_sum(factor), group)
+            equal(X, both.sum(0) * float(factor))
     # The sum of these is no float16, their average is.
     X = torch.full((3,), 6e4, dtype=torch.float16, device=gpu)
     dist.all_reduce(X, dist.ReduceOp.AVG)
@@ -66,6 +70,10 @@ def scattering():
             dist.reduce_scatter(part, list(mine.chunk(2)), op)
             equal(part, expected[rank * size :][:size])
             equal(mine, both[rank])  # averages leave it alone
+        mine = both[rank].to(gpu)
+        dist.reduce_scatter_tensor(part, mine, dist._make_nccl_premul_sum(0.5))
+        equal(part, expected[rank * size :][:size])
+        equal(mine, both[rank])
 
 
 def sums_after_an_average_that_failed():

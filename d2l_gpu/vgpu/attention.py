@@ -5,7 +5,7 @@ chooses: flash attention, or the whole composite (``composites.py``). But
 ``context_parallel`` splits a sequence over ranks, and for that DTensor has to see one
 of the GPU's kernels, flash attention or memory-efficient attention. Here they are
 computed by the CPU's flash attention, with results in the shapes and types of the
-GPU's.
+GPU's. Where there are no values (``backing='meta'``), the GPU's kernels are taken too.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from .composites import is_foreign, on_backing
-from .tensor import VirtualTensor
+from .tensor import VirtualTensor, is_virtual
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -42,7 +42,7 @@ def chosen(func):
     ):
         plain = attn_mask is None and not (dropout_p or enable_gqa)
         fused = None
-        if plain and is_foreign(query):
+        if plain and (is_foreign(query) or _has_no_values(query)):
             fused = _fused(query, key, value, is_causal)
         if fused is not None:
             return fused(query, key, value, is_causal=is_causal, scale=scale)[0]
@@ -52,6 +52,11 @@ def chosen(func):
         return whole(query, key, value, attn_mask, dropout_p, is_causal, **options)
 
     return kernel
+
+
+def _has_no_values(query) -> bool:
+    """Whether the kernel is chosen for its time and memory only."""
+    return is_virtual(query) and query._backing.is_meta
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, is_causal: bool):

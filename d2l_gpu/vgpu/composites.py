@@ -142,49 +142,86 @@ class _Drawing:
 class _OnBacking(torch.autograd.Function):
     """A call on backing tensors, differentiated by PyTorch's own autograd.
 
-    Gradients of any order work. Those beyond the first order repeat the call.
+    Gradients of any order work. Those beyond the first order repeat the call. So does
+    backward where a program has a say in what is kept until then, as in
+    ``torch.utils.checkpoint``: the call keeps its arguments only, and those as any
+    operator keeps tensors.
     """
 
     @staticmethod
     def forward(ctx, call: _Call, *leaves):
         needed = ctx.needs_input_grad[1:]
-        backings = [
-            x._backing.detach().requires_grad_(needs) if is_virtual(x) else x
-            for x, needs in zip(leaves, needed, strict=True)
-        ]
-        with torch.set_grad_enabled(any(needed)), call.watch():
+        backings = _backings(leaves, needed)
+        ctx.call, ctx.again = call, _saved_tensors_are_watched()
+        with torch.set_grad_enabled(any(needed)), call.watch(), _keeping_tensors():
             results = call(backings)
-        ctx.call, ctx.leaves, ctx.backings, ctx.results = (
-            call,
-            leaves,
-            backings,
-            results,
-        )
+        if ctx.again:
+            ctx.save_for_backward(*(x for x in leaves if isinstance(x, torch.Tensor)))
+            ctx.others = [None if isinstance(x, torch.Tensor) else (x,) for x in leaves]
+        else:
+            ctx.leaves, ctx.backings, ctx.results = leaves, backings, results
+        # What is detached keeps the graph, for forward mode; x.data doesn't.
         return tuple(
-            wrap(x.detach(), call.index) if isinstance(x, torch.Tensor) else x
+            wrap(x.data if ctx.again else x.detach(), call.index)
+            if isinstance(x, torch.Tensor)
+            else x
             for x in results
         )
 
     @staticmethod
     def backward(ctx, *grads):
         call: _Call = ctx.call
+        leaves, backings, results = _OnBacking._kept(ctx)
         wanted = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
         given = [i for i, g in enumerate(grads) if g is not None]
         grads = [grads[i] for i in given]
         if torch.is_grad_enabled():  # create_graph=True
-            found = _differentiable_gradients(call, ctx.leaves, wanted, given, grads)
+            found = _differentiable_gradients(call, leaves, wanted, given, grads)
         else:
-            with call.watch():
+            with call.watch(), _keeping_tensors():
                 found = _vjp(
-                    [ctx.results[i] for i in given],
-                    [ctx.backings[i] for i in wanted],
+                    [results[i] for i in given],
+                    [backings[i] for i in wanted],
                     [g._backing for g in grads],
                 )
             found = [None if g is None else wrap(g.detach(), call.index) for g in found]
-        gradients = [None] * len(ctx.leaves)
+        gradients = [None] * len(leaves)
         for i, gradient in zip(wanted, found, strict=True):
             gradients[i] = gradient
         return None, *gradients
+
+    @staticmethod
+    def _kept(ctx) -> tuple:
+        """Return what the call was given, its backing tensors, and what came out."""
+        if not ctx.again:
+            return ctx.leaves, ctx.backings, ctx.results
+        saved = iter(ctx.saved_tensors)
+        leaves = [next(saved) if x is None else x[0] for x in ctx.others]
+        backings = _backings(leaves, ctx.needs_input_grad[1:])
+        # Unwatched: the machine was told of these operators in forward.
+        with torch.enable_grad(), _keeping_tensors():
+            return leaves, backings, ctx.call(backings)
+
+
+def _backings(leaves, needed) -> list:
+    """Return arguments with backing tensors, which need gradients as they do."""
+    return [
+        x._backing.detach().requires_grad_(needs) if is_virtual(x) else x
+        for x, needs in zip(leaves, needed, strict=True)
+    ]
+
+
+def _saved_tensors_are_watched() -> bool:
+    """Whether a program has hooks for what operators keep for backward."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def _keeping_tensors():
+    """Return a context in which operators keep tensors as they are, not by hooks."""
+    if not _saved_tensors_are_watched():
+        return nullcontext()
+    # Kept as it is, an operator's own result would keep the operator, which keeps it.
+    return torch.autograd.graph.saved_tensors_hooks(lambda x: x.data, lambda x: x)
 
 
 def _differentiable_gradients(call: _Call, leaves, wanted, given, grads):

@@ -64,6 +64,17 @@ def test_gpt_overhead_prints_a_sentence_and_json():
 
 
 @pytest.mark.all
+@pytest.mark.parametrize("run", ["rn50-v100-fp32-1", "book-v100-1"])
+def test_published_prints_a_row_for_each_run_and_json(run):
+    lines, result = run_benchmark("published", run)
+    (row,) = [line.split() for line in lines if line.startswith(run)]
+    published, simulated, error = (float(x.rstrip("%")) for x in row[-3:])
+    ratio = published / simulated if "seconds" in row else simulated / published
+    assert error == pytest.approx(100 * (ratio - 1), abs=1)
+    assert result["value"] == pytest.approx(abs(error) / 100, abs=1e-3)
+
+
+@pytest.mark.all
 def test_accuracy_prints_a_row_per_seed_and_json():
     lines, result = run_benchmark("accuracy", "--quick")
     (row,) = [line.split() for line in lines if line.startswith("seed 0")]

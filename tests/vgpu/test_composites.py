@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.virtual_gpus(2, memory="256MiB")
 
@@ -184,3 +185,68 @@ def test_ctc_loss_takes_a_length_for_one_sequence():
     expected = F.ctc_loss(scores, targets, *lengths)
     actual = F.ctc_loss(*(x.to(gpu(1)) for x in (scores, targets, *lengths)))
     torch.testing.assert_close(actual.cpu(), expected)
+
+
+COMPOSITES = {
+    "lstm": lambda layer, X: layer(X)[0],
+    "attention": lambda layer, X: F.scaled_dot_product_attention(
+        X, X, X, torch.zeros(3, 3, device=X.device)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", COMPOSITES)
+@pytest.mark.parametrize("place", ["cpu", "vgpu:1"])
+def test_a_checkpoint_computes_a_composite_twice_and_no_more(kind, place):
+    torch.manual_seed(0)
+    layer, X = nn.LSTM(4, 4).to(place), torch.randn(2, 3, 4).to(place)
+    calls = 0
+
+    def block(X):
+        nonlocal calls
+        calls += 1
+        return COMPOSITES[kind](layer, X.sin()).cos()
+
+    X.requires_grad_()
+    (expected,) = torch.autograd.grad(block(X).sum(), X)
+    calls = 0
+    Y = checkpoint(block, X, use_reentrant=False)
+    (actual,) = torch.autograd.grad(Y.sum(), X)
+    assert calls == 2
+    assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("kind", COMPOSITES)
+def test_a_composite_keeps_what_hooks_let_it_keep(kind):
+    layer = nn.LSTM(4, 4).to(gpu(1))
+    X = torch.randn(2, 3, 4).to(gpu(1)).requires_grad_()
+    (expected,) = torch.autograd.grad(COMPOSITES[kind](layer, X).sum(), X)
+    packed = []
+
+    def pack(x):
+        packed.append(x.device)
+        return x.cpu()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x.to(gpu(1))):
+        Y = COMPOSITES[kind](layer, X).sum()
+    (actual,) = torch.autograd.grad(Y, X)
+    assert set(packed) == {gpu(1)}
+    assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("kind", COMPOSITES)
+def test_a_checkpoint_frees_what_a_composite_would_keep(kind):
+    layer = nn.LSTM(4, 4).to(gpu(1))
+    X = torch.randn(256, 256, 4, device=gpu(1), requires_grad=True)
+
+    def block(X):
+        Y = X.sin()
+        if kind == "lstm":
+            return layer(Y)[0]
+        return F.scaled_dot_product_attention(Y, Y, Y, torch.zeros_like(Y @ Y.mT))
+
+    before = torch.vgpu.memory_allocated(1)
+    Y = checkpoint(block, X, use_reentrant=False)
+    assert torch.vgpu.memory_allocated(1) - before <= Y.nbytes + 2**16
+    Y.sum().backward()
+    assert X.grad.shape == X.shape

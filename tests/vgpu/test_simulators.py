@@ -138,7 +138,7 @@ def test_bad_settings_get_one_sentence(arguments, error, sentence):
         ({"model": "a100"}, "A100"),
         ({"model": ["V10"]}, "V100"),
         ({"link": "NVLink"}, "NVLink"),
-        ({"link": "infiniband"}, "InfiniBand HDR"),
+        ({"link": "infiniband hd"}, "InfiniBand HDR"),
         ({"link": "a rope"}, None),
     ],
 )

@@ -124,6 +124,19 @@ MODELS: dict[str, Model] = {
             source="NVIDIA A100 Tensor Core GPU Architecture white paper (2020), 40 GB",
         ),
         Model(
+            name="A100 80GB",
+            rates=_tera(fp32=19.5, fp16=78, bf16=39, fp64=9.7),
+            tensor_rates=_tera(fp16=312, bf16=312, tf32=156, fp64=19.5),
+            bandwidth=2039 * GB,
+            memory=80 * GIB,
+            units=108,
+            link="PCIe4",
+            threads=2048,
+            cache=40 * MIB,
+            source="NVIDIA A100 data sheet (2021), column 80GB SXM: an A100 with more "
+            "memory",
+        ),
+        Model(
             name="H100",
             rates=_tera(fp32=66.9, fp16=133.8, bf16=133.8, fp64=33.5),
             tensor_rates=_tera(fp16=989.4, bf16=989.4, tf32=494.7, fp64=66.9),
@@ -134,6 +147,19 @@ MODELS: dict[str, Model] = {
             threads=2048,
             cache=50 * MIB,
             source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), SXM5",
+        ),
+        Model(
+            name="H100 96GB",
+            rates=_tera(fp32=66.9, fp16=133.8, bf16=133.8, fp64=33.5),
+            tensor_rates=_tera(fp16=989.4, bf16=989.4, tf32=494.7, fp64=66.9),
+            bandwidth=2400 * GB,
+            memory=96 * GB,
+            units=132,
+            link="PCIe5",
+            threads=2048,
+            cache=50 * MIB,
+            source="torchtitan, benchmarks/llama3_h100_202412_torchtitan.md (2024): an "
+            "H100 SXM with 96 GB of HBM2e at 2.4 TB/s",
         ),
         Model(
             name="H200",
@@ -229,6 +255,12 @@ LINKS: dict[str, Link] = {
             25 * GB,
             14.0e-6,
             f"NVIDIA ConnectX-6 data sheet, 200 Gbit/s; {_NCCL}, network",
+        ),
+        Link(
+            "InfiniBand NDR",
+            50 * GB,
+            14.0e-6,
+            f"NVIDIA ConnectX-7 data sheet, 400 Gbit/s; {_NCCL}, network",
         ),
     )
 }

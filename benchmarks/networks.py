@@ -1,0 +1,233 @@
+"""Networks whose training others have timed, written as a reader would write them."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+# ------------------------------------------------------------------ ResNet-50
+
+
+class Bottleneck(nn.Module):
+    """Three convolutions and a path around them; version 1.5 strides in the second."""
+
+    def __init__(self, inputs: int, width: int, stride: int):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, 4 * width, 1, bias=False),
+            nn.BatchNorm2d(4 * width),
+        )
+        self.around = nn.Identity()
+        if stride > 1 or inputs != 4 * width:
+            self.around = nn.Sequential(
+                nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
+                nn.BatchNorm2d(4 * width),
+            )
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, X):
+        """Return an output with four times the width, for X of (N, C, H, W)."""
+        return self.relu(self.layers(X) + self.around(X))
+
+
+def resnet50(classes: int = 1000) -> nn.Sequential:
+    """Return a ResNet-50 v1.5 for images of (N, 3, 224, 224).
+
+    K. He and others, Deep residual learning for image recognition (2015).
+    """
+    net = nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, padding=1),
+    )
+    inputs = 64
+    for i, blocks in enumerate((3, 4, 6, 3)):
+        for j in range(blocks):
+            net.append(Bottleneck(inputs, 64 * 2**i, 2 if i and not j else 1))
+            inputs = 4 * 64 * 2**i
+    return net.extend(
+        [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]
+    )
+
+
+# ------------------------------------------------------------------ BERT-large
+
+WIDTH, HEADS, WORDS = 1024, 16, 30_528
+
+
+class BertLayer(nn.Module):
+    """Attention written out, as in NVIDIA's code of the time, and two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value, self.project = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, X, mask):
+        """Return an output of X's shape, (batch, length, width)."""
+        query, key, value = (
+            layer(X).view(*X.shape[:2], HEADS, -1).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        scores = query @ key.transpose(2, 3) / (WIDTH // HEADS) ** 0.5 + mask
+        found = self.dropout(scores.softmax(-1)) @ value
+        found = self.project(found.transpose(1, 2).reshape(X.shape))
+        X = self.norms[0](X + self.dropout(found))
+        found = self.down(F.gelu(self.up(X)))
+        return self.norms[1](X + self.dropout(found))
+
+
+class Bert(nn.Module):
+    """BERT-large with both tasks of its pre-training.
+
+    J. Devlin and others, BERT: Pre-training of deep bidirectional transformers (2018).
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.places, self.parts = nn.Embedding(512, WIDTH), nn.Embedding(2, WIDTH)
+        self.norm, self.dropout = nn.LayerNorm(WIDTH), nn.Dropout(0.1)
+        self.layers = nn.ModuleList(BertLayer() for _ in range(24))
+        self.pool, self.follows = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 2)
+        self.transform, self.last = nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+        self.bias = nn.Parameter(torch.zeros(WORDS))
+
+    def forward(self, X, parts, mask, masked):
+        """Return scores for the masked words, and whether the second part follows.
+
+        Args:
+            X, parts: words and the part of each, (batch, length).
+            mask: what is added to the scores of attention, (batch, 1, 1, length).
+            masked: places of words to predict in the flattened batch.
+        """
+        places = torch.arange(X.shape[1], device=X.device)
+        H = self.words(X) + self.places(places) + self.parts(parts)
+        H = self.dropout(self.norm(H))
+        for layer in self.layers:
+            H = layer(H, mask)
+        chosen = H.reshape(-1, WIDTH).index_select(0, masked)
+        chosen = self.last(F.gelu(self.transform(chosen)))
+        words = F.linear(chosen, self.words.weight, self.bias)
+        return words, self.follows(torch.tanh(self.pool(H[:, 0])))
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB on lists of tensors. Y. You and others, Large batch optimization (2019)."""
+
+    def __init__(self, parameters, lr=6e-3, betas=(0.9, 0.999), eps=1e-6, decay=0.01):
+        super().__init__(parameters, {"lr": lr, "betas": betas})
+        self.eps, self.decay = eps, decay
+
+    @torch.no_grad()
+    def step(self):
+        """Update the parameters from their gradients."""
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            gradients = [p.grad for p in parameters]
+            for p in parameters:
+                if p not in self.state:
+                    self.state[p] = {
+                        "first": torch.zeros_like(p),
+                        "second": torch.zeros_like(p),
+                    }
+            first = [self.state[p]["first"] for p in parameters]
+            second = [self.state[p]["second"] for p in parameters]
+            one, two = group["betas"]
+            torch._foreach_lerp_(first, gradients, 1 - one)
+            torch._foreach_mul_(second, two)
+            torch._foreach_addcmul_(second, gradients, gradients, 1 - two)
+            updates = torch._foreach_sqrt(second)
+            torch._foreach_add_(updates, self.eps)
+            updates = torch._foreach_div(first, updates)
+            torch._foreach_add_(updates, parameters, alpha=self.decay)
+            ratios = torch._foreach_norm(parameters)
+            torch._foreach_div_(ratios, torch._foreach_norm(updates))
+            torch._foreach_mul_(updates, ratios)
+            torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+
+
+# ------------------------------------------------------------------ Llama
+
+
+class LlamaLayer(nn.Module):
+    """Attention with fewer keys than queries, and a gated layer."""
+
+    def __init__(self, width: int, heads: int, groups: int, hidden: int):
+        super().__init__()
+        size = width // heads
+        self.size = size
+        self.wq = nn.Linear(width, heads * size, bias=False)
+        self.wk, self.wv = (nn.Linear(width, groups * size, bias=False) for _ in "kv")
+        self.wo = nn.Linear(heads * size, width, bias=False)
+        self.gate, self.up = (nn.Linear(width, hidden, bias=False) for _ in "gu")
+        self.down = nn.Linear(hidden, width, bias=False)
+        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-5) for _ in range(2))
+
+    def forward(self, X, turns):
+        """Return an output of X's shape, (batch, length, width)."""
+        H = self.norms[0](X)
+        query, key, value = (
+            layer(H).unflatten(-1, (-1, self.size))
+            for layer in (self.wq, self.wk, self.wv)
+        )
+        query, key = turned(query, turns), turned(key, turns)
+        copies = query.shape[2] // key.shape[2]
+        key, value = (x.repeat_interleave(copies, dim=2) for x in (key, value))
+        found = F.scaled_dot_product_attention(
+            *(x.transpose(1, 2) for x in (query, key, value)), is_causal=True
+        )
+        X = X + self.wo(found.transpose(1, 2).flatten(2))
+        H = self.norms[1](X)
+        return X + self.down(F.silu(self.gate(H)) * self.up(H))
+
+
+def turned(X, turns):
+    """Turn pairs of numbers by an angle that depends on the place (RoPE)."""
+    pairs = torch.view_as_complex(X.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * turns[:, None]).flatten(3).type_as(X)
+
+
+class Llama(nn.Module):
+    """Llama 3.1 8B, unless other sizes are given.
+
+    A. Grattafiori and others, The Llama 3 herd of models (2024), table 3.
+    """
+
+    def __init__(
+        self,
+        layers: int = 32,
+        width: int = 4096,
+        heads: int = 32,
+        groups: int = 8,
+        hidden: int = 14_336,
+        words: int = 128_256,
+        length: int = 8192,
+    ):
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.layers = nn.ModuleList(
+            LlamaLayer(width, heads, groups, hidden) for _ in range(layers)
+        )
+        self.norm = nn.RMSNorm(width, eps=1e-5)
+        self.output = nn.Linear(width, words, bias=False)
+        size = width // heads
+        turns = torch.ones(length, size // 2, dtype=torch.complex64)
+        self.register_buffer("turns", turns, persistent=False)
+
+    def forward(self, X):
+        """Return scores of all words for each place, (batch, length, words)."""
+        H = self.words(X)
+        for layer in self.layers:
+            H = layer(H, self.turns[: X.shape[1]])
+        return self.output(self.norm(H))

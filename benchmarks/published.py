@@ -1,0 +1,365 @@
+"""Compare the simulated clock with training runs that others have timed and published.
+
+    python benchmarks/published.py                all rows
+    python benchmarks/published.py bert-a100      rows whose names begin like this
+
+``data/published_training.csv`` has the runs, with their sources. Each is simulated with
+the network of ``networks.py``, on shapes only, and the whole step counts: forward,
+backward, sums of gradients, and the optimizer. The result is the median of the relative
+errors. Nothing in the clock was fitted to these rows: its constants are in
+``d2l_gpu/vgpu/sim/catalogue.py``, each with its source.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from common import hardware, print_result
+from networks import WORDS, Bert, Lamb, Llama, resnet50
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn import functional as F
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+
+from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
+
+DATA = Path(__file__).parent / "data" / "published_training.csv"
+MODELS = {"V100": "V100", "A100": "A100 80GB", "H100-96": "H100 96GB"}
+# Between the GPUs of a node, and of several nodes: those of each system.
+LINKS = {"V100": "NVLink2", "A100": "NVLink3", "H100-96": "NVLink4"}
+NETWORKS = {
+    "V100": "InfiniBand HDR",
+    "A100": "InfiniBand HDR",
+    "H100-96": "InfiniBand NDR",
+}
+# Some V100s had 16 GB and others 32. Memory isn't compared here.
+MEMORY = 10**12
+BUCKET = 25 * 2**20  # bytes: DistributedDataParallel's default
+
+
+class Row(NamedTuple):
+    """A published run. Batches are of one GPU, and of one forward."""
+
+    id: str
+    model: str
+    gpu: str
+    gpus: int
+    nodes: int
+    precision: str
+    batch: float
+    length: int
+    accumulation: int
+    unit: str
+    value: float
+    peak: str
+    source: str
+    exempt: str
+
+
+def rows() -> list[Row]:
+    """Return the published runs."""
+    kinds = (
+        str,
+        str,
+        str,
+        int,
+        int,
+        str,
+        float,
+        lambda x: int(x or 0),
+        int,
+        str,
+        float,
+    )
+    with DATA.open() as file:
+        lines = list(csv.reader(line for line in file if not line.startswith("#")))[1:]
+    return [
+        Row(*(kind(x) for kind, x in zip(kinds, line[:11], strict=True)), *line[11:])
+        for line in lines
+    ]
+
+
+# ------------------------------------------------------------------ data parallelism
+
+
+class Replicas:
+    """Equal GPUs that train the same network, of which one is simulated.
+
+    As DistributedDataParallel does, it sums gradients in buckets, each as soon as
+    backward has filled it.
+    """
+
+    def __init__(self, row: Row, net: nn.Module):
+        link = (LINKS if row.nodes == 1 else NETWORKS)[row.gpu]
+        self.sim = vgpu.simulator(
+            row.gpus, MODELS[row.gpu], link, "meta", memory=MEMORY, replicas=True
+        )
+        self.net = net.to(self.sim.gpu(0))
+        self.row, self.filling, self.pending = row, [], []
+        # What travels: NVIDIA's BERT sends float16 where it computes in it.
+        halves = row.precision == "fp16" and row.model.startswith("BERT")
+        self.sent = torch.float16 if halves else torch.float32
+        self.summing = False
+        for parameter in self.net.parameters():
+            parameter.register_post_accumulate_grad_hook(self._ready)
+
+    def _ready(self, parameter: nn.Parameter) -> None:
+        if self.summing and self.row.gpus > 1:
+            self.filling.append(parameter.grad)
+            if sum(x.nbytes for x in self.filling) >= BUCKET:
+                self._start()
+
+    def _start(self) -> None:
+        grads, self.filling = self.filling, []
+        flat = torch.cat([x.flatten() for x in grads]).to(self.sent)
+        self.pending.append((grads, flat, self.sim.all_reduce([flat], beside=True)))
+
+    def finish(self) -> None:
+        """Wait for all sums, and copy them into the gradients."""
+        if self.filling:
+            self._start()
+        for grads, flat, sum_ in self.pending:
+            sum_.wait()
+            parts = flat.split([x.numel() for x in grads])
+            parts = [part.view_as(x) for part, x in zip(parts, grads, strict=True)]
+            torch._foreach_copy_(grads, parts)
+        self.pending.clear()
+
+    def seconds(self, forward: Callable[[], torch.Tensor], optimizer) -> float:
+        """Return the seconds of a step: some batches, then an update.
+
+        Args:
+            forward: computes the loss of one batch.
+        """
+        halves = self.row.precision == "fp16"
+        autocast = partial(torch.autocast, "vgpu", torch.float16)
+
+        def batch() -> None:
+            with autocast() if halves else nullcontext():
+                loss = forward()
+            loss = loss * 65536.0 if halves else loss
+            loss.backward()
+
+        def update() -> None:
+            if (
+                halves
+            ):  # what GradScaler does, which asks for a value, so the host waits
+                grads = [p.grad for p in self.net.parameters()]
+                found, scale = torch.zeros(2, device=self.sim.gpu(0)).split(1)
+                torch._amp_foreach_non_finite_check_and_unscale_(grads, found, scale)
+                self.sim.synchronize()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        def last() -> None:
+            self.summing = True
+            batch()
+            self.finish()
+            self.summing = False
+            update()
+
+        last()  # the first step also allocates the optimizer's state
+        seconds = self._timed(last)
+        if self.row.accumulation > 1:
+            # Gradients are there from the second batch on, so that it adds to them.
+            batch()
+            seconds += (self.row.accumulation - 1) * self._timed(batch)
+        return seconds
+
+    def _timed(self, work: Callable[[], None]) -> float:
+        """Return the seconds of work that is repeated, without its beginning."""
+        self.sim.reset()
+        work()
+        once = self.sim.elapsed()
+        work()
+        return self.sim.elapsed() - once
+
+
+def resnet_seconds(row: Row) -> float:
+    """Return the seconds per step of ResNet-50; its pictures are on the GPU already."""
+    replicas = Replicas(row, resnet50())
+    device = replicas.sim.gpu(0)
+    X = torch.zeros(int(row.batch), 3, 224, 224, device=device)
+    y = torch.zeros(int(row.batch), dtype=torch.int64, device=device)
+    if row.precision == "fp16":
+        replicas.net.to(memory_format=torch.channels_last)
+        X = X.contiguous(memory_format=torch.channels_last)
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    optimizer = torch.optim.SGD(replicas.net.parameters(), lr=1.0, momentum=0.875)
+    return replicas.seconds(lambda: loss(replicas.net(X), y), optimizer)
+
+
+def bert_seconds(row: Row) -> float:
+    """Return the seconds per step of BERT's pre-training."""
+    replicas = Replicas(row, Bert())
+    device, batch = replicas.sim.gpu(0), int(row.batch)
+    whole = partial(torch.zeros, dtype=torch.int64, device=device)
+    X, parts = whole(batch, row.length), whole(batch, row.length)
+    mask = torch.zeros(batch, 1, 1, row.length, device=device)
+    masked = whole(batch * (20 if row.length == 128 else 80))
+    words, follows = torch.zeros_like(masked), whole(batch)
+
+    def forward() -> torch.Tensor:
+        scores, next_ = replicas.net(X, parts, mask, masked)
+        return F.cross_entropy(scores, words) + F.cross_entropy(next_, follows)
+
+    assert replicas.net.words.num_embeddings == WORDS
+    return replicas.seconds(forward, Lamb(replicas.net.parameters()))
+
+
+# ------------------------------------------------------------------ sharded
+
+
+def llama_seconds(row: Row) -> float:
+    """Return the seconds per step of Llama 3.1 8B under FSDP, on a world that is fake.
+
+    PyTorch's fake process group makes this process the first of as many ranks as there
+    are GPUs, and sends nothing; the clock knows what sending would take.
+    """
+    link = (LINKS if row.nodes == 1 else NETWORKS)[row.gpu]
+    vgpu.enable(1, memory=MEMORY, backing="meta", model=MODELS[row.gpu], link=link)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=row.gpus)
+    try:
+        mesh = dist.init_device_mesh("vgpu", (row.gpus,))
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+        with torch.device("meta"):
+            net = Llama()
+        for layer in net.layers:
+            layer.forward = checkpointed(layer.forward)
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(net, mesh=mesh, mp_policy=policy)
+        net.to_empty(device="vgpu")
+        optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, foreach=True)
+        X = torch.zeros(int(row.batch), row.length, dtype=torch.int64, device="vgpu")
+        sim, ends = vgpu.current_simulator(), []
+        for _ in range(3):
+            scores = net(X)
+            F.cross_entropy(scores.flatten(0, 1).float(), X.flatten()).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            ends.append(sim.elapsed())
+        return ends[2] - ends[1]
+    finally:
+        dist.destroy_process_group()
+
+
+def checkpointed(forward):
+    """Return a layer's forward that keeps attention and every second product.
+
+    That is torchtitan's selective activation checkpointing, per operator.
+    """
+    aten = torch.ops.aten
+    kept = {
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_efficient_attention.default,
+        torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    }
+
+    def contexts():
+        products = {False: count(), True: count()}  # the second time, from the start
+
+        def policy(context, op, *args, **options):
+            if op in kept or (
+                op is aten.mm.default and next(products[context.is_recompute]) % 2 == 0
+            ):
+                return CheckpointPolicy.MUST_SAVE
+            return CheckpointPolicy.PREFER_RECOMPUTE
+
+        return create_selective_checkpoint_contexts(policy)
+
+    return partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
+
+
+# ------------------------------------------------------------------ the table
+
+
+def book_seconds(row: Row) -> float:
+    """Return the seconds per epoch of the book's ResNet-18."""
+    net, batches = d2l.resnet18(10), 60_000 / row.batch
+    X = torch.zeros(int(row.batch), 1, 28, 28)
+    y = torch.zeros(int(row.batch), dtype=torch.int64)
+    step = d2l.simulate_step(net, X, y, 1, "none", model=MODELS[row.gpu])
+    return batches * step.seconds
+
+
+SECONDS = {
+    "ResNet-50 v1.5": resnet_seconds,
+    "BERT-large": bert_seconds,
+    "Llama 3.1 8B": llama_seconds,
+    "ResNet-18 of the book": book_seconds,
+}
+
+
+def simulated(row: Row) -> float:
+    """Return the simulated value, in the row's unit."""
+    may = row.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = may
+    seconds = SECONDS[row.model](row)
+    if row.unit == "seconds per epoch":
+        return seconds
+    items = row.batch * row.accumulation
+    if row.unit == "tokens/s per GPU":
+        return items * row.length / seconds
+    return row.gpus * items / seconds
+
+
+def why_not(row: Row) -> str:
+    """Return why a row isn't counted, nothing if it is."""
+    if row.exempt == "binned":
+        return "not counted: its sequences are shorter than it says"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("start", nargs="?", default="", help="of rows to simulate")
+    options = parser.parse_args()
+    print(f"{hardware()}; no GPU is used, and no clock is read\n")
+    print(f"{'run':<28}{'unit':<20}{'published':>10}{'simulated':>11}{'error':>8}")
+    errors = {}
+    for row in rows():
+        if not row.id.startswith(options.start):
+            continue
+        if row.batch % 1:  # it splits sequences over the GPUs of a node
+            print(f"{row.id:<28}{'the clock knows one kind of link at a time':>49}")
+            continue
+        value = simulated(row)
+        # Positive where the simulation is too fast.
+        error = value / row.value - 1
+        if row.unit.startswith("seconds"):
+            error = row.value / value - 1
+        if not why_not(row):
+            errors[row] = error
+        digits = 0 if row.value > 100 else 1
+        print(
+            f"{row.id:<28}{row.unit:<20}{row.value:>10,.{digits}f}"
+            f"{value:>11,.{digits}f}{error:>+8.1%}  {why_not(row) or row.exempt}",
+            flush=True,
+        )
+    if not errors:
+        parser.error(f"no run that counts begins with {options.start!r}.")
+    sizes = [abs(error) for error in errors.values()]
+    middle = statistics.median(sizes)
+    print(f"\nmedian {middle:.1%}, largest {max(sizes):.1%}, of {len(sizes)} runs")
+    print_result(
+        "published", round(middle, 3), "relative error", f"{len(sizes)} published runs"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -9,11 +9,13 @@ GPU's. Where there are no values (``backing='meta'``), the GPU's kernels are tak
 """
 
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from .composites import is_foreign, on_backing
+from .devices import Devices
+from .operators import operator, overload
 from .tensor import VirtualTensor, is_virtual
+from .work import tf32_in_products
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -27,7 +29,7 @@ _ROWS = 32  # efficient attention has a logarithm for each row of whole blocks o
 
 def chosen(func):
     """Make the kernel of ``scaled_dot_product_attention``."""
-    whole = on_backing(func)
+    whole = on_backing(func, cost=_cost)
 
     def kernel(
         query,
@@ -41,11 +43,11 @@ def chosen(func):
         enable_gqa=False,
     ):
         plain = attn_mask is None and not (dropout_p or enable_gqa)
-        fused = None
         if plain and (is_foreign(query) or _has_no_values(query)):
-            fused = _fused(query, key, value, is_causal)
-        if fused is not None:
-            return fused(query, key, value, is_causal=is_causal, scale=scale)[0]
+            fused = _on_gpu(query, key, value, is_causal=is_causal)
+            if fused is not None:
+                options = {"is_causal": is_causal, "scale": scale}
+                return _FUSED[fused](query, key, value, **options)[0]
         if plain and _flash_on_the_cpu(query, key, value, is_causal, scale):
             return _forward(query, key, value, 0.0, is_causal, scale=scale)[0]
         options = {"scale": scale, "enable_gqa": enable_gqa}
@@ -59,17 +61,101 @@ def _has_no_values(query) -> bool:
     return is_virtual(query) and query._backing.is_meta
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, is_causal: bool):
-    """Return the kernel that PyTorch would choose on a GPU, None for the usual way."""
-    if query.dim() != 4 or (is_causal and query.shape[2] != key.shape[2]):
+def _on_gpu(
+    query, key, value, attn_mask=None, is_causal=False, enable_gqa=False
+) -> str | None:
+    """Return which fused kernel PyTorch would choose on the GPU that is simulated.
+
+    As in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, without cuDNN's: None if
+    it would compute attention by products, with a matrix of scores.
+    """
+    shapes = query.shape, key.shape, value.shape
+    if any(len(shape) != 4 or 0 in shape for shape in shapes):
         return None
-    if query.shape[:2] != key.shape[:2] or query.shape[3] != value.shape[3]:
+    if shapes[0][0] != shapes[1][0] or query.shape[3] != key.shape[3]:
         return None
-    if query.dtype in _HALF and torch.backends.cuda.flash_sdp_enabled():
-        return torch.ops.aten._scaled_dot_product_flash_attention
-    if torch.backends.cuda.mem_efficient_sdp_enabled():
-        return _efficiently
+    features = query.shape[3], value.shape[3]
+    half, capability = query.dtype in _HALF, _capability(query)
+    grouped, square = query.shape[1] != key.shape[1], query.shape[2] == key.shape[2]
+    if (
+        torch.backends.cuda.flash_sdp_enabled()
+        and capability >= (8, 0)
+        and half
+        and attn_mask is None
+        and features[0] == features[1] <= 256
+        and (square or not is_causal)
+        and (enable_gqa or not grouped)
+    ):
+        return "flash"
+    known = half or query.dtype is torch.float32
+    if query.dtype is torch.bfloat16:
+        known = capability >= (8, 0)
+    unit = _alignment(half, capability)
+    if (
+        torch.backends.cuda.mem_efficient_sdp_enabled()
+        and known
+        and not any(n % unit for n in features)
+        and not grouped
+    ):
+        return "efficient"
     return None
+
+
+def _capability(query) -> tuple[int, int]:
+    """Return the compute capability of the GPU that is simulated.
+
+    One that the catalogue doesn't know is taken for the newest; so is a DTensor's,
+    which may be on any device of its mesh.
+    """
+    if not is_virtual(query):
+        return 99, 0
+    models = Devices.machines[query._index].clock.models
+    found = models[query._index].capability
+    return found if any(found) else (99, 0)
+
+
+def _alignment(half: bool, capability: tuple[int, int]) -> int:
+    """Return what the number of features has to be a multiple of."""
+    if half and capability >= (7, 0):
+        return 8
+    return 4 if capability >= (8, 0) else 1
+
+
+def _cost(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    *,
+    scale=None,
+    enable_gqa=False,
+):
+    """Return what tells the machine of the kernel that a GPU would run.
+
+    None if a GPU would compute attention by products, too.
+    """
+    fused = _on_gpu(query, key, value, attn_mask, is_causal, enable_gqa)
+    if fused is None or not is_virtual(query):
+        return None
+    heads, tf32 = query.shape[1], tf32_in_products()
+    shapes = [(len(x), heads, *x.shape[2:]) for x in (query, key, value)]
+    described = *shapes, is_causal, tf32
+    out = query.nbytes // query.shape[3] * value.shape[3]
+    read = sum(x.nbytes for x in (query, key, value, attn_mask) if x is not None)
+    names = f"_scaled_dot_product_{fused}_attention", query._index, query.dtype
+
+    def charge(backward: bool) -> None:
+        name, index, dtype = names
+        # Backward reads all of it again, and the gradient of the output; it writes
+        # those of query, key and value.
+        nbytes = 2 * (read + out) if backward else read + out
+        op = operator(overload(f"{name}_backward" if backward else name))
+        key = op, nbytes, out, dtype, described
+        Devices.machines[index].kernel_issued(index, key)
+
+    return charge
 
 
 def _flash_on_the_cpu(query, key, value, is_causal: bool, scale) -> bool:
@@ -88,6 +174,12 @@ def _efficiently(query, key, value, **options):
     return torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, None, True, **options
     )
+
+
+_FUSED = {
+    "flash": torch.ops.aten._scaled_dot_product_flash_attention,
+    "efficient": _efficiently,
+}
 
 
 # ------------------------------------------------------------------ computing them

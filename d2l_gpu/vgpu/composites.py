@@ -60,11 +60,14 @@ def register(records: Mapping[str, "Record"]) -> list[torch.library.Library]:
 # ------------------------------------------------------------------ with gradients
 
 
-def on_backing(func, watched: bool = True):
+def on_backing(func, watched: bool = True, cost: Callable | None = None):
     """Make the kernel that computes an operator and its gradients on backing tensors.
 
     Args:
         watched: whether the machine is told of each operator inside, or of none.
+        cost: returns, for the arguments of a call, what tells the machine of a single
+            kernel in their place: a function that is told whether it's backward's.
+            None if the machine is to be told of each.
     """
     op = operator(func)
 
@@ -75,7 +78,8 @@ def on_backing(func, watched: bool = True):
         try:
             index = unwrap(op, args, kwargs)[0].index
             function = _Drawing(func, index) if op.draws else func
-            call = _Call(function, index, spec, watched)
+            charge = None if cost is None else cost(*args, **kwargs)
+            call = _Call(function, index, spec, watched and charge is None, charge)
             results = _OnBacking.apply(call, *leaves)
             return tree_unflatten(list(results), call.structure)
         except BaseException as error:
@@ -102,6 +106,7 @@ class _Call:
     Attributes:
         spec: rebuilds arguments and keywords from a flat list.
         watched: whether the machine is told of each operator inside, or of none.
+        charge: tells the machine of a kernel in their place; None for none.
         structure: rebuilds the results from a flat list; known after the call.
     """
 
@@ -109,6 +114,7 @@ class _Call:
     index: int
     spec: TreeSpec
     watched: bool
+    charge: Callable[[bool], None] | None = None
     structure: TreeSpec | None = None
 
     def __call__(self, leaves) -> list:
@@ -155,6 +161,8 @@ class _OnBacking(torch.autograd.Function):
         ctx.call, ctx.again = call, _saved_tensors_are_watched()
         with torch.set_grad_enabled(any(needed)), call.watch(), _keeping_tensors():
             results = call(backings)
+        if call.charge is not None:
+            call.charge(False)
         if ctx.again:
             ctx.save_for_backward(*(x for x in leaves if isinstance(x, torch.Tensor)))
             ctx.others = [None if isinstance(x, torch.Tensor) else (x,) for x in leaves]
@@ -184,6 +192,8 @@ class _OnBacking(torch.autograd.Function):
                     [backings[i] for i in wanted],
                     [g._backing for g in grads],
                 )
+            if call.charge is not None:
+                call.charge(True)
             found = [None if g is None else wrap(g.detach(), call.index) for g in found]
         gradients = [None] * len(leaves)
         for i, gradient in zip(wanted, found, strict=True):

@@ -445,22 +445,22 @@ RECORDS: dict[str, Record] = {
     # -------------------------------------------------------------- attention
     # PyTorch chooses its kernel by the type of the device.
     "scaled_dot_product_attention": replace(AS_A_WHOLE, composite=attention.chosen),
-    "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.ATTENTION),
+    "_scaled_dot_product_flash_attention_for_cpu": Record(formula=work.FLASH),
     "_scaled_dot_product_flash_attention_for_cpu_backward": Record(
-        formula=work.ATTENTION_BACKWARD
+        formula=work.FLASH_BACKWARD_ON_CPU
     ),
     # The CPU lacks those that PyTorch would choose on a GPU.
     "_scaled_dot_product_efficient_attention": Record(
-        substitute=attention.efficient, formula=work.ATTENTION
+        substitute=attention.efficient, formula=work.EFFICIENT
     ),
     "_scaled_dot_product_efficient_attention_backward": Record(
-        substitute=attention.efficient_backward, formula=work.ATTENTION_BACKWARD
+        substitute=attention.efficient_backward, formula=work.FUSED_BACKWARD
     ),
     "_scaled_dot_product_flash_attention": replace(
-        LOWER, substitute=attention.flash, formula=work.ATTENTION
+        LOWER, substitute=attention.flash, formula=work.FLASH
     ),
     "_scaled_dot_product_flash_attention_backward": Record(
-        substitute=attention.flash_backward, formula=work.ATTENTION_BACKWARD
+        substitute=attention.flash_backward, formula=work.FUSED_BACKWARD
     ),
     # -------------------------------------------------------------- optimizers
     # A learning rate that is a tensor stays on the CPU.

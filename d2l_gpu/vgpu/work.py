@@ -48,12 +48,14 @@ def _added(args, results):
     return args[1].shape, args[2].shape, tf32_in_products()
 
 
-def _attention(args, results):
-    return (*(x.shape for x in args[:3]), tf32_in_products())
+def _attention(first: int, causal: int) -> Callable[..., tuple]:
+    """Describe attention whose query, and whether it is causal, are at these places."""
 
+    def describe(args, results):
+        shapes = (x.shape for x in args[first : first + 3])
+        return *shapes, len(args) > causal and bool(args[causal]), tf32_in_products()
 
-def _attention_backward(args, results):
-    return (*(x.shape for x in args[:4]), tf32_in_products())
+    return describe
 
 
 def _convolution(args, results):
@@ -131,18 +133,25 @@ def _convolved_backward(
     return parts or [Part(0, kind, nbytes)]  # only the gradient of the bias
 
 
-def _attended(query, key, value, kind, nbytes: int) -> list[Part]:
+def _attended(query, key, value, causal: bool, kind, nbytes: int) -> list[Part]:
     operations = _formula("_scaled_dot_product_flash_attention")(query, key, value)
-    shape = prod(query[:-2]), query[-2], key[-2], query[-1]
-    return [Part(operations, kind, nbytes, shape)]
+    return [_attention_part(operations, query, key, causal, kind, nbytes)]
 
 
-def _attended_backward(grad, query, key, value, kind, nbytes: int) -> list[Part]:
-    operations = _formula("_scaled_dot_product_flash_attention_backward")(
-        grad, query, key, value
-    )
+def _attended_backward(
+    query, key, value, causal: bool, kind, nbytes: int
+) -> list[Part]:
+    formula = _formula("_scaled_dot_product_flash_attention_backward")
+    operations = formula((*query[:-1], value[-1]), query, key, value)
+    return [_attention_part(operations, query, key, causal, kind, nbytes)]
+
+
+def _attention_part(operations, query, key, causal, kind, nbytes) -> Part:
+    """Return the work of one kernel. Under a causal mask it leaves out half of it."""
+    if causal:
+        operations //= 2
     shape = prod(query[:-2]), query[-2], key[-2], query[-1]
-    return [Part(operations, kind, nbytes, shape)]
+    return Part(operations, kind, nbytes, shape, attention=True)
 
 
 def _rows(args, results):
@@ -193,8 +202,10 @@ PRODUCT = Formula(_two, _product)
 ADDED_PRODUCT = Formula(_added, _product)
 CONVOLUTION = Formula(_convolution, _convolved)
 CONVOLUTION_BACKWARD = Formula(_convolution_backward, _convolved_backward)
-ATTENTION = Formula(_attention, _attended)
-ATTENTION_BACKWARD = Formula(_attention_backward, _attended_backward)
+FLASH = Formula(_attention(0, 4), _attended)
+EFFICIENT = Formula(_attention(0, 6), _attended)
+FLASH_BACKWARD_ON_CPU = Formula(_attention(1, 7), _attended_backward)
+FUSED_BACKWARD = Formula(_attention(1, 11), _attended_backward)
 LOOKUP = Formula(_rows, _looked_up)
 RECURRENT = Formula(_recurrent, _unrolled)
 RECURRENT_BACKWARD = Formula(_recurrent, _unrolled_backward)

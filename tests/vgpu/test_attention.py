@@ -5,6 +5,8 @@ import torch
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from d2l_gpu import vgpu
+
 pytestmark = pytest.mark.virtual_gpus(2)
 
 flash = torch.ops.aten._scaled_dot_product_flash_attention
@@ -144,3 +146,109 @@ def test_what_the_cpu_computes_otherwise_is_refused():
             call()
     with pytest.raises(NotImplementedError, match="as many queries as keys"):
         flash(*there, is_causal=True)
+
+
+# ------------------------------------------------------------------ a simulated GPU
+
+
+def simulated(model, sizes, dtype, gradient=False, backing="meta", **options):
+    """What attention runs on a model of the catalogue, and the peak of its memory."""
+    sim = vgpu.simulator(1, model, backing=backing, memory="64GiB")
+    device = sim.gpu(0)
+    query, key, value = (
+        x.to(device).requires_grad_(gradient) for x in operands(sizes, dtype)
+    )
+    options = {
+        name: x.to(device) if isinstance(x, torch.Tensor) else x
+        for name, x in options.items()
+    }
+    sim.reset()
+    before = torch.vgpu.memory_allocated(device)
+    torch.vgpu.reset_peak_memory_stats(device)
+    output = F.scaled_dot_product_attention(query, key, value, **options)
+    if gradient:
+        output.sum().backward()
+    peak = torch.vgpu.max_memory_allocated(device) - before
+    return {use.name: use for use in sim.report().devices[0].operators}, peak
+
+
+LONG = (1, 2, 512, 512, 64)
+MASK = {"attn_mask": torch.ones(512, 512, dtype=torch.bool)}
+
+
+@pytest.mark.parametrize("backing", ["meta", "cpu"])
+@pytest.mark.parametrize(
+    ("model", "dtype", "options", "kernel"),
+    [
+        ("A100", torch.float16, {"dropout_p": 0.1}, "flash"),
+        ("H100", torch.bfloat16, {"dropout_p": 0.1}, "flash"),
+        ("V100", torch.float16, {"dropout_p": 0.1}, "efficient"),
+        ("A100", torch.float32, {"dropout_p": 0.1}, "efficient"),
+        ("A100", torch.float16, MASK, "efficient"),
+        ("T4", torch.float16, MASK, "efficient"),
+    ],
+)
+def test_the_simulated_gpu_runs_the_kernel_that_pytorch_chooses_there(
+    backing, model, dtype, options, kernel
+):
+    for gradient in (False, True):
+        found, peak = simulated(model, LONG, dtype, gradient, backing, **options)
+        name = f"_scaled_dot_product_{kernel}_attention"
+        expected = {name, f"{name}_backward"} if gradient else {name}
+        assert {x for x in found if "scaled" in x} == expected
+        assert "bmm" not in found
+        # No matrix of scores: some tensors of the operands' sizes.
+        one = 2 * 512 * 64 * dtype.itemsize
+        assert peak <= (8 if gradient else 2) * one
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "sizes", "options"),
+    [
+        ("V100", torch.bfloat16, LONG, {}),  # bfloat16 came with Ampere
+        ("A100", torch.float64, LONG, {}),
+        ("A100", torch.float16, (1, 2, 512, 512, 12), MASK),  # not a multiple of 8
+    ],
+)
+def test_what_no_fused_kernel_takes_is_computed_by_products(
+    model, dtype, sizes, options
+):
+    found, peak = simulated(model, sizes, dtype, **options)
+    assert "bmm" in found
+    assert peak >= 2 * 512 * 512 * dtype.itemsize
+
+
+def test_a_choice_of_the_program_is_kept():
+    with sdpa_kernel(SDPBackend.MATH):
+        found, _ = simulated("A100", LONG, torch.float16)
+    assert "bmm" in found
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        found, _ = simulated("A100", LONG, torch.float16)
+    assert "_scaled_dot_product_efficient_attention" in found
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_causal_mask_halves_the_work_and_not_the_memory(dtype, gradient):
+    (whole, peak), (half, same) = (
+        simulated("A100", LONG, dtype, gradient, is_causal=causal)
+        for causal in (False, True)
+    )
+    assert whole.keys() == half.keys()
+    for name in whole:
+        if "scaled" in name:
+            assert half[name].operations == whole[name].operations // 2
+    assert peak == same
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_attention_costs_the_same_with_and_without_values(gradient):
+    found = [
+        simulated("A100", LONG, torch.float32, gradient, backing, dropout_p=0.1)[0]
+        for backing in ("meta", "cpu")
+    ]
+    one, other = (
+        {name: (use.calls, use.operations) for name, use in uses.items()}
+        for uses in found
+    )
+    assert one == other

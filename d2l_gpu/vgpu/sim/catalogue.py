@@ -37,6 +37,8 @@ class Model:
         cache: the bytes of the L2 cache (NVIDIA's white papers on the architectures), 0
             if unknown.
         warp: the number of threads that run in step: 32 on NVIDIA's GPUs.
+        capability: NVIDIA's compute capability, by which PyTorch chooses kernels
+            (https://developer.nvidia.com/cuda-gpus); (0, 0) if it has none.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Model:
     threads: int = 0
     cache: int = 0
     warp: int = 32
+    capability: tuple[int, int] = (0, 0)
 
     def rate(self, kind: str, tensor: bool = False) -> float:
         """Return the peak operations per second for a type of number.
@@ -82,6 +85,7 @@ MODELS: dict[str, Model] = {
             link="PCIe3",
             threads=1024,
             cache=4 * MIB,
+            capability=(7, 5),
             source="NVIDIA T4 data sheet (2019); fp16 without tensor cores and fp64, 2 "
             "and 1/32 of fp32: NVIDIA Turing GPU Architecture white paper (2018)",
         ),
@@ -95,6 +99,7 @@ MODELS: dict[str, Model] = {
             link="PCIe3",
             threads=2048,
             cache=6 * MIB,
+            capability=(7, 0),
             source="NVIDIA V100 data sheet (2020), column SXM2; NVIDIA Tesla V100 GPU "
             "Architecture white paper (2017)",
         ),
@@ -108,6 +113,7 @@ MODELS: dict[str, Model] = {
             link="PCIe4",
             threads=1536,
             cache=6 * MIB,
+            capability=(8, 6),
             source="NVIDIA A10G data sheet for Amazon EC2 G5 (2021); 10,240 CUDA "
             "cores at 1.71 GHz, fp64 1/64 of fp32",
         ),
@@ -121,6 +127,7 @@ MODELS: dict[str, Model] = {
             link="PCIe4",
             threads=2048,
             cache=40 * MIB,
+            capability=(8, 0),
             source="NVIDIA A100 Tensor Core GPU Architecture white paper (2020), 40 GB",
         ),
         Model(
@@ -133,6 +140,7 @@ MODELS: dict[str, Model] = {
             link="PCIe4",
             threads=2048,
             cache=40 * MIB,
+            capability=(8, 0),
             source="NVIDIA A100 data sheet (2021), column 80GB SXM: an A100 with more "
             "memory",
         ),
@@ -146,6 +154,7 @@ MODELS: dict[str, Model] = {
             link="PCIe5",
             threads=2048,
             cache=50 * MIB,
+            capability=(9, 0),
             source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), SXM5",
         ),
         Model(
@@ -158,6 +167,7 @@ MODELS: dict[str, Model] = {
             link="PCIe5",
             threads=2048,
             cache=50 * MIB,
+            capability=(9, 0),
             source="torchtitan, benchmarks/llama3_h100_202412_torchtitan.md (2024): an "
             "H100 SXM with 96 GB of HBM2e at 2.4 TB/s",
         ),
@@ -171,6 +181,7 @@ MODELS: dict[str, Model] = {
             link="PCIe5",
             threads=2048,
             cache=50 * MIB,
+            capability=(9, 0),
             source="NVIDIA H200 data sheet (2024), SXM: an H100 with more memory",
         ),
         Model(
@@ -183,6 +194,7 @@ MODELS: dict[str, Model] = {
             link="PCIe4x8",
             threads=1536,
             cache=32 * MIB,
+            capability=(8, 9),
             source="NVIDIA, GeForce RTX 40 series laptops, compare specs (2023): 3,072 "
             "CUDA cores at 2.37 GHz, 128-bit GDDR6 at 16 Gbit/s; rates per core of the "
             "NVIDIA Ada GPU Architecture white paper (2022)",
@@ -299,6 +311,27 @@ MATRIX = Measured(
     "tensor cores Dominik Ernst, gpu-benches, gpu-roofline "
     "(https://github.com/te42kyfo/gpu-benches, 2024).",
 )
+
+# The share that attention in one kernel reaches, by the first number of the compute
+# capability. FlashAttention-2 is what PyTorch has.
+ATTENTION = {
+    8: Measured(
+        {"A100, least": 0.50, "A100, most": 0.73},
+        "Share of peak operations. T. Dao, FlashAttention-2 (2023), arXiv:2307.08691, "
+        "abstract: 50 to 73 % on an A100.",
+    ),
+    9: Measured(
+        {"H100": 0.35},
+        "The same. J. Shah and others, FlashAttention-3 (2024), arXiv:2407.08608, "
+        "abstract: 35 % for FlashAttention-2 on an H100.",
+    ),
+}
+
+
+def attention_share(model: Model) -> float:
+    """Return the share of peak operations that attention in one kernel reaches."""
+    return ATTENTION.get(model.capability[0], ATTENTION[8]).value
+
 
 MEMORY = Measured(
     {

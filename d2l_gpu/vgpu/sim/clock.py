@@ -63,12 +63,14 @@ class Part(NamedTuple):
         kind: the type of number, as in ``Model.rate``.
         nbytes: bytes read from and written to the device's memory.
         product: batch, m, n and k if it's a matrix product.
+        attention: whether two products and a softmax between them are one kernel.
     """
 
     operations: int
     kind: str
     nbytes: int
     product: tuple[int, int, int, int] | None = None
+    attention: bool = False
 
 
 class Span(NamedTuple):
@@ -98,7 +100,9 @@ def seconds_of(part: Part, model: Model) -> float:
     computing = 0.0
     if part.operations:
         rate = model.rate(part.kind, tensor=part.product is not None)
-        if part.product is not None:
+        if part.attention:
+            rate *= catalogue.attention_share(model)
+        elif part.product is not None:
             rate *= catalogue.MATRIX.value
             rate *= catalogue.quantization(model.units, *part.product)
         computing = part.operations / rate

@@ -106,7 +106,9 @@ def test_every_model_has_properties(name):
     assert "," not in properties.name and "virtual" in properties.name
     is_gpu = vgpu.MODELS[name].asynchronous
     assert properties.total_memory == vgpu.MODELS[name].memory
-    assert bool(properties.L2_cache_size) == is_gpu == (properties.warp_size == 32)
+    assert (
+        bool(properties.L2_cache_size) == is_gpu == (properties.warp_size in (32, 64))
+    )
 
 
 # ------------------------------------------------------------------ NVML

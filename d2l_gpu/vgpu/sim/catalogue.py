@@ -34,8 +34,8 @@ class Model:
         source: where the figures come from.
         threads: the most that a multiprocessor holds at a time (CUDA C++ Programming
             Guide, Compute Capabilities), 0 if unknown.
-        cache: the bytes of the L2 cache (NVIDIA's white papers on the architectures), 0
-            if unknown.
+        cache: the bytes of the L2 cache (the makers' white papers and tuning guides on
+            the architectures), 0 if unknown.
         warp: the number of threads that run in step: 32 on NVIDIA's GPUs.
         capability: NVIDIA's compute capability, by which PyTorch chooses kernels
             (https://developer.nvidia.com/cuda-gpus); (0, 0) if it has none.
@@ -172,6 +172,20 @@ MODELS: dict[str, Model] = {
             "H100 SXM with 96 GB of HBM2e at 2.4 TB/s",
         ),
         Model(
+            name="H100 PCIe",
+            rates=_tera(fp32=51.2, fp16=102.4, bf16=102.4, fp64=25.6),
+            tensor_rates=_tera(fp16=756.4, bf16=756.4, tf32=378.2, fp64=51.2),
+            bandwidth=2039 * GB,
+            memory=80 * GIB,
+            units=114,
+            link="PCIe5",
+            threads=2048,
+            cache=50 * MIB,
+            capability=(9, 0),
+            source="NVIDIA H100 Tensor Core GPU Architecture white paper (2022), PCIe; "
+            "bandwidth: gpu-benches, as below",
+        ),
+        Model(
             name="H200",
             rates=_tera(fp32=66.9, fp16=133.8, bf16=133.8, fp64=33.5),
             tensor_rates=_tera(fp16=989.4, bf16=989.4, tf32=494.7, fp64=66.9),
@@ -183,6 +197,62 @@ MODELS: dict[str, Model] = {
             cache=50 * MIB,
             capability=(9, 0),
             source="NVIDIA H200 data sheet (2024), SXM: an H100 with more memory",
+        ),
+        Model(
+            name="B200",
+            rates=_tera(fp32=75, fp16=150, bf16=150, fp64=37),
+            tensor_rates=_tera(fp16=2250, bf16=2250, tf32=1100, fp64=37),
+            bandwidth=7700 * GB,
+            memory=180 * GB,
+            units=148,
+            link="PCIe5",
+            threads=2048,
+            cache=126 * MIB,
+            capability=(10, 0),
+            source="NVIDIA Blackwell data sheet (2025), one GPU of HGX B200, half of "
+            "what it gives for sparse matrices; fp16 and bf16 without tensor cores are "
+            "2 of fp32",
+        ),
+        Model(
+            name="GB200",
+            rates=_tera(fp32=80, fp16=160, bf16=160, fp64=40),
+            tensor_rates=_tera(fp16=2500, bf16=2500, tf32=1250, fp64=40),
+            bandwidth=8000 * GB,
+            memory=186 * GB,
+            units=148,
+            link="NVLink-C2C",
+            threads=2048,
+            cache=126 * MIB,
+            capability=(10, 0),
+            source="The same data sheet, one GPU of GB200 NVL72",
+        ),
+        Model(
+            name="L4",
+            rates=_tera(fp32=30.3, fp16=30.3, bf16=30.3, fp64=0.473),
+            tensor_rates=_tera(fp16=121, bf16=121, tf32=60),
+            bandwidth=300 * GB,
+            memory=24 * GIB,
+            units=58,
+            link="PCIe4",
+            threads=1536,
+            cache=48 * MIB,
+            capability=(8, 9),
+            source="NVIDIA L4 data sheet (2023), half of what it gives for sparse "
+            "matrices; fp64 as for the L40S",
+        ),
+        Model(
+            name="L40S",
+            rates=_tera(fp32=91.6, fp16=91.6, bf16=91.6, fp64=1.43),
+            tensor_rates=_tera(fp16=362.05, bf16=362.05, tf32=183),
+            bandwidth=864 * GB,
+            memory=48 * GIB,
+            units=142,
+            link="PCIe4",
+            threads=1536,
+            cache=96 * MIB,
+            capability=(8, 9),
+            source="NVIDIA L40S data sheet (2023); fp64 1/64 of fp32: NVIDIA Ada GPU "
+            "Architecture white paper (2022)",
         ),
         Model(
             name="RTX 4060 Laptop",
@@ -198,6 +268,49 @@ MODELS: dict[str, Model] = {
             source="NVIDIA, GeForce RTX 40 series laptops, compare specs (2023): 3,072 "
             "CUDA cores at 2.37 GHz, 128-bit GDDR6 at 16 Gbit/s; rates per core of the "
             "NVIDIA Ada GPU Architecture white paper (2022)",
+        ),
+        Model(
+            name="RTX 4090",
+            rates=_tera(fp32=82.6, fp16=82.6, bf16=82.6, fp64=1.29),
+            tensor_rates=_tera(fp16=165.2, bf16=165.2, tf32=82.6),
+            bandwidth=1008 * GB,
+            memory=24 * GIB,
+            units=128,
+            link="PCIe4",
+            threads=1536,
+            cache=72 * MIB,
+            capability=(8, 9),
+            source="NVIDIA Ada GPU Architecture white paper (2022), tensor cores that "
+            "sum in fp32",
+        ),
+        Model(
+            name="RTX 5090",
+            rates=_tera(fp32=104.8, fp16=104.8, bf16=104.8, fp64=1.64),
+            tensor_rates=_tera(fp16=209.5, bf16=209.5, tf32=104.8),
+            bandwidth=1792 * GB,
+            memory=32 * GIB,
+            units=170,
+            link="PCIe5",
+            threads=1536,
+            cache=96 * MIB,
+            capability=(12, 0),
+            source="NVIDIA RTX Blackwell GPU Architecture white paper (2025), tensor "
+            "cores that sum in fp32",
+        ),
+        Model(
+            name="MI300X",
+            rates=_tera(fp32=163.4, fp16=163.4, bf16=163.4, fp64=81.7),
+            tensor_rates=_tera(
+                fp16=1307.4, bf16=1307.4, tf32=653.7, fp32=163.4, fp64=163.4
+            ),
+            bandwidth=5300 * GB,
+            memory=192 * GIB,
+            units=304,
+            link="PCIe5",
+            threads=2048,
+            cache=32 * MIB,
+            warp=64,
+            source="AMD Instinct MI300X data sheet (2023), vector and matrix, dense",
         ),
         Model(
             name="Xeon E5-2698 v4",
@@ -245,6 +358,13 @@ LINKS: dict[str, Link] = {
         Link("PCIe4x8", 15.75 * GB, 5.7e-6, f"{_PCIE.format(16, 8)}; {_NCCL}"),
         Link("PCIe5", 63.0 * GB, 5.7e-6, f"{_PCIE.format(32, 16)}; {_NCCL}"),
         Link(
+            "NVLink-C2C",
+            450 * GB,
+            5.7e-6,
+            "NVIDIA Grace Hopper Superchip white paper (2022), 900 GB/s in both "
+            "directions; step: as for PCIe",
+        ),
+        Link(
             "NVLink2",
             150 * GB,
             3.4e-6,
@@ -261,6 +381,12 @@ LINKS: dict[str, Link] = {
             450 * GB,
             3.4e-6,
             f"NVIDIA H100 white paper (2022), 18 links × 25 GB/s; {_NCCL}",
+        ),
+        Link(
+            "NVLink5",
+            900 * GB,
+            3.4e-6,
+            f"NVIDIA Blackwell data sheet (2025), 18 links × 50 GB/s; {_NCCL}",
         ),
         Link(
             "InfiniBand HDR",

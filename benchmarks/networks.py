@@ -4,29 +4,29 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-# ------------------------------------------------------------------ ResNet-50
+# ------------------------------------------------------------------ ResNets
 
 
 class Bottleneck(nn.Module):
     """Three convolutions and a path around them; version 1.5 strides in the second."""
 
-    def __init__(self, inputs: int, width: int, stride: int):
+    def __init__(self, inputs: int, width: int, outputs: int, stride: int, groups: int):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(inputs, width, 1, bias=False),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, stride, padding=1, bias=False),
+            nn.Conv2d(width, width, 3, stride, padding=1, groups=groups, bias=False),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, 4 * width, 1, bias=False),
-            nn.BatchNorm2d(4 * width),
+            nn.Conv2d(width, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
         )
         self.around = nn.Identity()
-        if stride > 1 or inputs != 4 * width:
+        if stride > 1 or inputs != outputs:
             self.around = nn.Sequential(
-                nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
-                nn.BatchNorm2d(4 * width),
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                nn.BatchNorm2d(outputs),
             )
         self.relu = nn.ReLU(inplace=True)
 
@@ -35,10 +35,13 @@ class Bottleneck(nn.Module):
         return self.relu(self.layers(X) + self.around(X))
 
 
-def resnet50(classes: int = 1000) -> nn.Sequential:
-    """Return a ResNet-50 v1.5 for images of (N, 3, 224, 224).
+def _resnet(blocks: tuple[int, ...], width: int, groups: int) -> nn.Sequential:
+    """Return a network for images of (N, 3, 224, 224) and 1,000 classes.
 
-    K. He and others, Deep residual learning for image recognition (2015).
+    Args:
+        blocks: how many there are of each size.
+        width: channels inside the first ones.
+        groups: of the convolutions with a window.
     """
     net = nn.Sequential(
         nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
@@ -47,13 +50,29 @@ def resnet50(classes: int = 1000) -> nn.Sequential:
         nn.MaxPool2d(3, 2, padding=1),
     )
     inputs = 64
-    for i, blocks in enumerate((3, 4, 6, 3)):
-        for j in range(blocks):
-            net.append(Bottleneck(inputs, 64 * 2**i, 2 if i and not j else 1))
-            inputs = 4 * 64 * 2**i
-    return net.extend(
-        [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]
-    )
+    for i, number in enumerate(blocks):
+        for j in range(number):
+            outputs, stride = 256 * 2**i, 2 if i and not j else 1
+            net.append(Bottleneck(inputs, width * 2**i, outputs, stride, groups))
+            inputs = outputs
+    return net.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000)])
+
+
+def resnet50() -> nn.Sequential:
+    """Return a ResNet-50 v1.5.
+
+    K. He and others, Deep residual learning for image recognition (2015).
+    """
+    return _resnet((3, 4, 6, 3), 64, 1)
+
+
+def resnext101() -> nn.Sequential:
+    """Return a ResNeXt-101 with 32 groups of 4 channels.
+
+    S. Xie and others, Aggregated residual transformations for deep neural networks
+    (2016).
+    """
+    return _resnet((3, 4, 23, 3), 128, 32)
 
 
 # ------------------------------------------------------------------ BERT-large

@@ -7,10 +7,10 @@ To find out what is special about an operator, or to change it, look it up in
 defaults of ``Record``.
 
 The functions that records name are explained where they are defined: handlers in
-``special.py`` and ``collectives.py``, formulas in ``work.py``, bounds in ``bounds.py``,
-composites in ``composites.py``, attention in ``attention.py``, types in
-``autocast.py``. All operators here exist in PyTorch 2.10 to 2.13. Those of ``c10d`` are
-missing where PyTorch was built without ``torch.distributed``.
+``special.py`` and ``collectives.py``, formulas in ``work.py`` and ``convolutions.py``,
+bounds in ``bounds.py``, composites in ``composites.py``, attention in ``attention.py``,
+types in ``autocast.py``. All operators here exist in PyTorch 2.10 to 2.13. Those of
+``c10d`` are missing where PyTorch was built without ``torch.distributed``.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch._ops import OpOverload
 
-from . import attention, autocast, bounds, collectives, composites, special, work
+from . import (
+    attention,
+    autocast,
+    bounds,
+    collectives,
+    composites,
+    convolutions,
+    special,
+    work,
+)
 from .operators import DETACH, always, name_of
 from .work import Formula
 
@@ -259,7 +268,12 @@ RECORDS: dict[str, Record] = {
     "conv_transpose1d": LOWER,
     "conv_transpose2d.input": LOWER,
     "conv_transpose3d.input": LOWER,
-    "convolution": replace(LOWER, bound=bounds.convolution, formula=work.CONVOLUTION),
+    "convolution": replace(
+        LOWER,
+        substitute=convolutions.convolved,
+        bound=bounds.convolution,
+        formula=work.CONVOLUTION,
+    ),
     "convolution_backward": Record(
         bound=bounds.no_larger, formula=work.CONVOLUTION_BACKWARD
     ),

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from .sim.clock import Part
+from . import convolutions
+from .convolutions import WIDTHS
+from .sim.clock import Choice, Part
 
 KINDS = {
     torch.float64: "fp64",
@@ -26,13 +28,9 @@ KINDS = {
     torch.float16: "fp16",
 }
 
-WIDTHS = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}  # bytes
-
-
 # Whether fp32 may run as TF32 on devices that have it. PyTorch's default is no for
 # products (``torch.set_float32_matmul_precision``) and yes for convolutions.
 tf32_in_products = torch._C._get_cublas_allow_tf32
-tf32_in_convolutions = torch._C._get_cudnn_allow_tf32
 
 
 # ------------------------------------------------------------------ products
@@ -58,25 +56,6 @@ def _attention(first: int, causal: int) -> Callable[..., tuple]:
     return describe
 
 
-def _convolution(args, results):
-    return (
-        args[0].shape,
-        args[1].shape,
-        results.shape,
-        args[6],
-        args[8],
-        tf32_in_convolutions(),
-    )
-
-
-def _convolution_backward(args, results):
-    grad, x, weight = args[:3]
-    return (
-        *(grad.shape, x.shape, weight.shape, args[7], args[9], tuple(args[10])),
-        tf32_in_convolutions(),
-    )
-
-
 def _formula(name: str) -> Callable[..., int]:
     return flop_registry[getattr(torch.ops.aten, name)]
 
@@ -86,51 +65,6 @@ def _product(a, b, dtype, nbytes: int) -> list[Part]:
     batch = a[0] if len(a) == 3 else 1
     shape = batch, a[-2], b[-1], a[-1]
     return [Part(_formula(name)(a, b), dtype, nbytes, shape)]
-
-
-def _convolved(x, weight, out, transposed, groups, kind, nbytes: int) -> list[Part]:
-    """Describe a convolution as a matrix product.
-
-    It has a row for each place of each example and a column for each output channel.
-    The inner dimension is the patch of the input that an output looks at.
-    """
-    operations = _formula("convolution")(
-        x, weight, None, None, None, None, transposed, out_val=out
-    )
-    places = x if transposed else out
-    rows = places[0] * prod(places[2:])
-    shape = groups, rows, weight[0] // groups, prod(weight[1:])
-    return [Part(operations, kind, nbytes, shape)]
-
-
-def _convolved_backward(
-    grad, x, weight, transposed, groups, mask, kind, nbytes: int
-) -> list[Part]:
-    """Describe the gradients of the input and of the weight, one kernel each."""
-    small, large = (x, grad) if transposed else (grad, x)
-    places = small[0] * prod(small[2:])
-    shapes = (
-        (
-            groups,
-            large[0] * prod(large[2:]),
-            weight[1],
-            prod(weight) // groups // weight[1],
-        ),
-        (groups, weight[0] // groups, prod(weight[1:]), places),
-    )
-    sizes = prod(grad) + prod(x) + prod(weight)
-    parts = []
-    for i in (0, 1):
-        if mask[i]:
-            operations = _formula("convolution_backward")(
-                *(grad, x, weight, None, None, None, None, transposed, None, groups),
-                [i == 0, i == 1, False],
-                out_val=[x, weight, None],
-            )
-            if i == 1:  # the formula ignores groups here
-                operations //= groups
-            parts.append(Part(operations, kind, sizes * WIDTHS[kind], shapes[i]))
-    return parts or [Part(0, kind, nbytes)]  # only the gradient of the bias
 
 
 def _attended(query, key, value, causal: bool, kind, nbytes: int) -> list[Part]:
@@ -151,7 +85,7 @@ def _attention_part(operations, query, key, causal, kind, nbytes) -> Part:
     if causal:
         operations //= 2
     shape = prod(query[:-2]), query[-2], key[-2], query[-1]
-    return Part(operations, kind, nbytes, shape, attention=True)
+    return Part(operations, kind, nbytes, shape, "attention")
 
 
 def _rows(args, results):
@@ -195,13 +129,13 @@ class Formula(NamedTuple):
     """
 
     describe: Callable[..., tuple]
-    parts: Callable[..., list[Part]]
+    parts: Callable[..., list[Part | Choice]]
 
 
 PRODUCT = Formula(_two, _product)
 ADDED_PRODUCT = Formula(_added, _product)
-CONVOLUTION = Formula(_convolution, _convolved)
-CONVOLUTION_BACKWARD = Formula(_convolution_backward, _convolved_backward)
+CONVOLUTION = Formula(convolutions.describe, convolutions.forward)
+CONVOLUTION_BACKWARD = Formula(convolutions.describe_backward, convolutions.backward)
 FLASH = Formula(_attention(0, 4), _attended)
 EFFICIENT = Formula(_attention(0, 6), _attended)
 FLASH_BACKWARD_ON_CPU = Formula(_attention(1, 7), _attended_backward)
@@ -211,7 +145,7 @@ RECURRENT = Formula(_recurrent, _unrolled)
 RECURRENT_BACKWARD = Formula(_recurrent, _unrolled_backward)
 
 
-def parts_of(key: tuple) -> tuple[str, list[Part]]:
+def parts_of(key: tuple) -> tuple[str, list[Part | Choice]]:
     """Return the name of the operator, and the work of each of its kernels.
 
     Args:

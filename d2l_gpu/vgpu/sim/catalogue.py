@@ -438,6 +438,61 @@ MATRIX = Measured(
     "(https://github.com/te42kyfo/gpu-benches, 2024).",
 )
 
+# The same where a model has been measured itself.
+MATRIX_ON = {
+    "A100": Measured({"SXM, bf16": 271.2 / 312}, MATRIX.source),
+    "A100 80GB": Measured({"SXM, bf16": 271.2 / 312}, MATRIX.source),
+    "H100": Measured({"SXM, bf16": 794.5 / 989}, MATRIX.source),
+    "H100 96GB": Measured(
+        {"bf16, 2024": 0.60, "bf16, 2025": 0.69},
+        "The same for this model, whose power is limited to 500 W instead of 700. "
+        "pytorch/ao, torchao/testing/training/roofline_utils.py and its predecessors "
+        "(float8_experimental, benchmarks/float8_roofline.py): the achievable share "
+        "of peak that its authors measured, first and later.",
+    ),
+}
+
+
+def matrix_share(model: Model) -> float:
+    """Return the share of peak operations that large products reach on a model."""
+    return MATRIX_ON.get(model.name, MATRIX).value
+
+
+_DEEPBENCH = (
+    "Baidu Research, DeepBench (2020), on an NVIDIA T4 with cuDNN 7.6, against its "
+    "plain products on the same GPU: ``python benchmarks/kernels.py --derive``."
+)
+
+CONVOLUTION = Measured(
+    {"forward": 0.94, "gradient of input": 0.84, "gradient of weight": 0.75},
+    "Share of a plain product's rate that a convolution reaches which is computed as "
+    f"one. {_DEEPBENCH}",
+)
+
+WINOGRAD = Measured(
+    {"forward": 0.66, "gradient of input": 0.63, "gradient of weight": 1.1},
+    f"The same for the products inside Winograd's algorithm. {_DEEPBENCH}",
+)
+
+BESIDE = Measured(
+    {
+        "forward": 9.7e-6,
+        "gradient of input": 13.7e-6,
+        "gradient of weight": 26.6e-6,
+    },
+    "Seconds that a convolution takes beside its product, mostly in small kernels "
+    f"before and after it. {_DEEPBENCH}",
+)
+
+# By which the rate of a product is multiplied for those that are no plain ones, and the
+# seconds that they take beside it.
+SHARES = {
+    f"{name}, {way}": share
+    for name, measured in (("convolution", CONVOLUTION), ("Winograd", WINOGRAD))
+    for way, share in measured.figures.items()
+}
+SECONDS_BESIDE = {name: BESIDE.figures[name.split(", ")[1]] for name in SHARES}
+
 # The share that attention in one kernel reaches, by the first number of the compute
 # capability. FlashAttention-2 is what PyTorch has.
 ATTENTION = {

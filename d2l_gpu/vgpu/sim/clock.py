@@ -63,14 +63,29 @@ class Part(NamedTuple):
         kind: the type of number, as in ``Model.rate``.
         nbytes: bytes read from and written to the device's memory.
         product: batch, m, n and k if it's a matrix product.
-        attention: whether two products and a softmax between them are one kernel.
+        algorithm: a name in ``catalogue.SHARES``, for what isn't a plain product: a
+            convolution, or ``"attention"``, two products and a softmax in one kernel.
+        done: the operations that it does for each one that is counted.
+        general: whether a product runs on the general units, even if there are others.
     """
 
     operations: int
     kind: str
     nbytes: int
     product: tuple[int, int, int, int] | None = None
-    attention: bool = False
+    algorithm: str = ""
+    done: float = 1.0
+    general: bool = False
+
+
+class Choice(NamedTuple):
+    """Several ways to do the same. The fastest on a device is the one that it takes.
+
+    Attributes:
+        ways: the kernels of each.
+    """
+
+    ways: tuple[tuple[Part, ...], ...]
 
 
 class Span(NamedTuple):
@@ -99,18 +114,27 @@ def seconds_of(part: Part, model: Model) -> float:
     """
     computing = 0.0
     if part.operations:
-        rate = model.rate(part.kind, tensor=part.product is not None)
-        if part.attention:
+        tensor = part.product is not None and not part.general
+        rate = model.rate(part.kind, tensor) / part.done
+        if part.algorithm == "attention":
             rate *= catalogue.attention_share(model)
         elif part.product is not None:
-            rate *= catalogue.MATRIX.value
+            rate *= catalogue.matrix_share(model)
             rate *= catalogue.quantization(model.units, *part.product)
+        rate *= catalogue.SHARES.get(part.algorithm, 1.0)
         computing = part.operations / rate
-    return max(computing, part.nbytes / (model.bandwidth * catalogue.MEMORY.value))
+    moving = part.nbytes / (model.bandwidth * catalogue.MEMORY.value)
+    return max(computing, moving) + catalogue.SECONDS_BESIDE.get(part.algorithm, 0.0)
 
 
 def pico(seconds: float) -> int:
     return round(seconds * PICO)
+
+
+def _duration(parts: Sequence[Part], model: Model) -> int:
+    """Return the picoseconds of kernels that run one after the other."""
+    launch = catalogue.LAUNCH.value if model.asynchronous else 0.0
+    return sum(pico(seconds_of(part, model) + launch) for part in parts)
 
 
 class Kernel:
@@ -118,10 +142,13 @@ class Kernel:
 
     __slots__ = ("count", "duration", "name", "parts")
 
-    def __init__(self, name: str, parts: Sequence[Part], model: Model):
-        self.name, self.parts, self.count = name, parts, 0
-        launch = catalogue.LAUNCH.value if model.asynchronous else 0.0
-        self.duration = sum(pico(seconds_of(part, model) + launch) for part in parts)
+    def __init__(self, name: str, parts: Sequence[Part | Choice], model: Model):
+        self.name, self.count = name, 0
+        self.parts: list[Part] = []
+        for part in parts:
+            ways = part.ways if isinstance(part, Choice) else [(part,)]
+            self.parts += min(ways, key=lambda way: _duration(way, model))
+        self.duration = _duration(self.parts, model)
 
 
 @dataclass(slots=True)
@@ -193,7 +220,7 @@ class Clock:
         self,
         models: Mapping[int, Model],
         link: Link,
-        parts_of: Callable[[tuple], tuple[str, Sequence[Part]]],
+        parts_of: Callable[[tuple], tuple[str, Sequence[Part | Choice]]],
         stands_for: int = 1,
     ):
         self.stands_for = stands_for

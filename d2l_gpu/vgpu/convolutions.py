@@ -80,7 +80,7 @@ def convolved(x: torch.Tensor, weight: torch.Tensor, *args, **options) -> torch.
     result = torch.ops.aten.convolution(x, weight, *args, **options)
     form = FORMATS.get(x.dim()) if result.is_meta and "out" not in options else None
     if form is not None and form in map(suggest_memory_format, (x, weight)):
-        return result.contiguous(memory_format=form)
+        return torch.empty_like(result, memory_format=form)
     return result
 
 

@@ -48,7 +48,9 @@ class Kernel(NamedTuple):
 
     @property
     def simulated(self) -> float:
-        duration = clock.Kernel(self.name, self.parts, MODELS[self.gpu]).duration
+        duration = clock.Kernel(
+            clock.Work(self.name, self.parts), MODELS[self.gpu]
+        ).duration
         return max(duration / clock.PICO, catalogue.START.value)
 
 
@@ -71,7 +73,19 @@ def convolved() -> Iterator[Kernel]:
 
     In fp16 it has the channels last, and in fp32 first.
     """
-    names = ["w", "h", "c", "n", "k", "s", "r", "pad_w", "pad_h", "stride_w", "stride_h"]
+    names = [
+        "w",
+        "h",
+        "c",
+        "n",
+        "k",
+        "s",
+        "r",
+        "pad_w",
+        "pad_h",
+        "stride_w",
+        "stride_h",
+    ]
     for row in _rows("convolutions"):
         w, h, c, n, k, s, r, pad_w, pad_h, stride_w, stride_h = (
             int(row[name]) for name in names
@@ -113,7 +127,7 @@ def derived() -> dict[str, dict[str, float]]:
         }
         for kernel in kernels:
             if kernel.name != "product" and kernel.simulated > LONG:
-                used = clock.Kernel(kernel.name, kernel.parts, MODELS["T4"]).parts
+                used = clock.Kernel(clock.Work("", kernel.parts), MODELS["T4"]).parts
                 (name,) = {part.algorithm for part in used if part.product}
                 shares[name].append(plain[kernel.kind] / kernel.ratio)
         middle = {name: statistics.median(found) for name, found in shares.items()}

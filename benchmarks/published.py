@@ -2,6 +2,7 @@
 
     python benchmarks/published.py                all rows
     python benchmarks/published.py bert-a100      rows whose names begin like this
+    python benchmarks/published.py --tables       write recorded errors into the READMEs
 
 ``data/published_training.csv`` has the runs, with their sources. Each is simulated with
 the network of ``networks.py``, on shapes only, and the whole step counts: forward,
@@ -12,8 +13,12 @@ errors. Nothing in the clock was fitted to these rows: its constants are in
 
 import argparse
 import csv
+import gc
+import re
 import statistics
-from collections.abc import Callable
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import count
@@ -36,10 +41,22 @@ from torch.utils.checkpoint import (
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
+from d2l_gpu.vgpu.sim import catalogue
+from d2l_gpu.vgpu.sim.catalogue import Link
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))  # for the tools
+from tools.marks import replace_between  # noqa: E402
+
+VGPU = ROOT / "d2l_gpu" / "vgpu"
+READMES = (ROOT / "README.md", VGPU / "README.md")
+RESULTS = ROOT / "benchmarks" / "results" / "published.txt"
+EXPECTED = VGPU / "sim" / "published.py"
+BEGIN, END = "<!-- from benchmarks/published.py -->", "<!-- end of published -->"
 
 DATA = Path(__file__).parent / "data" / "published_training.csv"
 MODELS = {"V100": "V100", "A100": "A100 80GB", "H100-96": "H100 96GB"}
-# Between the GPUs of a node, and of several nodes: those of each system.
+# Between the GPUs of a node, and what each of them has for itself to other nodes.
 LINKS = {"V100": "NVLink2", "A100": "NVLink3", "H100-96": "NVLink4"}
 NETWORKS = {
     "V100": "InfiniBand HDR",
@@ -48,7 +65,9 @@ NETWORKS = {
 }
 # Some V100s had 16 GB and others 32. Memory isn't compared here.
 MEMORY = 10**12
-BUCKET = 25 * 2**20  # bytes: DistributedDataParallel's default
+# Bytes that are summed at a time: DistributedDataParallel's default, and BERT's choice,
+# all gradients in one (run_pretraining.py).
+BUCKETS = {False: 25 * 2**20, True: 10**12}
 
 
 class Row(NamedTuple):
@@ -96,6 +115,25 @@ def rows() -> list[Row]:
 # ------------------------------------------------------------------ data parallelism
 
 
+def link_of(row: Row) -> Link:
+    """Return what connects the GPUs of a run.
+
+    NCCL makes as many rings as a node has GPUs. Each goes through all GPUs of a node
+    and leaves it by the network card of another one, so the cards work together, and
+    one step of n crosses the network.
+    """
+    near = catalogue.LINKS[LINKS[row.gpu]]
+    if row.nodes == 1:
+        return near
+    far, n = catalogue.LINKS[NETWORKS[row.gpu]], row.gpus // row.nodes
+    return Link(
+        f"{n} × {far.name}",
+        min(near.bandwidth, n * far.bandwidth),
+        ((n - 1) * near.step + far.step) / n,
+        f"{near.source}; {far.source}",
+    )
+
+
 class Replicas:
     """Equal GPUs that train the same network, of which one is simulated.
 
@@ -107,15 +145,17 @@ class Replicas:
     """
 
     def __init__(self, row: Row, net: nn.Module, waits: bool = False):
-        link = (LINKS if row.nodes == 1 else NETWORKS)[row.gpu]
+        link, model = link_of(row), MODELS[row.gpu]
         self.sim = vgpu.simulator(
-            row.gpus, MODELS[row.gpu], link, "meta", memory=MEMORY, replicas=True
+            row.gpus, model, link, "meta", memory=MEMORY, replicas=True
         )
         self.net = net.to(self.sim.gpu(0))
         self.row, self.filling, self.pending, self.waits = row, [], [], waits
         # What travels: NVIDIA's BERT sends float16 where it computes in it.
-        halves = row.precision == "fp16" and row.model.startswith("BERT")
+        bert = row.model.startswith("BERT")
+        halves = row.precision == "fp16" and bert
         self.sent = torch.float16 if halves else torch.float32
+        self.bucket = BUCKETS[bert]
         self.summing = False
         for parameter in self.net.parameters():
             parameter.register_post_accumulate_grad_hook(self._ready)
@@ -123,7 +163,7 @@ class Replicas:
     def _ready(self, parameter: nn.Parameter) -> None:
         if self.summing and self.row.gpus > 1:
             self.filling.append(parameter.grad)
-            if sum(x.nbytes for x in self.filling) >= BUCKET:
+            if sum(x.nbytes for x in self.filling) >= self.bucket:
                 self._start()
 
     def _start(self) -> None:
@@ -248,7 +288,8 @@ def llama_seconds(row: Row) -> float:
     PyTorch's fake process group makes this process the first of as many ranks as there
     are GPUs, and sends nothing; the clock knows what sending would take.
     """
-    link = (LINKS if row.nodes == 1 else NETWORKS)[row.gpu]
+    link = link_of(row)
+    gc.collect()
     vgpu.enable(1, memory=MEMORY, backing="meta", model=MODELS[row.gpu], link=link)
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=row.gpus)
     try:
@@ -307,26 +348,33 @@ def checkpointed(forward):
 
 
 def book_seconds(row: Row) -> float:
-    """Return the seconds per epoch of the book's ResNet-18.
+    """Return the seconds per epoch of the book's ResNet-18, under nn.DataParallel.
 
     As the book's loop does, it copies each batch from pageable memory. It updates one
     parameter after the other, as PyTorch did before 2.0.
     """
-    sim = vgpu.simulator(1, MODELS[row.gpu], backing="meta", memory=MEMORY)
-    net = d2l.resnet18(10).to(sim.gpu(0))
+    gc.collect()  # devices are set up again only if no tensor is left on them
+    vgpu.enable(
+        row.gpus,
+        memory=MEMORY,
+        backing="meta",
+        model=MODELS[row.gpu],
+        link=LINKS[row.gpu],
+    )
+    sim, batch = vgpu.current_simulator(), int(row.batch) * row.gpus
+    net = nn.DataParallel(d2l.resnet18(10).to("vgpu:0"), list(range(row.gpus)))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
     loss = nn.CrossEntropyLoss()
-    X = torch.zeros(int(row.batch), 1, 28, 28)
-    y = torch.zeros(int(row.batch), dtype=torch.int64)
+    X, y = torch.zeros(batch, 1, 28, 28), torch.zeros(batch, dtype=torch.int64)
 
     def step() -> float:
         optimizer.zero_grad(set_to_none=False)
-        loss(net(X.to(sim.gpu(0))), y.to(sim.gpu(0))).backward()
+        loss(net(X.to("vgpu:0")), y.to("vgpu:0")).backward()
         optimizer.step()
         return sim.elapsed()
 
     _, once, twice = (step() for _ in range(3))
-    return 60_000 / row.batch * (twice - once)
+    return 60_000 / batch * (twice - once)
 
 
 SECONDS = {
@@ -351,6 +399,11 @@ def simulated(row: Row) -> float:
     return row.gpus * items / seconds
 
 
+def kept_back(row: Row) -> bool:
+    """Whether convolutions were finished before the clock was compared with it."""
+    return row.exempt == "kept back"
+
+
 def why_not(row: Row) -> str:
     """Return why a row isn't counted, nothing if it is."""
     if row.exempt == "binned":
@@ -358,37 +411,151 @@ def why_not(row: Row) -> str:
     return ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("start", nargs="?", default="", help="of rows to simulate")
-    options = parser.parse_args()
-    print(f"{hardware()}; no GPU is used, and no clock is read\n")
+class Found(NamedTuple):
+    """A run, and the relative error of its simulation."""
+
+    row: Row
+    error: float
+
+
+def compared(start: str) -> Iterator[Found]:
+    """Simulate the runs whose names begin with ``start``, and print them."""
     print(f"{'run':<28}{'unit':<20}{'published':>10}{'simulated':>11}{'error':>8}")
-    errors = {}
     for row in rows():
-        if not row.id.startswith(options.start):
+        if not row.id.startswith(start):
             continue
         if row.batch % 1:  # it splits sequences over the GPUs of a node
             print(f"{row.id:<28}{'the clock knows one kind of link at a time':>49}")
             continue
         value = simulated(row)
-        # Positive where the simulation is too fast.
-        error = value / row.value - 1
+        # Positive where the simulation is too fast, and as exact as it's printed.
+        ratio = value / row.value
         if row.unit.startswith("seconds"):
-            error = row.value / value - 1
-        if not why_not(row):
-            errors[row] = error
+            ratio = 1 / ratio
+        error = round(ratio - 1, 3)
         digits = 0 if row.value > 100 else 1
         print(
             f"{row.id:<28}{row.unit:<20}{row.value:>10,.{digits}f}"
             f"{value:>11,.{digits}f}{error:>+8.1%}  {why_not(row) or row.exempt}",
             flush=True,
         )
-    if not errors:
+        if not why_not(row):
+            yield Found(row, error)
+
+
+# ------------------------------------------------------------------ what is recorded
+
+HEAD = '''"""Errors on published runs; from benchmarks/published.py --tables."""
+
+# Work, type of number, runs, and the median and the largest of the relative errors.
+ERRORS = ('''
+MIDDLE_AND_MOST = statistics.median, max
+NUMBERS = {"fp32": "fp32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def groups(found: Sequence[Found], key: Callable[[Row], tuple]) -> dict[tuple, list]:
+    """Return the sizes of the errors, by what a function says of their runs."""
+    sizes = defaultdict(list)
+    for each in found:
+        sizes[key(each.row)].append(abs(each.error))
+    return sizes
+
+
+def table(found: Sequence[Found]) -> str:
+    """Return the errors by network, GPU and type of number, as Markdown."""
+    lines = ["| network | GPU | numbers | runs | median error | largest |"]
+    lines.append("|---|---|---|---:|---:|---:|")
+    kinds = groups(found, lambda row: (row.model, row.gpu, NUMBERS[row.precision]))
+    kinds["all", "", ""] = [abs(each.error) for each in found]
+    for names, sizes in kinds.items():
+        errors = f"{statistics.median(sizes):.0%} | {max(sizes):.0%}".replace("%", " %")
+        lines.append(f"| {' | '.join(names)} | {len(sizes)} | {errors} |")
+    return "\n".join(lines)
+
+
+def expected(found: Sequence[Found]) -> str:
+    """Return the errors by kind of work, as ``d2l_gpu/vgpu/sim/published.py``."""
+    work = {True: "convolutions", False: "products"}
+    kinds = groups(
+        found, lambda row: (work[row.model.startswith("ResNe")], row.precision)
+    )
+    lines = [
+        f"    {(*names, len(sizes), *(round(f(sizes), 3) for f in MIDDLE_AND_MOST))},"
+        for names, sizes in kinds.items()
+    ]
+    text = "\n".join([HEAD, *lines, ")"]).replace("'", '"')
+    return text + "\n"
+
+
+def recorded() -> list[Found]:
+    """Return the errors of the recorded results."""
+    by_id = {row.id: row for row in rows()}
+    found = []
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        row = by_id.get(line.partition(" ")[0])
+        error = re.search(r"([+-][\d.]+)%", line)
+        if row and error and not why_not(row):
+            found.append(Found(row, round(float(error[1]) / 100, 3)))
+    return found
+
+
+def record(found: Sequence[Found]) -> None:
+    """Write the errors into the READMEs, and where reports find them."""
+    for readme in READMES:
+        text = readme.read_text(encoding="utf-8")
+        text = replace_between(text, BEGIN, END, table(found), readme.name)
+        readme.write_text(text, encoding="utf-8")
+    EXPECTED.write_text(expected(found), encoding="utf-8")
+
+
+def scaling(found: Sequence[Found]) -> None:
+    """Print how efficient many GPUs are, published and simulated, against eight."""
+    rates = {
+        each.row.gpus: (each.row.value, each.row.value * (1 + each.error))
+        for each in found
+        if each.row.id.startswith("bert-a100-amp-128-")
+    }
+    for n in rates:
+        if n > 8 and 8 in rates:
+            published, simulated = (
+                rate / few * 8 / n for rate, few in zip(rates[n], rates[8], strict=True)
+            )
+            print(
+                f"BERT-large on {n} GPUs: {published:.1%} of {n // 8} times 8 GPUs, "
+                f"simulated {simulated:.1%}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("start", nargs="?", default="", help="of rows to simulate")
+    parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="simulate nothing, write the recorded errors into the READMEs",
+    )
+    options = parser.parse_args()
+    if options.tables:
+        record(recorded())
+        return
+    print(f"{hardware()}; no GPU is used, and no clock is read\n")
+    found = list(compared(options.start))
+    if not found:
         parser.error(f"no run that counts begins with {options.start!r}.")
-    sizes = [abs(error) for error in errors.values()]
-    middle = statistics.median(sizes)
-    print(f"\nmedian {middle:.1%}, largest {max(sizes):.1%}, of {len(sizes)} runs")
+    print()
+    for name, some in (
+        (
+            "kept back until convolutions were done",
+            [x for x in found if kept_back(x.row)],
+        ),
+        ("all", found),
+    ):
+        sizes = [abs(each.error) for each in some]
+        if sizes:
+            middle = statistics.median(sizes)
+            print(f"{name}: median {middle:.1%}, largest {max(sizes):.1%}", end="")
+            print(f", {len(sizes)} runs")
+    scaling(found)
     print_result(
         "published", round(middle, 3), "relative error", f"{len(sizes)} published runs"
     )

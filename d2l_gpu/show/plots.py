@@ -167,7 +167,7 @@ class Roofline(Plot):
             share = point.seconds / self._seconds()
             axes.plot(
                 point.intensity,
-                point.operations / point.seconds / 1e12,
+                point.done / point.seconds / 1e12,
                 marker,
                 color=PALETTE[number % len(PALETTE)],
                 markersize=8,

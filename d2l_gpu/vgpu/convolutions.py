@@ -66,6 +66,8 @@ def _channels_last(x: torch.Tensor) -> bool:
     return x.dim() < 3 or x.shape[1] == 1 or x.stride(1) == 1
 
 
+_convolution = torch.ops.aten.convolution.default._op
+
 # The memory formats that have the channels last, by the number of dimensions.
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -77,8 +79,10 @@ def convolved(x: torch.Tensor, weight: torch.Tensor, *args, **options) -> torch.
     (ATen/native/ConvUtils.h, cudnn_conv_suggest_memory_format). PyTorch leaves that out
     on meta tensors, of which it doesn't know the device.
     """
-    result = torch.ops.aten.convolution(x, weight, *args, **options)
-    form = FORMATS.get(x.dim()) if result.is_meta and "out" not in options else None
+    if options:
+        return torch.ops.aten.convolution(x, weight, *args, **options)
+    result = _convolution(x, weight, *args)
+    form = FORMATS.get(x.dim()) if result.is_meta else None
     if form is not None and form in map(suggest_memory_format, (x, weight)):
         return torch.empty_like(result, memory_format=form)
     return result

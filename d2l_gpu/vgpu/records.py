@@ -58,6 +58,8 @@ class Record:
             operation per element.
         traffic: the bytes that such a kernel moves, as a multiple of the bytes of its
             operands and results.
+        layer: whether layers with parameters issue it going forward, in whose code
+            the host spends time.
         collective: which collective the simulated clock treats it as.
         between_two: whether two ranks exchange a tensor, rather than all of a group.
         flat: whether it's a collective to which only the number of elements matters;
@@ -91,6 +93,7 @@ class Record:
     densified: Callable[[Sequence], int] | None = None
     formula: Formula | None = None
     traffic: float = 1
+    layer: bool = False
     collective: str | None = None
     between_two: bool = False
     flat: bool = False
@@ -188,7 +191,7 @@ RECORDS: dict[str, Record] = {
     "masked_fill_.Tensor": NUMBERS,
     "zero_": Record(traffic=1 / 2),
     # -------------------------------------------------------------- looking up
-    "embedding": Record(formula=work.LOOKUP),
+    "embedding": Record(formula=work.LOOKUP, layer=True),
     "gather": Record(formula=work.LOOKUP),
     "index": replace(INDEXING, formula=work.LOOKUP, waits=has_mask),
     "index_fill": NUMBERS,
@@ -235,6 +238,7 @@ RECORDS: dict[str, Record] = {
         bound=bounds.added_product,
         densified=bounds.dense_added_product,
         formula=work.ADDED_PRODUCT,
+        layer=True,
     ),
     "addmv": LOWER,
     "addr": LOWER,
@@ -273,6 +277,7 @@ RECORDS: dict[str, Record] = {
         substitute=convolutions.convolved,
         bound=bounds.convolution,
         formula=work.CONVOLUTION,
+        layer=True,
     ),
     "convolution_backward": Record(
         bound=bounds.no_larger, formula=work.CONVOLUTION_BACKWARD
@@ -312,11 +317,11 @@ RECORDS: dict[str, Record] = {
     ),
     "batch_norm_stats": Record(substitute=special.batch_norm_stats),
     # Norms read the tensor twice: for the statistics and for the result.
-    "native_batch_norm": replace(NO_LARGER, traffic=3 / 2),
+    "native_batch_norm": replace(NO_LARGER, traffic=3 / 2, layer=True),
     "native_batch_norm_backward": replace(NO_LARGER, traffic=5 / 3),
-    "native_group_norm": replace(NO_LARGER, traffic=3 / 2),
+    "native_group_norm": replace(NO_LARGER, traffic=3 / 2, layer=True),
     "native_group_norm_backward": replace(NO_LARGER, traffic=5 / 3),
-    "native_layer_norm": replace(NO_LARGER, autocast=autocast.float32),
+    "native_layer_norm": replace(NO_LARGER, autocast=autocast.float32, layer=True),
     "native_layer_norm_backward": NO_LARGER,
     "group_norm": FLOAT32,
     "layer_norm": FLOAT32,

@@ -23,7 +23,7 @@ from .sim.report import Report
 from .sim.timeline import Timeline
 from .sim.units import parse_size
 from .tensor import is_virtual
-from .work import parts_of
+from .work import work_of
 
 MOST_IN_ONE = 32
 
@@ -87,7 +87,7 @@ class Settings:
             first=first,
             has_values=has_values,
             memory_left=host_memory_left if has_values else None,
-            clock=Clock(models, self.link, parts_of, stands_for),
+            clock=Clock(models, self.link, work_of, stands_for),
         )
 
 

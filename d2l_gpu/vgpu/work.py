@@ -3,7 +3,7 @@
 Each call leaves a *key*, a tuple that says what was called on tensors of which sizes:
 the operator, the bytes of all operands and results together, the bytes of the largest,
 the type of the first, and, if the operator's record names a formula, the shapes that
-the formula needs. Once somebody asks the clock, ``parts_of`` turns each distinct key
+the formula needs. Once somebody asks the clock, ``work_of`` turns each distinct key
 into operations and bytes. It uses the formulas of ``torch.utils.flop_counter`` for
 products and convolutions, and sizes for everything else.
 """
@@ -17,7 +17,7 @@ from torch.utils.flop_counter import flop_registry
 
 from . import convolutions
 from .convolutions import WIDTHS
-from .sim.clock import Choice, Part
+from .sim.clock import Choice, Part, Work
 
 KINDS = {
     torch.float64: "fp64",
@@ -145,22 +145,20 @@ RECURRENT = Formula(_recurrent, _unrolled)
 RECURRENT_BACKWARD = Formula(_recurrent, _unrolled_backward)
 
 
-def parts_of(key: tuple) -> tuple[str, list[Part | Choice]]:
-    """Return the name of the operator, and the work of each of its kernels.
-
-    Args:
-        key: the key of an operator's call, or of a copy within a device.
-    """
+def work_of(key: tuple) -> Work:
+    """Return the work of an operator's call, or of a copy within a device."""
     op, nbytes, *rest = key
     if isinstance(op, str):  # a copy
-        return op, [Part(0, "fp32", nbytes)]
+        return Work(op, [Part(0, "fp32", nbytes)])
     largest, dtype, *described = rest
     kind = KINDS.get(dtype, "fp32")
     if not described:
         # Count one operation per element: memory traffic decides the time anyway.
         elements = largest // (dtype.itemsize if dtype is not None else 1)
-        return op.name, [Part(elements, kind, round(nbytes * op.record.traffic))]
+        part = Part(elements, kind, round(nbytes * op.record.traffic))
+        return Work(op.name, [part], op.record.layer)
     *shapes, tf32 = described[0]
     if kind == "fp32" and tf32:
         kind = "tf32"
-    return op.name, op.record.formula.parts(*shapes, kind, nbytes)
+    parts = op.record.formula.parts(*shapes, kind, nbytes)
+    return Work(op.name, parts, op.record.layer)

@@ -2,7 +2,7 @@
 
 from d2l_gpu.vgpu.sim import catalogue
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import Clock, Part, pico
+from d2l_gpu.vgpu.sim.clock import Clock, Part, Work, pico
 
 V100, LINK = MODELS["V100"], LINKS["NVLink2"]
 ISSUE, START, WAIT, LAUNCH = (
@@ -11,13 +11,13 @@ ISSUE, START, WAIT, LAUNCH = (
 )
 
 
-def parts_of(key):
+def work_of(key):
     """Kernels of these tests: ("name", bytes); a name is all that they have."""
-    return key[0], [Part(0, "fp32", key[1])]
+    return Work(key[0], [Part(0, "fp32", key[1])])
 
 
 def a_clock(*indices, model=V100, stands_for=1) -> Clock:
-    return Clock(dict.fromkeys(indices or (0,), model), LINK, parts_of, stands_for)
+    return Clock(dict.fromkeys(indices or (0,), model), LINK, work_of, stands_for)
 
 
 def kernel(microseconds: float, name: str = "k") -> tuple:

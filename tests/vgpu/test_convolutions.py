@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from d2l_gpu import torch as d2l
 from d2l_gpu.vgpu.sim import catalogue
 from d2l_gpu.vgpu.sim.catalogue import MODELS
-from d2l_gpu.vgpu.sim.clock import Choice, Kernel
-from d2l_gpu.vgpu.work import parts_of
+from d2l_gpu.vgpu.sim.clock import Choice, Kernel, Work
+from d2l_gpu.vgpu.work import work_of
 from tests.helpers.properties import sizes
 
 pytestmark = pytest.mark.virtual_gpus(1)
@@ -61,7 +61,7 @@ class Device:
         found = []
         for key, kernel in kernels.items():
             if kernel.count and "convolution" in kernel.name:
-                choices = parts_of(key)[1]
+                choices = work_of(key).parts
                 assert all(isinstance(choice, Choice) for choice in choices)
                 found += [choice.ways for choice in choices]
         return found
@@ -147,7 +147,7 @@ def test_the_fastest_way_is_taken(device):
         for dtype in (torch.float32, torch.float16):
             ways = device.ways(x, weight, dtype, stride=stride)
             fastest = sum(
-                min(Kernel("", way, MODELS["V100"]).duration for way in each)
+                min(Kernel(Work("", way), MODELS["V100"]).duration for way in each)
                 for each in ways
             )
             assert sum(device.seconds(x, weight, dtype, stride=stride)) == fastest

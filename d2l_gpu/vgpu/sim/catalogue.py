@@ -564,6 +564,18 @@ ISSUE = Measured(
     "Seconds of the host for one operator from Python. PyTorch issue 41383 (2020).",
 )
 
+LAYER = Measured(
+    {
+        "host of a V100": ((17.95 - 10.37) * 1e-3 - 68 * ISSUE.value) / 102,
+        "host of a T4": ((18.18 - 10.70) * 1e-3 - 68 * ISSUE.value) / 102,
+    },
+    "Seconds of the host for a layer with parameters: a module checks its arguments "
+    "and issues one operator. NVIDIA, DeepLearningExamples at 729963d, PyTorch 1.9, "
+    "inference in fp32 with one picture, where both GPUs wait for the host. So much "
+    "longer takes ResNeXt-101 than ResNet-50, which has 102 fewer of these layers and "
+    "68 fewer operators without parameters.",
+)
+
 COLLECTIVE = Measured(
     {"ring, Simple": 8.4e-6},
     "Seconds of a collective beside its steps and its bytes. NVIDIA NCCL, as in LINKS.",

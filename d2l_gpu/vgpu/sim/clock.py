@@ -77,6 +77,11 @@ class Part(NamedTuple):
     done: float = 1.0
     general: bool = False
 
+    @property
+    def tensor(self) -> bool:
+        """Whether it runs on the units that do matrix products only, if there are."""
+        return self.product is not None and not self.general
+
 
 class Choice(NamedTuple):
     """Several ways to do the same. The fastest on a device is the one that it takes.
@@ -88,6 +93,21 @@ class Choice(NamedTuple):
     ways: tuple[tuple[Part, ...], ...]
 
 
+class Work(NamedTuple):
+    """What the calls with one key do.
+
+    Attributes:
+        name: the operator's name.
+        parts: its kernels, or ways to choose from.
+        layer: whether the host issues it from a layer of a network, which takes it
+            longer than an operator alone.
+    """
+
+    name: str
+    parts: Sequence[Part | Choice]
+    layer: bool = False
+
+
 class Span(NamedTuple):
     """Something that took time, in picoseconds since the clock was made.
 
@@ -95,7 +115,8 @@ class Span(NamedTuple):
         index: of the device, or ``HOST``.
         lane: ``"compute"``, ``"in"``, ``"out"``, ``"wait"`` or ``"issue"``.
         name: the operator's name, or the two ends of a copy.
-        issued: when the host issued it; None if that isn't drawn.
+        issued: when the host had issued it; None if that isn't drawn.
+        issuing: how long that took the host.
     """
 
     index: int
@@ -104,6 +125,7 @@ class Span(NamedTuple):
     end: int
     name: str
     issued: int | None = None
+    issuing: int = 0
 
 
 def seconds_of(part: Part, model: Model) -> float:
@@ -114,8 +136,7 @@ def seconds_of(part: Part, model: Model) -> float:
     """
     computing = 0.0
     if part.operations:
-        tensor = part.product is not None and not part.general
-        rate = model.rate(part.kind, tensor) / part.done
+        rate = model.rate(part.kind, part.tensor) / part.done
         if part.algorithm == "attention":
             rate *= catalogue.attention_share(model)
         elif part.product is not None:
@@ -138,14 +159,20 @@ def _duration(parts: Sequence[Part], model: Model) -> int:
 
 
 class Kernel:
-    """The calls with one key: their work, their duration, and how many there were."""
+    """The calls with one key: their work, their duration, and how many there were.
 
-    __slots__ = ("count", "duration", "name", "parts")
+    Attributes:
+        parts: the kernels that run, those of the fastest way.
+        issue, duration: what a call takes the host, and the device, in picoseconds.
+    """
 
-    def __init__(self, name: str, parts: Sequence[Part | Choice], model: Model):
-        self.name, self.count = name, 0
+    __slots__ = ("count", "duration", "issue", "name", "parts")
+
+    def __init__(self, work: Work, model: Model):
+        self.name, self.count = work.name, 0
+        self.issue = pico((catalogue.LAYER if work.layer else catalogue.ISSUE).value)
         self.parts: list[Part] = []
-        for part in parts:
+        for part in work.parts:
             ways = part.ways if isinstance(part, Choice) else [(part,)]
             self.parts += min(ways, key=lambda way: _duration(way, model))
         self.duration = _duration(self.parts, model)
@@ -208,7 +235,7 @@ class Clock:
     Args:
         models: each device's entry in the catalogue, by the device's index.
         link: what connects the devices.
-        parts_of: returns the name and the parts of the work that a key describes.
+        work_of: returns the work that a key describes.
         stands_for: how many equal devices each device represents, itself included.
     Attributes:
         names: of the host and of the devices, which are counted from 0.
@@ -220,11 +247,11 @@ class Clock:
         self,
         models: Mapping[int, Model],
         link: Link,
-        parts_of: Callable[[tuple], tuple[str, Sequence[Part | Choice]]],
+        work_of: Callable[[tuple], Work],
         stands_for: int = 1,
     ):
         self.stands_for = stands_for
-        self.models, self.link, self.parts_of = dict(models), link, parts_of
+        self.models, self.link, self.work_of = dict(models), link, work_of
         self.names = {HOST: "host"} | {
             i: f"GPU {number}" if model.asynchronous else "CPU"
             for number, (i, model) in enumerate(self.models.items())
@@ -258,7 +285,6 @@ class Clock:
         with self.lock:
             notes = self.notes[:]
             del self.notes[: len(notes)]  # other threads may be adding more
-            issue = pico(catalogue.ISSUE.value)
             start = pico(catalogue.START.value)
             spans, room = self.spans, SPANS - len(self.spans)
             thread, host = None, 0
@@ -275,7 +301,7 @@ class Clock:
                 kernel = self.kernels[index].get(key) or self._kernel(key, index)
                 kernel.count += 1
                 duration = kernel.duration
-                issued = host = host + issue
+                issued = host = host + kernel.issue
                 lane, ends = self.compute[index], self.streams[index]
                 if not self.models[index].asynchronous:
                     begin = host
@@ -293,8 +319,9 @@ class Clock:
                 lane.busy += duration
                 if room > 0:
                     room -= 1
+                    end, name = begin + duration, kernel.name
                     spans.append(
-                        (index, "compute", begin, begin + duration, kernel.name, issued)
+                        (index, "compute", begin, end, name, issued, kernel.issue)
                     )
             if thread is not None:
                 self.hosts[thread] = host
@@ -310,7 +337,7 @@ class Clock:
         return self.hosts.get(thread, self.hosts[self.main])
 
     def _kernel(self, key: tuple, index: int) -> Kernel:
-        kernel = Kernel(*self.parts_of(key), self.models[index])
+        kernel = Kernel(self.work_of(key), self.models[index])
         self.kernels[index][key] = kernel
         return kernel
 
@@ -375,4 +402,4 @@ class Clock:
 
     def draw(self, index: int, lane: str, start: int, end: int, name: str) -> None:
         if len(self.spans) < SPANS:
-            self.spans.append((index, lane, start, end, name, None))
+            self.spans.append((index, lane, start, end, name, None, 0))

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from . import expected
 from .catalogue import Model
-from .clock import PICO, Clock, Kernel, Lane
+from .clock import PICO, Clock, Kernel, Lane, seconds_of
 from .table import Table
 from .units import count_text, time_text
 
@@ -13,9 +14,11 @@ class OperatorUse:
     """What a device did for all calls of one operator.
 
     Attributes:
-        operations: floating-point operations.
+        operations: floating-point operations, as PyTorch counts them.
         nbytes: bytes read from and written to the device's memory.
         seconds: simulated seconds.
+        done: the operations that the device did: fewer where an algorithm saves some
+            (Winograd's), more where channels are filled up for tensor cores.
     """
 
     name: str
@@ -23,11 +26,12 @@ class OperatorUse:
     operations: int
     nbytes: int
     seconds: float
+    done: int
 
     @property
     def intensity(self) -> float:
-        """Operations per byte of memory read or written."""
-        return self.operations / self.nbytes if self.nbytes else 0.0
+        """Operations done per byte of memory read or written."""
+        return self.done / self.nbytes if self.nbytes else 0.0
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class DeviceUse:
 
     Attributes:
         busy: simulated seconds in which it computed.
-        share_of_peak: the operations as a fraction of what the units that ran them can
-            do at peak in the time that passed.
+        share_of_peak: the operations done as a fraction of what the units that ran them
+            can do at peak in the time that passed.
         operators: one entry per operator, the longest first.
     """
 
@@ -68,6 +72,7 @@ class Report:
     Attributes:
         seconds: simulated seconds until everything was done.
         devices, links: one entry for each; unused links are left out.
+        expected: a sentence on the error to expect of the times.
     """
 
     def __init__(self, clock: Clock, label: str):
@@ -78,6 +83,12 @@ class Report:
             for (index, side, peer), lane in clock.links.items()
             if lane.count
         ]
+        self.expected = expected.sentence(
+            (part, model, kernel.count * seconds_of(part, model))
+            for index, model in clock.models.items()
+            for kernel in clock.kernels[index].values()
+            for part in kernel.parts
+        )
 
     def tables(self) -> list[Table]:
         """Return the report as tables: devices, then links."""
@@ -116,11 +127,14 @@ class Report:
 
     def __repr__(self) -> str:
         tables = "\n\n".join(map(repr, self.tables()))
-        return f"{time_text(self.seconds)}, {self.label}\n\n{tables}"
+        return f"{time_text(self.seconds)}, {self.label}\n\n{tables}\n\n{self.expected}"
 
     def _repr_html_(self) -> str:
         tables = "".join(table._repr_html_() for table in self.tables())
-        return f"<p>{time_text(self.seconds)}, {self.label}</p>{tables}"
+        return (
+            f"<p>{time_text(self.seconds)}, {self.label}</p>{tables}"
+            f"<p>{self.expected}</p>"
+        )
 
 
 def _device(clock: Clock, index: int, seconds: float) -> DeviceUse:
@@ -131,7 +145,7 @@ def _device(clock: Clock, index: int, seconds: float) -> DeviceUse:
         operators.setdefault(kernel.name, []).append(kernel)
     uses = [_operator(name, kernels) for name, kernels in operators.items()]
     at_peak = sum(
-        kernel.count * part.operations / model.rate(part.kind, part.product is not None)
+        kernel.count * part.operations * part.done / model.rate(part.kind, part.tensor)
         for kernel in used
         for part in kernel.parts
     )
@@ -154,6 +168,13 @@ def _operator(name: str, kernels: list[Kernel]) -> OperatorUse:
         operations=sum(k.count * part.operations for k in kernels for part in k.parts),
         nbytes=sum(k.count * part.nbytes for k in kernels for part in k.parts),
         seconds=sum(kernel.count * kernel.duration for kernel in kernels) / PICO,
+        done=round(
+            sum(
+                k.count * part.operations * part.done
+                for k in kernels
+                for part in k.parts
+            )
+        ),
     )
 
 

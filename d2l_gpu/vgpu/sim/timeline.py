@@ -9,7 +9,6 @@ import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
-from . import catalogue
 from .clock import HOST, PICO, SPANS, Clock, Span
 from .units import time_text
 
@@ -74,7 +73,7 @@ class Timeline:
             found[row].append(Bar(kind, start, end, span.name))
             if span.issued is not None:
                 issued = (span.issued - clock.origin) / PICO
-                start = issued - catalogue.ISSUE.value
+                start = issued - span.issuing / PICO
                 found["host"].append(Bar("issue", start, issued, span.name))
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)

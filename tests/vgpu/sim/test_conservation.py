@@ -22,7 +22,7 @@ from tests.helpers.clocks import (
     WAIT,
     a_clock,
     kernel,
-    parts_of,
+    work_of,
 )
 from tests.helpers.properties import sizes
 
@@ -175,7 +175,7 @@ def test_time_and_bytes_are_neither_lost_nor_won(program, used):
             i, stream, microseconds = how
             key = kernel(microseconds)
             clock.note(key, i, stream)
-            duration = pico(seconds_of(parts_of(key)[1][0], V100)) + LAUNCH
+            duration = pico(seconds_of(work_of(key).parts[0], V100)) + LAUNCH
             duration = pytest.approx(duration, abs=1)
             done.append(([(i, stream)], ["compute"], duration))
             parts += microseconds * PICO // 10**6 + 1 + ISSUE + START
@@ -232,7 +232,7 @@ def test_time_and_bytes_are_neither_lost_nor_won(program, used):
         assert stop - start == duration
         assert start >= max([begins, *(ready.get(each, 0) for each in streams)])
         ready.update(dict.fromkeys(streams, stop))
-        for i, side, *_, name, _ in found:
+        for i, side, _, _, name, *_ in found:
             engines.setdefault((i, side, "host" in name), []).append((start, stop))
     assert next(work, None) is None
     for busy in engines.values():  # an engine does one thing at a time

@@ -4,7 +4,7 @@ import pytest
 
 from d2l_gpu.vgpu.sim import machine as m
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import NOTES, Clock
+from d2l_gpu.vgpu.sim.clock import NOTES, Clock, Work
 
 
 def test_what_does_not_fit_is_refused_with_what_is_free():
@@ -36,7 +36,7 @@ def test_copies_are_logged_while_somebody_records():
 
 
 def test_notes_for_the_clock_are_worked_off_before_they_are_many():
-    clock = Clock({0: MODELS["V100"]}, LINKS["NVLink2"], lambda key: ("k", []))
+    clock = Clock({0: MODELS["V100"]}, LINKS["NVLink2"], lambda key: Work("k", []))
     machine = m.Machine(1, capacity=1024, clock=clock)
     for _ in range(2 * NOTES + 7):
         machine.kernel_issued(0, ("k", 1))

@@ -6,7 +6,7 @@ import pytest
 
 from d2l_gpu.vgpu.sim import commands
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import HOST, SPANS, Clock, Part
+from d2l_gpu.vgpu.sim.clock import HOST, SPANS, Clock, Part, Work
 from d2l_gpu.vgpu.sim.report import Report
 from d2l_gpu.vgpu.sim.table import Table
 from d2l_gpu.vgpu.sim.timeline import Timeline
@@ -21,7 +21,7 @@ def clock() -> Clock:
     clock = Clock(
         dict.fromkeys((0, 1), MODELS["V100"]),
         LINKS["NVLink2"],
-        lambda _: ("mm", [product]),
+        lambda _: Work("mm", [product]),
     )
     clock.note(("mm",), 0, 0)
     clock.note(commands.CopyCommand(4 * MB, 0, 1, False, False, (0, 0)), 1, 0)

@@ -40,10 +40,10 @@ def images_of_one_device(base, step):
     return base.examples_per_second / (step.batch_size / step.seconds) + 1
 
 
-right("08.2")(512)
+right("08.2")(1024)
 wrong("08.2", "That's enough images if the exchange is hidden")(256)
 wrong("08.2", "the exchange takes equally long")(128)
-wrong("08.2", "already reach 0.953 (simulated)")(1024)
+wrong("08.2", "already reach 0.967 (simulated)")(2048)
 wrong("08.2", "Your answer is 300")(300)
 
 right("08.3")(64)

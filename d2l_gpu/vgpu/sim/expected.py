@@ -1,0 +1,69 @@
+"""How far the clock was off on training runs that others published, by kind of work.
+
+``python benchmarks/published.py --tables`` writes the figures, in ``published.py``. A
+report ends with those of the work that it saw most of.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from . import published
+from .catalogue import Model
+from .clock import Part
+
+# The share of its time that a run must spend on products to be like those published.
+LEAST = 0.1
+
+
+class Expected(NamedTuple):
+    """The errors of the published runs with one kind of work.
+
+    Attributes:
+        work: ``"convolutions"`` or ``"products"``.
+        kind: the type of their numbers, as in ``Model.rate``.
+        runs: how many there are.
+        median, largest: of the relative errors of the time, without their signs.
+    """
+
+    work: str
+    kind: str
+    runs: int
+    median: float
+    largest: float
+
+    def __str__(self) -> str:
+        runs = f"{self.runs} published runs" if self.runs > 1 else "one published run"
+        return (
+            f"The clock was off by {self.median:.0%} in the median, at most "
+            f"{self.largest:.0%}, on {runs} of {self.work} in {self.kind}."
+        )
+
+
+RECORDED = {each[:2]: Expected(*each) for each in published.ERRORS}
+
+
+def sentence(used: Iterable[tuple[Part, Model, float]]) -> str:
+    """Return what error to expect.
+
+    Args:
+        used: kernels, each with its device's model and the seconds that it took in all.
+    """
+    total = 0.0
+    times: Counter[tuple[str, str]] = Counter()
+    for part, model, seconds in used:
+        total += seconds
+        if part.product is not None:
+            named = part.algorithm.startswith(("convolution", "Winograd"))
+            # What may run as TF32 is fp32 on units that don't have it.
+            plain = part.kind == "tf32" and not (
+                part.tensor and part.kind in model.tensor_rates
+            )
+            kind = "fp32" if plain else part.kind
+            times["convolutions" if named else "products", kind] += seconds
+    work, kind = max(times, key=times.__getitem__, default=("", ""))
+    if times[work, kind] < LEAST * total or not total:
+        return "No published run has mostly work of this kind: its error isn't known."
+    if (work, kind) in RECORDED:
+        return str(RECORDED[work, kind])
+    return f"No published run of {work} in {kind} was compared: the error isn't known."

@@ -7,10 +7,32 @@ from torch.nn import functional as F
 # ------------------------------------------------------------------ ResNets
 
 
+class Excitation(nn.Module):
+    """Multiply each channel by a number that is computed from the means of all."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.squeeze = nn.Linear(channels, channels // 16)
+        self.expand = nn.Linear(channels // 16, channels)
+
+    def forward(self, X):
+        """Return an output of X's shape, (N, C, H, W)."""
+        scale = self.expand(F.relu(self.squeeze(X.mean((2, 3)))))
+        return X * scale.sigmoid()[:, :, None, None]
+
+
 class Bottleneck(nn.Module):
     """Three convolutions and a path around them; version 1.5 strides in the second."""
 
-    def __init__(self, inputs: int, width: int, outputs: int, stride: int, groups: int):
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        outputs: int,
+        stride: int,
+        groups: int,
+        excites: bool,
+    ):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(inputs, width, 1, bias=False),
@@ -22,6 +44,8 @@ class Bottleneck(nn.Module):
             nn.Conv2d(width, outputs, 1, bias=False),
             nn.BatchNorm2d(outputs),
         )
+        if excites:
+            self.layers.append(Excitation(outputs))
         self.around = nn.Identity()
         if stride > 1 or inputs != outputs:
             self.around = nn.Sequential(
@@ -35,13 +59,16 @@ class Bottleneck(nn.Module):
         return self.relu(self.layers(X) + self.around(X))
 
 
-def _resnet(blocks: tuple[int, ...], width: int, groups: int) -> nn.Sequential:
+def _resnet(
+    blocks: tuple[int, ...], width: int, groups: int = 1, excites: bool = False
+) -> nn.Sequential:
     """Return a network for images of (N, 3, 224, 224) and 1,000 classes.
 
     Args:
         blocks: how many there are of each size.
         width: channels inside the first ones.
         groups: of the convolutions with a window.
+        excites: whether blocks squeeze and excite.
     """
     net = nn.Sequential(
         nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
@@ -53,7 +80,8 @@ def _resnet(blocks: tuple[int, ...], width: int, groups: int) -> nn.Sequential:
     for i, number in enumerate(blocks):
         for j in range(number):
             outputs, stride = 256 * 2**i, 2 if i and not j else 1
-            net.append(Bottleneck(inputs, width * 2**i, outputs, stride, groups))
+            sizes = inputs, width * 2**i, outputs
+            net.append(Bottleneck(*sizes, stride, groups, excites))
             inputs = outputs
     return net.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000)])
 
@@ -63,7 +91,7 @@ def resnet50() -> nn.Sequential:
 
     K. He and others, Deep residual learning for image recognition (2015).
     """
-    return _resnet((3, 4, 6, 3), 64, 1)
+    return _resnet((3, 4, 6, 3), 64)
 
 
 def resnext101() -> nn.Sequential:
@@ -73,6 +101,14 @@ def resnext101() -> nn.Sequential:
     (2016).
     """
     return _resnet((3, 4, 23, 3), 128, 32)
+
+
+def se_resnext101() -> nn.Sequential:
+    """Return the same network with squeeze-and-excitation.
+
+    J. Hu and others, Squeeze-and-excitation networks (2017).
+    """
+    return _resnet((3, 4, 23, 3), 128, 32, excites=True)
 
 
 # ------------------------------------------------------------------ BERT-large

@@ -18,7 +18,7 @@ import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import count
@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 from common import hardware, print_result
-from networks import WORDS, Bert, Lamb, Llama, resnet50, resnext101
+from networks import WORDS, Bert, Lamb, Llama, resnet50, resnext101, se_resnext101
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
@@ -55,7 +55,7 @@ EXPECTED = VGPU / "sim" / "published.py"
 BEGIN, END = "<!-- from benchmarks/published.py -->", "<!-- end of published -->"
 
 DATA = Path(__file__).parent / "data" / "published_training.csv"
-MODELS = {"V100": "V100", "A100": "A100 80GB", "H100-96": "H100 96GB"}
+MODELS = {"T4": "T4", "V100": "V100", "A100": "A100 80GB", "H100-96": "H100 96GB"}
 # Between the GPUs of a node, and what each of them has for itself to other nodes.
 LINKS = {"V100": "NVLink2", "A100": "NVLink3", "H100-96": "NVLink4"}
 NETWORKS = {
@@ -255,6 +255,18 @@ def resnet_seconds(row: Row) -> float:
     return replicas.seconds(lambda: loss(replicas.net(X), y), optimizer)
 
 
+def inference_seconds(row: Row) -> float:
+    """Return the seconds for one batch of pictures, which are on the GPU already."""
+    sim = vgpu.simulator(1, MODELS[row.gpu], backing="meta", memory=MEMORY)
+    net = se_resnext101().eval().to(sim.gpu(0))
+    X = torch.zeros(int(row.batch), 3, 224, 224, device=sim.gpu(0))
+    sim.reset()
+    with torch.no_grad():
+        net(X)
+    sim.synchronize()
+    return sim.now()
+
+
 def bert_seconds(row: Row) -> float:
     """Return the seconds per step of BERT's pre-training.
 
@@ -380,6 +392,7 @@ def book_seconds(row: Row) -> float:
 SECONDS = {
     "ResNet-50 v1.5": resnet_seconds,
     "ResNeXt-101 32x4d": resnet_seconds,
+    "SE-ResNeXt-101, inference": inference_seconds,
     "BERT-large": bert_seconds,
     "Llama 3.1 8B": llama_seconds,
     "ResNet-18 of the book": book_seconds,
@@ -393,15 +406,12 @@ def simulated(row: Row) -> float:
     seconds = SECONDS[row.model](row)
     if row.unit == "seconds per epoch":
         return seconds
+    if row.unit == "milliseconds":
+        return seconds * 1e3
     items = row.batch * row.accumulation
     if row.unit == "tokens/s per GPU":
         return items * row.length / seconds
     return row.gpus * items / seconds
-
-
-def kept_back(row: Row) -> bool:
-    """Whether convolutions were finished before the clock was compared with it."""
-    return row.exempt == "kept back"
 
 
 def why_not(row: Row) -> str:
@@ -430,7 +440,7 @@ def compared(start: str) -> Iterator[Found]:
         value = simulated(row)
         # Positive where the simulation is too fast, and as exact as it's printed.
         ratio = value / row.value
-        if row.unit.startswith("seconds"):
+        if "seconds" in row.unit:
             ratio = 1 / ratio
         error = round(ratio - 1, 3)
         digits = 0 if row.value > 100 else 1
@@ -453,7 +463,7 @@ MIDDLE_AND_MOST = statistics.median, max
 NUMBERS = {"fp32": "fp32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16"}
 
 
-def groups(found: Sequence[Found], key: Callable[[Row], tuple]) -> dict[tuple, list]:
+def groups(found: Sequence[Found], key: Callable[[Row], Hashable]) -> dict:
     """Return the sizes of the errors, by what a function says of their runs."""
     sizes = defaultdict(list)
     for each in found:
@@ -461,12 +471,26 @@ def groups(found: Sequence[Found], key: Callable[[Row], tuple]) -> dict[tuple, l
     return sizes
 
 
+def by_group(found: Sequence[Found]) -> dict[str, list]:
+    """Return the sizes of the errors, by how runs came to be compared."""
+
+    def group(row: Row) -> str:
+        if row.exempt == "kept back":
+            return "kept back until convolutions were done"
+        older = row.source == "DLE19"
+        return "software of 2019" if older else "software of 2021 and later"
+
+    kinds = groups(found, group)
+    return {**kinds, "all": [abs(each.error) for each in found]}
+
+
 def table(found: Sequence[Found]) -> str:
     """Return the errors by network, GPU and type of number, as Markdown."""
     lines = ["| network | GPU | numbers | runs | median error | largest |"]
     lines.append("|---|---|---|---:|---:|---:|")
     kinds = groups(found, lambda row: (row.model, row.gpu, NUMBERS[row.precision]))
-    kinds["all", "", ""] = [abs(each.error) for each in found]
+    for name, sizes in by_group(found).items():
+        kinds[name, "", ""] = sizes
     for names, sizes in kinds.items():
         errors = f"{statistics.median(sizes):.0%} | {max(sizes):.0%}".replace("%", " %")
         lines.append(f"| {' | '.join(names)} | {len(sizes)} | {errors} |")
@@ -474,10 +498,14 @@ def table(found: Sequence[Found]) -> str:
 
 
 def expected(found: Sequence[Found]) -> str:
-    """Return the errors by kind of work, as ``d2l_gpu/vgpu/sim/published.py``."""
+    """Return the errors by kind of work, as ``d2l_gpu/vgpu/sim/published.py``.
+
+    Inference that waits for the host is left out: it's of no kind of a device's work.
+    """
     work = {True: "convolutions", False: "products"}
     kinds = groups(
-        found, lambda row: (work[row.model.startswith("ResNe")], row.precision)
+        [each for each in found if "inference" not in each.row.model],
+        lambda row: (work[row.model.startswith("ResNe")], row.precision),
     )
     lines = [
         f"    {(*names, len(sizes), *(round(f(sizes), 3) for f in MIDDLE_AND_MOST))},"
@@ -543,18 +571,10 @@ def main() -> None:
     if not found:
         parser.error(f"no run that counts begins with {options.start!r}.")
     print()
-    for name, some in (
-        (
-            "kept back until convolutions were done",
-            [x for x in found if kept_back(x.row)],
-        ),
-        ("all", found),
-    ):
-        sizes = [abs(each.error) for each in some]
-        if sizes:
-            middle = statistics.median(sizes)
-            print(f"{name}: median {middle:.1%}, largest {max(sizes):.1%}", end="")
-            print(f", {len(sizes)} runs")
+    for name, sizes in by_group(found).items():
+        middle = statistics.median(sizes)
+        print(f"{name}: median {middle:.1%}, largest {max(sizes):.1%}", end="")
+        print(f", {len(sizes)} runs")
     scaling(found)
     print_result(
         "published", round(middle, 3), "relative error", f"{len(sizes)} published runs"

@@ -16,7 +16,7 @@ kernels that share a device, and whatever the host computes itself.
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -164,13 +164,15 @@ class Kernel:
     Attributes:
         parts: the kernels that run, those of the fastest way.
         issue, duration: what a call takes the host, and the device, in picoseconds.
+        python: the part of issue in which Python's code runs, one thread at a time.
     """
 
-    __slots__ = ("count", "duration", "issue", "name", "parts")
+    __slots__ = ("count", "duration", "issue", "name", "parts", "python")
 
     def __init__(self, work: Work, model: Model):
         self.name, self.count = work.name, 0
         self.issue = pico((catalogue.LAYER if work.layer else catalogue.ISSUE).value)
+        self.python = self.issue - pico(catalogue.ISSUE.value)
         self.parts: list[Part] = []
         for part in work.parts:
             ways = part.ways if isinstance(part, Choice) else [(part,)]
@@ -287,11 +289,16 @@ class Clock:
             del self.notes[: len(notes)]  # other threads may be adding more
             start = pico(catalogue.START.value)
             spans, room = self.spans, SPANS - len(self.spans)
-            thread, host = None, 0
+            thread, host, others = None, 0, 0
+            sharing = self._sharing(notes)
             for key, index, stream, issuer in notes:
                 if issuer != thread:
                     if thread is not None:
                         self.hosts[thread] = host
+                    if issuer == self.main:
+                        others = 0
+                    elif thread in (None, self.main):
+                        others = next(sharing)
                     thread, host = issuer, self._host_of(issuer)
                 if type(key) is not tuple:
                     self.hosts[thread] = host
@@ -301,7 +308,10 @@ class Clock:
                 kernel = self.kernels[index].get(key) or self._kernel(key, index)
                 kernel.count += 1
                 duration = kernel.duration
-                issued = host = host + kernel.issue
+                host += kernel.issue
+                if others:
+                    host += others * kernel.python
+                issued = host
                 lane, ends = self.compute[index], self.streams[index]
                 if not self.models[index].asynchronous:
                     begin = host
@@ -326,6 +336,27 @@ class Clock:
             if thread is not None:
                 self.hosts[thread] = host
 
+    def _sharing(self, notes: Sequence[tuple]) -> Iterator[int]:
+        """Yield with how many others a thread shares Python.
+
+        Threads that issue layers between two notes of the main one run at the same
+        time, and Python's lock lets one of them run at a time. So each takes as many
+        times as long as there are threads; which of them is first makes no difference.
+        """
+        for is_main, run in itertools.groupby(notes, lambda note: note[3] == self.main):
+            if not is_main:
+                yield max(
+                    len(
+                        {
+                            thread
+                            for key, index, _, thread in run
+                            if type(key) is tuple and self._kernel(key, index).python
+                        }
+                    )
+                    - 1,
+                    0,
+                )
+
     def _host_of(self, thread: int) -> int:
         """Return the time at which a thread continues.
 
@@ -337,8 +368,10 @@ class Clock:
         return self.hosts.get(thread, self.hosts[self.main])
 
     def _kernel(self, key: tuple, index: int) -> Kernel:
-        kernel = Kernel(self.work_of(key), self.models[index])
-        self.kernels[index][key] = kernel
+        kernel = self.kernels[index].get(key)
+        if kernel is None:
+            kernel = Kernel(self.work_of(key), self.models[index])
+            self.kernels[index][key] = kernel
         return kernel
 
     # -------------------------------------------------------------- times, in seconds

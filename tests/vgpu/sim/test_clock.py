@@ -9,7 +9,17 @@ import pytest
 
 from d2l_gpu.vgpu.sim import catalogue, commands
 from d2l_gpu.vgpu.sim.catalogue import LINKS, MODELS
-from d2l_gpu.vgpu.sim.clock import HOST, PICO, Clock, Lane, Moment, Part, seconds_of
+from d2l_gpu.vgpu.sim.clock import (
+    HOST,
+    PICO,
+    Clock,
+    Lane,
+    Moment,
+    Part,
+    Work,
+    pico,
+    seconds_of,
+)
 from tests.helpers.clocks import ISSUE, LINK, START, V100, WAIT, a_clock, kernel
 
 
@@ -232,6 +242,32 @@ def test_threads_issue_at_the_same_time_and_the_first_waits_for_all():
     assert clock.now() == 51 * ISSUE / PICO
     clock.note(kernel(10), 0, 0)
     assert clock.now() == 52 * ISSUE / PICO
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("order", ["in turns", "one after the other", "backwards"])
+def test_threads_that_issue_layers_share_python(threads, order):
+    layer, number = pico(catalogue.LAYER.value), 20
+    clock = Clock({0: V100}, LINK, lambda key: Work("k", [], key == ("layer",)))
+    issued = [
+        (("layer",), 0, 0, clock.main + 1 + thread)
+        for _ in range(number)
+        for thread in range(threads)
+    ]
+    if order == "one after the other":
+        issued.sort(key=lambda note: note[3])
+    elif order == "backwards":
+        issued.reverse()
+    clock.notes += [*issued, (("no layer",), 0, 0, clock.main)]
+    alone = number * layer
+    shared = number * (ISSUE + threads * (layer - ISSUE))
+    assert clock.host() == shared + ISSUE
+    assert shared == alone if threads == 1 else alone < shared < threads * alone
+    # What isn't Python runs in all threads at the same time.
+    clock.reset()
+    clock.notes += [(("no layer",), *rest) for _, *rest in issued]
+    clock.note(("no layer",), 0, 0)
+    assert clock.now() == (number + 1) * ISSUE / PICO
 
 
 @pytest.mark.skipif(sys.platform == "emscripten", reason="no threads in a browser")

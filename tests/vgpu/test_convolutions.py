@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from d2l_gpu import torch as d2l
 from d2l_gpu.vgpu.sim import catalogue
 from d2l_gpu.vgpu.sim.catalogue import MODELS
-from d2l_gpu.vgpu.sim.clock import Choice, Kernel, Work
+from d2l_gpu.vgpu.sim.clock import Choice, Kernel, Part, Work
 from d2l_gpu.vgpu.work import work_of
 from tests.helpers.properties import sizes
 
@@ -256,6 +256,14 @@ def test_shapes_have_the_channels_where_values_have_them(
     # A single channel is first and last.
     if (last[0] and groups * inputs > 1) or (last[1] and second > 1):
         assert results[1].is_contiguous(memory_format=form)
+
+
+def test_a_cpu_takes_no_longer_for_a_convolution_than_for_its_product():
+    x, weight = (8, 64, 32, 32), (64, 64, 1, 1)
+    model = MODELS["Xeon E5-2698 v4"]
+    product = Part(2 * 8 * 64 * 64 * 32**2, "fp32", 1, (1, 8 * 32**2, 64, 64))
+    alone = Kernel(Work("", [product]), model).duration
+    assert Device(model.name).seconds(x, weight)[0] == pytest.approx(alone, rel=1e-6)
 
 
 @pytest.mark.parametrize("model", GPUS)

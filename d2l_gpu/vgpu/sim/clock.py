@@ -142,10 +142,13 @@ def seconds_of(part: Part, model: Model) -> float:
         elif part.product is not None:
             rate *= catalogue.matrix_share(model)
             rate *= catalogue.quantization(model.units, *part.product)
-        rate *= catalogue.SHARES.get(part.algorithm, 1.0)
+        if model.asynchronous:  # these are cuDNN's
+            rate *= catalogue.SHARES.get(part.algorithm, 1.0)
         computing = part.operations / rate
-    moving = part.nbytes / (model.bandwidth * catalogue.MEMORY.value)
-    return max(computing, moving) + catalogue.SECONDS_BESIDE.get(part.algorithm, 0.0)
+    seconds = max(computing, part.nbytes / (model.bandwidth * catalogue.MEMORY.value))
+    if model.asynchronous:
+        seconds += catalogue.SECONDS_BESIDE.get(part.algorithm, 0.0)
+    return seconds
 
 
 def pico(seconds: float) -> int:

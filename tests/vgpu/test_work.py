@@ -138,6 +138,36 @@ def test_one_foreach_operator_counts_all_its_tensors():
     assert (use.calls, use.operations, use.nbytes) == (1, 30, 2 * 4 * 30)
 
 
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (nn.Linear(4, 4), (8, 4)),
+        (nn.Conv2d(4, 4, 3), (2, 4, 5, 5)),
+        (nn.ConvTranspose1d(4, 4, 3), (2, 4, 5)),
+        (nn.BatchNorm2d(4, track_running_stats=False), (2, 4, 5, 5)),
+        (nn.LayerNorm(4), (8, 4)),
+        (nn.GroupNorm(2, 4), (2, 4, 5)),
+    ],
+    ids=lambda x: type(x).__name__ if isinstance(x, nn.Module) else "",
+)
+def test_a_layer_with_parameters_takes_the_host_longer_than_an_operator(layer, shape):
+    sim = d2l.simulator(1, backing="meta")
+    X = torch.zeros(shape, device=sim.gpu(0), requires_grad=True)
+    layer = layer.to(sim.gpu(0))
+    sim.reset()
+    result = layer(X)
+    assert sim.now() == pytest.approx(catalogue.LAYER.value)
+    sim.reset()
+    result.relu()
+    assert sim.now() == pytest.approx(catalogue.ISSUE.value)
+    sim.reset()
+    result.backward(torch.empty_like(result))  # not Python's code
+    kernels = sim.report().devices[0].operators
+    assert sim.now() == pytest.approx(
+        catalogue.ISSUE.value * sum(use.calls for use in kernels)
+    )
+
+
 def test_batch_normalization_goes_over_its_input_twice():
     n = 4 * 3 * 8 * 8
 

@@ -47,9 +47,9 @@ wrong("08.2", "already reach 0.967 (simulated)")(2048)
 wrong("08.2", "Your answer is 300")(300)
 
 right("08.3")(64)
-wrong("08.3", "the best one with buckets")(32)
+wrong("08.3", "the best one with buckets")(16)
 wrong("08.3", "What grows with the number of GPUs")(128)
-wrong("08.3", "does each GPU have too few images")(16)
+wrong("08.3", "does each GPU have too few images")(32)
 wrong("08.3", "Your answer is 48")(48)
 
 
@@ -231,7 +231,7 @@ def drops_the_remainder(n, seconds):
     return [int(n / t / total) for t in seconds]
 
 
-@wrong("08.5", "With 11 + 35 + 17 + 38 images")
+@wrong("08.5", "Who gets what is left after rounding")
 def gives_the_remainder_to_the_last(n, seconds):
     total = sum(1 / t for t in seconds)
     *others, _ = [int(n / t / total) for t in seconds]

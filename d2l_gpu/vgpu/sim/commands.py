@@ -171,7 +171,7 @@ def naive_seconds(nbytes: int, n: int, link: Link) -> float:
 
 @dataclass(slots=True)
 class Collective:
-    """Devices exchange bytes, which keeps their links busy but not their arithmetic.
+    """Devices exchange bytes, which keeps their links busy and some multiprocessors.
 
     Attributes:
         indices: of the devices that are simulated.
@@ -180,6 +180,7 @@ class Collective:
         beside: whether it overlaps with later work in the streams, which otherwise
             waits for it.
         done: the moment at which it ends.
+        channels: how many multiprocessors of each device it takes.
     """
 
     name: str
@@ -188,6 +189,7 @@ class Collective:
     nbytes: int
     beside: bool = False
     done: Moment = field(default_factory=Moment)
+    channels: int = 0
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
@@ -209,6 +211,7 @@ class Collective:
             lane.begin(begin, duration)
             lane.carried(self.nbytes, duration)
         for i in self.indices:
+            clock.shared[i].take(self.channels, begin, begin + duration)
             for side in ("in", "out"):
                 clock.draw(i, side, begin, begin + duration, self.name)
             clock.streams[i][COMMUNICATION] = begin + duration
@@ -227,7 +230,8 @@ def ring(
     """Return the command of a collective in a ring; see ``ring_seconds``."""
     seconds, sent = ring_seconds(kind, nbytes, n, link), RINGS[kind](n)[1] * nbytes
     name = f"{kind.replace('_', '-')}, ring"
-    return Collective(name, indices, seconds, round(sent), beside)
+    channels = link.channels
+    return Collective(name, indices, seconds, round(sent), beside, channels=channels)
 
 
 def naive_all_reduce(

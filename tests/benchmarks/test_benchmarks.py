@@ -234,6 +234,13 @@ def test_the_readmes_and_reports_have_the_recorded_errors():
     assert published.expected(found) == published.EXPECTED.read_text(encoding="utf-8")
 
 
+def test_the_clock_has_the_recorded_time_of_a_replica():
+    kept = (REPOSITORY / "benchmarks" / "results" / "host.txt").read_text()
+    recorded = kept.splitlines()[-1]
+    ratio = catalogue.REPLICA.value / catalogue.ISSUE.value
+    assert ratio == pytest.approx(json.loads(recorded)["value"])
+
+
 @pytest.mark.all
 def test_clock_vs_gpu_compares_what_it_measures():
     # The CPU stands for a GPU here: what comes out is no statement about the clock.

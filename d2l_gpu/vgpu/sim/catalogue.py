@@ -602,6 +602,30 @@ LAYER = Measured(
     "68 fewer operators without parameters.",
 )
 
+REPLICA = Measured(
+    {"AMD EPYC": 4.4 * ISSUE.value},
+    "Seconds of the host for one module that nn.DataParallel copies for one device: "
+    "4.4 times an operator, both on the same host (benchmarks/host.py).",
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a program's own work takes the host, in seconds.
+
+    Attributes:
+        operator: an operator that Python issues.
+        layer: an operator that a layer with parameters issues, going forward.
+        replica: a module that ``nn.DataParallel`` copies for one device.
+        source: where the figures come from.
+    """
+
+    operator: float = ISSUE.value
+    layer: float = LAYER.value
+    replica: float = REPLICA.value
+    source: str = "Published measurements: ISSUE, LAYER and REPLICA in this file."
+
+
 COLLECTIVE = Measured(
     {"ring, Simple": 8.4e-6},
     "Seconds of a collective beside its steps and its bytes. NVIDIA NCCL, as in LINKS.",

@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import catalogue
-from .catalogue import Link, Model
+from .catalogue import Host, Link, Model
 
 HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
+HOST_TIMES = Host()  # those that others have published
 
 # The clock works off its notes when there are this many, even if nobody asks.
 NOTES = 2**12
@@ -175,10 +176,10 @@ class Kernel:
 
     __slots__ = ("count", "duration", "issue", "name", "parts", "python")
 
-    def __init__(self, work: Work, model: Model):
+    def __init__(self, work: Work, model: Model, host: Host = HOST_TIMES):
         self.name, self.count = work.name, 0
-        self.issue = pico((catalogue.LAYER if work.layer else catalogue.ISSUE).value)
-        self.python = self.issue - pico(catalogue.ISSUE.value)
+        self.issue = pico(host.layer if work.layer else host.operator)
+        self.python = self.issue - pico(host.operator)
         self.parts: list[Part] = []
         for part in work.parts:
             ways = part.ways if isinstance(part, Choice) else [(part,)]
@@ -292,8 +293,10 @@ class Clock:
         link: what connects the devices.
         work_of: returns the work that a key describes.
         stands_for: how many equal devices each device represents, itself included.
+        host: what the program's own work takes.
     Attributes:
         names: of the host and of the devices, which are counted from 0.
+        issue: picoseconds in which the host issues an operator.
         notes: work that was issued but not worked off yet; ``note`` adds to it.
         hosts: the time of each thread of the host, in picoseconds.
     """
@@ -304,8 +307,10 @@ class Clock:
         link: Link,
         work_of: Callable[[tuple], Work],
         stands_for: int = 1,
+        host: Host = HOST_TIMES,
     ):
-        self.stands_for = stands_for
+        self.stands_for, self.host_times = stands_for, host
+        self.issue = pico(self.host_times.operator)
         self.models, self.link, self.work_of = dict(models), link, work_of
         self.names = {HOST: "host"} | {
             i: f"GPU {number}" if model.asynchronous else "CPU"
@@ -428,7 +433,7 @@ class Clock:
     def _kernel(self, key: tuple, index: int) -> Kernel:
         kernel = self.kernels[index].get(key)
         if kernel is None:
-            kernel = Kernel(self.work_of(key), self.models[index])
+            kernel = Kernel(self.work_of(key), self.models[index], self.host_times)
             self.kernels[index][key] = kernel
         return kernel
 
@@ -457,9 +462,8 @@ class Clock:
         """Whether the host is past a moment; asking takes it some time, too."""
         self.work_off()
         with self.lock:
-            host = self.hosts[self.main] = self._host_of(self.main) + pico(
-                catalogue.ISSUE.value
-            )
+            host = self._host_of(self.main) + self.issue
+            self.hosts[self.main] = host
         return moment.time is None or moment.time <= host
 
     def reset(self) -> None:

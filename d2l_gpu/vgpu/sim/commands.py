@@ -42,7 +42,7 @@ class CopyCommand:
     streams: tuple[int, int]
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
+        host = clock.hosts[thread] + clock.issue
         clock.hosts[thread] = host
         ends = [
             (i, queue)
@@ -83,6 +83,21 @@ class CopyCommand:
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
             clock.draw(HOST, "wait", host, until, "wait")
             clock.hosts[thread] = until
+
+
+@dataclass(slots=True)
+class HostWorks:
+    """The host does something itself, and devices may wait for it.
+
+    Attributes:
+        replicas: how many modules it copies, for all devices together.
+    """
+
+    replicas: int
+
+    def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        seconds = self.replicas * clock.host_times.replica
+        clock.hosts[thread] += pico(seconds)
 
 
 @dataclass(slots=True)
@@ -192,7 +207,7 @@ class Collective:
     channels: int = 0
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
+        host = clock.hosts[thread] + clock.issue
         clock.hosts[thread] = host
         duration = pico(self.duration)
         lanes = [

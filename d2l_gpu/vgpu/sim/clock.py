@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from . import catalogue
 from .catalogue import Link, Model
+from .fabric import Fabric
 
 HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
@@ -244,6 +245,8 @@ class Clock:
         stands_for: how many equal devices each device represents, itself included.
     Attributes:
         names: of the host and of the devices, which are counted from 0.
+        fabric: what connects the ranks of a cluster, in which collectives run as NCCL
+            chooses; None if they run in rings over ``link``.
         notes: work that was issued but not worked off yet; ``note`` adds to it.
         hosts: the time of each thread of the host, in picoseconds.
     """
@@ -257,6 +260,7 @@ class Clock:
     ):
         self.stands_for = stands_for
         self.models, self.link, self.work_of = dict(models), link, work_of
+        self.fabric: Fabric | None = None
         self.names = {HOST: "host"} | {
             i: f"GPU {number}" if model.asynchronous else "CPU"
             for number, (i, model) in enumerate(self.models.items())

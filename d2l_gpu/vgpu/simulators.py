@@ -4,7 +4,6 @@
 with devices of its own, beside the one that ``enable`` set up.
 """
 
-import difflib
 import gc
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
 from .sim import commands
-from .sim.catalogue import LINKS, MODELS, Host, Link, Model
+from .sim.catalogue import LINKS, MODELS, Host, Link, Model, closest
 from .sim.clock import Clock, Moment, Span
 from .sim.machine import Machine
 from .sim.report import Report
@@ -141,19 +140,11 @@ def _entry(name, catalogue: dict, what: str):
         )
     if name not in catalogue:
         raise ValueError(
-            f"There is no {what} {name!r} in the catalogue{_closest(name, catalogue)}: "
+            f"There is no {what} {name!r} in the catalogue{closest(name, catalogue)}: "
             f"choose one of {', '.join(catalogue)}, or describe your own as a "
             f"{kinds[0].__name__}."
         )
     return catalogue[name]
-
-
-def _closest(name: str, catalogue: dict) -> str:
-    """Ask whether a name of the catalogue was meant, if one is close."""
-    names = {each.lower(): each for each in catalogue}
-    for found in difflib.get_close_matches(name.lower(), names, 1):
-        return f" (did you mean {names[found]!r}?)"
-    return ""
 
 
 def create(n, model, link, backing, memory, replicas: bool, host) -> "Simulator":

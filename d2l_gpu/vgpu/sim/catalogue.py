@@ -5,13 +5,26 @@ have published give the fraction of peak that programs reach. Nothing was fitted
 runs that the clock is compared with. To add a processor or a link, add an entry.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
 GB, TERA = 10**9, 10**12  # data sheets count in powers of ten
 MIB, GIB = 2**20, 2**30
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return a question that asks whether one of the names was meant, if one is close.
+
+    It goes into an error's sentence: `` (did you mean 'A100'?)``, or nothing.
+    """
+    found = {each.lower(): each for each in names}
+    for match in difflib.get_close_matches(name.lower(), found, 1):
+        return f" (did you mean {found[match]!r}?)"
+    return ""
+
 
 # ------------------------------------------------------------------ processors
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from . import catalogue
 from .catalogue import Host, Link, Model
+from .fabric import Fabric
 
 HOST = -1  # the index that stands for the host's memory
 PICO = 10**12  # picoseconds in a second
@@ -296,6 +297,8 @@ class Clock:
         host: what the program's own work takes.
     Attributes:
         names: of the host and of the devices, which are counted from 0.
+        fabric: what connects the ranks of a cluster, in which collectives run as NCCL
+            chooses; None if they run in rings over ``link``.
         issue: picoseconds in which the host issues an operator.
         notes: work that was issued but not worked off yet; ``note`` adds to it.
         hosts: the time of each thread of the host, in picoseconds.
@@ -312,6 +315,7 @@ class Clock:
         self.stands_for, self.host_times = stands_for, host
         self.issue = pico(self.host_times.operator)
         self.models, self.link, self.work_of = dict(models), link, work_of
+        self.fabric: Fabric | None = None
         self.names = {HOST: "host"} | {
             i: f"GPU {number}" if model.asynchronous else "CPU"
             for number, (i, model) in enumerate(self.models.items())

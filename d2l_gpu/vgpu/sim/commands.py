@@ -7,9 +7,10 @@ clock's times for a command that the thread issued to a stream of the device ``i
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import catalogue
-from .catalogue import LINKS, Link
+from . import catalogue, nccl
+from .catalogue import LINKS, Link, Model
 from .clock import HOST, Clock, Moment, pico
+from .fabric import Fabric
 
 # The stream in which collectives overlap with the other work of their devices.
 COMMUNICATION = -1
@@ -255,3 +256,24 @@ def naive_all_reduce(
     """Return the command of a naive all-reduce; see ``naive_seconds``."""
     seconds, sent = naive_seconds(nbytes, n, link), 2 * (n - 1) * nbytes
     return Collective("all-reduce, naive", indices, seconds, sent, beside)
+
+
+def chosen(
+    kind: str,
+    indices: Sequence[int],
+    nbytes: int,
+    ranks: Sequence[int],
+    fabric: Fabric,
+    model: Model,
+    beside: bool = False,
+) -> Collective:
+    """Return the command of a collective as NCCL does it; see ``nccl.estimate``.
+
+    Args:
+        ranks: of the group, of which ``indices`` are those that are simulated.
+    """
+    found = nccl.estimate(kind, nbytes, ranks, fabric, model)
+    name = f"{kind.replace('_', '-')}, {found.algorithm} {found.protocol}"
+    return Collective(
+        *(name, indices, found.seconds, found.sent, beside), channels=found.channels
+    )

@@ -23,10 +23,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import errors
+from . import errors, waits
 from .devices import Devices
 from .operators import operator
 from .sim.clock import HOST, queues
+from .sim.cluster import Meeting, Recorder
 from .sim.commands import RINGS, chosen, ring
 from .special import home
 from .storage import has_pinned_mark, set_pinned_mark
@@ -73,11 +74,18 @@ def collective(op, *args, **kwargs):
         for place in range(2):
             backing_args[place] = _flat(backing_args[place], given)
     result = op.call(*backing_args, **backing_kwargs)
-    for work in filter(_is_work, tree_leaves(result)):
-        _note(torch.distributed.Work.unbox(work), memories)
+    works = [
+        torch.distributed.Work.unbox(work)
+        for work in filter(_is_work, tree_leaves(result))
+    ]
+    for work in works:
+        _note(work, memories)
     if group is not None:
         peer = args[2] if op.record.between_two else None
-        _issued(op, args[:2], group, next(iter(given.values()))._index, peer)
+        index = next(iter(given.values()))._index
+        meeting = _issued(op, args[:2], group, index, peer)
+        if meeting is not None:
+            waits.expect(meeting, works)
     return _as_given(result, given)
 
 
@@ -126,6 +134,8 @@ def _is_work(value) -> bool:
 
 def functional(op, *args, **kwargs):
     """Run one operator of ``_c10d_functional``, which knows its group by name."""
+    if op.name.endswith("wait_tensor"):
+        waits.result(args[0])
     names = [str(x) for x in args if isinstance(x, str)]
     # Names of groups may be of a subclass of str, which operators don't take.
     args = [_name_behind(str(x)) if isinstance(x, str) else x for x in args]
@@ -141,7 +151,9 @@ def functional(op, *args, **kwargs):
     result = run(op, args, kwargs)
     device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
     if device is not None and group is not None:
-        _issued(op, (args[0], result), group, device._index)
+        meeting = _issued(op, (args[0], result), group, device._index)
+        if meeting is not None:
+            waits.expect_results(meeting, tree_leaves(result))
     return result
 
 
@@ -193,7 +205,7 @@ def _scaled(tensors, factor: float, in_place: bool):
     return tree_map_only(torch.Tensor, scale, tensors)
 
 
-def _issued(op, tensors, group, index: int, peer: int | None = None) -> None:
+def _issued(op, tensors, group, index: int, peer: int | None = None) -> Meeting | None:
     """Tell the clock about a collective whose cost is known.
 
     Args:
@@ -201,27 +213,36 @@ def _issued(op, tensors, group, index: int, peer: int | None = None) -> None:
         group: of the ranks that take part.
         peer: the rank in the group with which this one exchanges tensors, None if all
             of the group do.
+
+    Returns:
+        in a cluster, the meeting that somebody has to wait for; see ``waiting.py``.
     """
     kind, clock = op.record.collective, Devices.machines[index].clock
     n = group.size()
     if kind is None or n == 1 or clock is None:
-        return
+        return None
     if clock.fabric is None and kind not in RINGS:
-        return
+        return None
     # The whole tensor: what goes in, or what comes out after gathering.
     nbytes = max(
         sum(x.nbytes for x in tree_leaves(value) if isinstance(x, torch.Tensor))
         for value in tensors
     )
+    stream = queues.of.get(index, 0)
     if clock.fabric is None:
-        command = ring(kind, [index], nbytes, n, clock.link)
-    else:
-        ranks = _ranks(group)
-        if peer is not None:
-            ranks = (torch.distributed.get_rank(), ranks[peer])
-        model = clock.models[index]
-        command = chosen(kind, [index], nbytes, ranks, clock.fabric, model)
-    clock.note(command, index, queues.of.get(index, 0))
+        clock.note(ring(kind, [index], nbytes, n, clock.link), index, stream)
+        return None
+    ranks = _ranks(group)
+    if peer is not None:
+        ranks = ranks[group.rank()], ranks[peer]
+        if not op.name.endswith("send"):
+            ranks = ranks[::-1]
+    if isinstance(clock, Recorder):
+        return clock.meet(kind, nbytes, ranks, index, stream)
+    model = clock.models[index]
+    command = chosen(kind, [index], nbytes, ranks, clock.fabric, model)
+    clock.note(command, index, stream)
+    return None
 
 
 def _ranks(group) -> tuple[int, ...]:

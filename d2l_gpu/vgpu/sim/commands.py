@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from . import catalogue, nccl
 from .catalogue import LINKS, Link, Model
-from .clock import HOST, Clock, Moment, pico
+from .clock import HOST, Clock, Lane, Moment, pico
 from .fabric import Fabric
 
 # The stream in which collectives overlap with the other work of their devices.
@@ -185,7 +185,7 @@ def naive_seconds(nbytes: int, n: int, link: Link) -> float:
     return 2 * (n - 1) * copy_seconds(nbytes, link)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Collective:
     """Devices exchange bytes, which keeps their links busy and some multiprocessors.
 
@@ -197,6 +197,9 @@ class Collective:
             waits for it.
         done: the moment at which it ends.
         channels: how many multiprocessors of each device it takes.
+        queue: the stream in which it waits for earlier collectives.
+        sides: which directions of the links it uses.
+        peer: where they lead: ``"device"``, or ``"network"`` for those to other nodes.
     """
 
     name: str
@@ -206,33 +209,45 @@ class Collective:
     beside: bool = False
     done: Moment = field(default_factory=Moment)
     channels: int = 0
+    queue: int = COMMUNICATION
+    sides: tuple[str, ...] = ("in", "out")
+    peer: str = "device"
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        self.begin(clock, stream, self.reach(clock, stream, thread))
+
+    def reach(self, clock: Clock, stream: int, thread: int) -> int:
+        """Let the host issue it, and return the time at which it can begin."""
         host = clock.hosts[thread] + clock.issue
         clock.hosts[thread] = host
-        duration = pico(self.duration)
-        lanes = [
-            clock.links[i, side, "device"]
-            for i in self.indices
-            for side in ("in", "out")
-        ]
-        begin = max(
+        return max(
             host + pico(catalogue.START.value),
             *(clock.end_of(i, stream) for i in self.indices),
-            *(clock.end_of(i, COMMUNICATION) for i in self.indices),
-            *(lane.free for lane in lanes),
+            *(clock.end_of(i, self.queue) for i in self.indices),
+            *(lane.free for lane in self._lanes(clock)),
         )
-        self.done.time = begin + duration
-        for lane in lanes:
-            lane.begin(begin, duration)
-            lane.carried(self.nbytes, duration)
+
+    def begin(self, clock: Clock, stream: int, begin: int) -> None:
+        """Let it begin at a time."""
+        end = begin + pico(self.duration)
+        self.done.time = end
+        for lane in self._lanes(clock):
+            lane.begin(begin, end - begin)
+            lane.carried(self.nbytes, end - begin)
         for i in self.indices:
-            clock.shared[i].take(self.channels, begin, begin + duration)
-            for side in ("in", "out"):
-                clock.draw(i, side, begin, begin + duration, self.name)
-            clock.streams[i][COMMUNICATION] = begin + duration
+            clock.shared[i].take(self.channels, begin, end)
+            for side in self.sides:
+                clock.draw(i, side, begin, end, self.name)
+            clock.streams[i][self.queue] = end
             if not self.beside:
-                clock.streams[i][stream] = begin + duration
+                clock.streams[i][stream] = end
+
+    def _lanes(self, clock: Clock) -> list[Lane]:
+        return [
+            clock.links.setdefault((i, side, self.peer), Lane())
+            for i in self.indices
+            for side in self.sides
+        ]
 
 
 def ring(

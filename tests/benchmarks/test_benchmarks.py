@@ -21,6 +21,8 @@ import kernels
 import published
 from common import alternated
 
+PROTOCOLS = ("LL", "LL128", "Simple")
+
 
 def run_benchmark(name: str, *options: str) -> tuple[list[str], dict]:
     """Run a benchmark; return its lines, and what the last one says in JSON."""
@@ -204,6 +206,20 @@ def test_what_convolutions_reach_follows_from_the_kernels_of_a_t4():
     shares = {name: round(share, 2) for name, share in catalogue.SHARES.items()}
     assert found["share"] == shares
     assert found["seconds"] == catalogue.BESIDE.figures
+
+
+def test_collectives_are_simulated_as_recorded():
+    lines, result = run_benchmark("collectives")
+    kept = (REPOSITORY / "benchmarks" / "results" / "collectives.txt").read_text()
+    assert lines[1:] == kept.splitlines()[1:-1]  # without the hardware
+    rows = [line.split() for line in lines if line.rstrip().endswith(PROTOCOLS)]
+    assert len(rows) > 80
+    for row in rows:
+        published, simulated, error = (float(x.rstrip("%")) for x in row[-5:-2])
+        if published > 10:
+            assert error == pytest.approx(100 * (simulated / published - 1), abs=1)
+    (large,) = [line for line in lines if line.startswith("large: median")]
+    assert large.split()[2].rstrip("%,") == f"{100 * result['value']:.1f}"
 
 
 def test_a_published_run_is_simulated_as_recorded():

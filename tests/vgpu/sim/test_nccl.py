@@ -172,6 +172,51 @@ def test_latency_depends_on_the_kind_of_hop():
     assert slow.seconds > times[2].seconds + 50e-6
 
 
+@pytest.mark.parametrize(
+    ("kind", "ranks", "machine", "microseconds"),
+    [
+        ("all_reduce", range(8), H100, 6.6 + 14 * 0.6),  # a ring of 14 steps
+        ("all_reduce", range(8), PCIE, 6.6 + 14 * 1.0),
+        ("all_reduce", range(16), H100, 6.8 + 2 * (7 * 0.6 + 5.0)),
+        ("all_reduce", range(128), H100, 6.8 + 2 * (7 * 0.6 + 4 * 5.0)),
+        ("all_reduce", range(72), RACK, 25.0),  # NVLS
+        ("all_gather", range(8), A100, 6.6 + 7 * 0.6),
+        # Steps in the node cost as much as the host's part of those in the network.
+        ("all_gather", range(16), H100, 6.6 + 14 * 1.0 + 2.7),
+        ("all_gather", range(16), A100, 6.6 + 14 * 2.0 + 2.7),
+        ("broadcast", range(8), H100, 6.6 + 0.6),
+        ("broadcast", range(16), H100, 6.6 + 16 * 2.7),
+        ("send", [0, 1], H100, 6.6 + 0.6),
+        ("send", [0, 8], H100, 6.6 + 2.7),
+        ("all_to_all", range(128), H100, 6.6 + 2.7),
+        ("all_to_all", range(256), H100, 6.6 + 2 * 2.7),  # 255 peers, 128 at a time
+    ],
+)
+def test_small_tensors_take_the_latency_that_nccl_counts(
+    kind, ranks, machine, microseconds
+):
+    found = the(kind, 1, ranks, machine)
+    assert found.seconds == pytest.approx(microseconds * 1e-6, abs=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "machine", "bandwidth", "latency"),
+    [
+        (range(8), H100, 8 * 40 * 0.85 * 2 * 7 / 8, 25.0),
+        (range(16), H100, 8 * 57.7, 25 + 2 * 20.9),
+        (range(32), H100, 8 * 45.5, 25 + 4 * 20.9),
+        # A ring's latency with large tensors, and the step that isn't overlapped.
+        (range(16), A100, 192, 1.4 * (8.4 + 28 * 6.0 + 2 * 14.0)),
+        (range(32), V100, 8 * 12, 1.9 * (8.4 + 56 * 3.4 + 6 * 14.0)),
+    ],
+)
+def test_large_tensors_take_what_nccl_counts(ranks, machine, bandwidth, latency):
+    n, nbytes = len(ranks), 4 * GIB
+    moving = 2 * (n - 1) / n * nbytes / bandwidth / GB
+    found = the("all_reduce", nbytes, ranks, machine)
+    assert found.seconds == pytest.approx(moving + latency * 1e-6, rel=1e-6)
+
+
 def test_protocols_are_those_that_the_network_carries():
     for name, allowed in (("EFA p4d", {"Simple"}), ("Ethernet 100", {"LL", "Simple"})):
         machine = A100[0], replace(A100[1], network=NETWORKS[name])

@@ -85,7 +85,7 @@ def collective(op, *args, **kwargs):
         index = next(iter(given.values()))._index
         meeting = _issued(op, args[:2], group, index, peer)
         if meeting is not None:
-            waits.expect(meeting, works)
+            waits.expect(works, meeting, args[0])
     return _as_given(result, given)
 
 

@@ -8,8 +8,10 @@ rank hasn't run yet, this run is given up (``Needs``) and repeated later.
 """
 
 import functools
+import gc
 import os
 import random
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -20,13 +22,21 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeWork
+from torch._subclasses import FakeTensorMode
 from torch.autograd import graph
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from . import waits
 from .devices import Devices, current
 from .errors import NO_VALUES
+
+_Cache = type(functools.lru_cache(len))
+
+for _device in ("vgpu", "meta"):
+    if _device not in dist.Backend.backend_capability["fake"]:
+        dist.Backend.backend_capability["fake"].append(_device)
 
 
 class Needs(BaseException):
@@ -96,6 +106,8 @@ def one_rank(
         enter = stack.enter_context
         enter(patch.dict(os.environ, {k: str(v) for k, v in environment.items()}))
         enter(patch.object(Devices, "zeros", True))
+        enter(patch.object(Devices, "chosen", True))
+        enter(patch.object(sys, "excepthook", sys.excepthook))  # names a rank
         for owner, name, function in _changes(rank, world_size, objects):
             enter(patch.object(owner, name, function))
         enter(warnings.catch_warnings())
@@ -107,9 +119,35 @@ def one_rank(
             if dist.is_initialized():
                 dist.destroy_process_group()
             waits.clear()
+            forget_groups()
             current.index = before
             random.setstate(states[0])
             torch.set_rng_state(states[1])
+
+
+def forget_groups() -> None:
+    """Empty what ``torch.distributed`` caches, such as DTensor's plans.
+
+    They name the process groups and the device of the rank that ran before.
+    """
+    FakeTensorMode.cache_clear()
+    if "torch.distributed.tensor" in sys.modules:
+        torch._C._clear_DTensor_sharding_propagator_cache()
+    for cache in gc.get_objects():
+        if type(cache) is _Cache and "torch.distributed" in str(cache.__module__):
+            cache.cache_clear()
+
+
+def _average(group, bucket) -> torch.futures.Future[torch.Tensor]:
+    """Average a bucket of gradients, as DDP's reducer does in C++.
+
+    There it wants a result that the fake process group doesn't have.
+    """
+    buffer = bucket.buffer().div_(dist.get_world_size(group))
+    dist.all_reduce(buffer, group=group, async_op=True)
+    future = torch.futures.Future()
+    future.set_result(buffer)
+    return future
 
 
 def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
@@ -139,6 +177,13 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
         waits.everything()
         return result
 
+    pre_forward = DistributedDataParallel._pre_forward
+
+    def _pre_forward(self, *args, **kwargs):
+        if not self._comm_hooks and self.require_backward_grad_sync:
+            self.register_comm_hook(self.process_group, _average)
+        return pre_forward(self, *args, **kwargs)
+
     def peer(place: int | None, group_place: int | None, group) -> int:
         return (
             place if group_place is None else dist.get_global_rank(group, group_place)
@@ -166,7 +211,13 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
         else:
             object_list[:] = objects.receive(("broadcast", ranks), source)
 
-    changes = [(FakeWork, "wait", wait_for_work)]
+    changes = [
+        (FakeWork, "wait", wait_for_work),
+        (FakeWork, "get_future", waits.future),
+        (DistributedDataParallel, "_pre_forward", _pre_forward),
+        # DDP compares shapes that ranks have told each other as numbers.
+        (dist, "_verify_params_across_processes", lambda *args: None),
+    ]
     for module in (dist, distributed_c10d):
         changes += [
             (module, "init_process_group", init_process_group),

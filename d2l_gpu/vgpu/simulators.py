@@ -84,7 +84,9 @@ class Settings:
             )
         return cls(n, capacities, backing, models, link, host)
 
-    def machine(self, first: int, stands_for: int = 1) -> Machine:
+    def machine(
+        self, first: int, stands_for: int = 1, clock: type[Clock] = Clock
+    ) -> Machine:
         """Return a new machine whose first device has the index ``first``."""
         models = {first + i: model for i, model in enumerate(self.models)}
         has_values = self.backing.type != "meta"
@@ -95,7 +97,7 @@ class Settings:
             first=first,
             has_values=has_values,
             memory_left=host_memory_left if has_values else None,
-            clock=Clock(models, self.link, work_of, stands_for, self.host),
+            clock=clock(models, self.link, work_of, stands_for, self.host),
         )
 
 

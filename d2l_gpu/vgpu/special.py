@@ -102,6 +102,9 @@ def _report(source: int, target: int, non_blocking: bool = False) -> None:
         report(Devices.names[target if source == HOST else source])
 
 
+MOST_KEPT = 2**16  # integers
+
+
 def copy_(op, target, source, non_blocking=False):
     """Run ``target.copy_(source)``, in any direction."""
     if not isinstance(source, torch.Tensor):  # a number, which starts on the host
@@ -109,9 +112,10 @@ def copy_(op, target, source, non_blocking=False):
     to, there = _memory_of(target)
     values, here = _memory_of(source)
     if values.is_meta and not to.is_meta:
-        values = _zeros(values, op.name)
+        values = _values(values, op.name)
     _report(here, there, non_blocking)
     to.copy_(values)
+    _keep(to, values)
     if to.layout is not torch.strided and there != HOST:
         refresh(target)  # copying changes how many elements it has
     host_side = source if here == HOST else target
@@ -145,7 +149,7 @@ def to_copy(
     device = tensor.device if device is None else torch.device(device)
     if device.type not in Devices.types:
         if values.is_meta and device.type != "meta":
-            values = _zeros(values, f"to({str(device)!r})")
+            values = _values(values, f"to({str(device)!r})")
         _report(here, HOST, non_blocking)
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
@@ -160,6 +164,7 @@ def to_copy(
     _report(here, there, non_blocking)
     reserve(op, there, (values,), options)
     moved = op.call(values, device=Devices.backings[there], **options)
+    _keep(moved, values)
     _copied(here, there, tensor, values, moved, non_blocking)
     return wrap(moved, there)
 
@@ -168,22 +173,43 @@ def item(op, tensor):
     """Run ``tensor.item()``: one element crosses to the host, which waits for it."""
     values = tensor._backing
     if values.is_meta:
-        values = _zeros(values, "item()")
+        values = _values(values, "item()")
     _report(tensor._index, HOST)
     _moved(tensor._index, HOST, tensor.element_size(), None, False)
     return op.call(values)
 
 
-def _zeros(values: torch.Tensor, asked: str) -> torch.Tensor:
-    """Return zeros in place of values that aren't there, if the program may get them.
+def _values(backing: torch.Tensor, asked: str) -> torch.Tensor:
+    """Return values on the CPU for a tensor that has none, if the program may ask.
+
+    They are those that were kept, or zeros.
 
     Raises:
         RuntimeError: it may not.
     """
     if not Devices.zeros:
         raise errors.no_values(asked)
+    values, version = getattr(backing, "_kept", (None, None))
+    if values is not None and version == backing._version:
+        return values
     errors.warn_of_zeros()
-    return torch.zeros_like(values, device="cpu")
+    return torch.zeros_like(backing, device="cpu")
+
+
+def _keep(backing: torch.Tensor, values: torch.Tensor) -> None:
+    """Keep a few integers that are copied to a device without values.
+
+    C++ copies them back, such as the numbers of parameters in DDP's reducer, and trusts
+    them.
+    """
+    if (
+        Devices.zeros
+        and backing.is_meta
+        and not values.is_meta
+        and not values.is_floating_point()
+        and values.numel() <= MOST_KEPT
+    ):
+        backing._kept = values.detach().clone(), backing._version
 
 
 def in_parts(op, *args, **kwargs):

@@ -6,24 +6,34 @@ backward. Here the waiting is noted for the clock.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch.distributed import Work
+from torch.utils._pytree import tree_leaves
 
 from .devices import Devices
 from .sim.clock import queues
 from .sim.cluster import Meeting
 from .sim.commands import StreamWaits
 
-# The references keep Python's objects for the works, by which C++ knows them again.
-_works: dict[int, tuple[Work, Meeting]] = {}
+
+class _Expected(NamedTuple):
+    """A work that somebody may wait for, which keeps its Python object alive."""
+
+    work: Work
+    meeting: Meeting | None
+    tensors: list[torch.Tensor]
+
+
+_works: dict[int, _Expected] = {}
 _results: dict[int, Meeting] = {}
 
 
-def expect(meeting: Meeting, works: Iterable[Work]) -> None:
-    """Note that ``wait()`` of these works waits for a meeting."""
+def expect(works: Iterable[Work], meeting: Meeting, tensors) -> None:
+    """Note that ``wait()`` of works waits for a meeting that changes these tensors."""
     for work in works:
-        _works[id(work)] = work, meeting
+        _works[id(work)] = _Expected(work, meeting, tree_leaves(tensors))
 
 
 def expect_results(meeting: Meeting, tensors: Iterable[torch.Tensor]) -> None:
@@ -34,8 +44,17 @@ def expect_results(meeting: Meeting, tensors: Iterable[torch.Tensor]) -> None:
 
 def work(work: Work) -> None:
     """Let the current stream wait for a work."""
-    _, meeting = _works.pop(id(work), (None, None))
-    _wait(meeting)
+    expected = _works.pop(id(work), None)
+    if expected is not None:
+        _wait(expected.meeting)
+
+
+def future(work: Work) -> torch.futures.Future:
+    """Return the future of a work; the fake process group has none with a value."""
+    future = torch.futures.Future()
+    expected = _works.get(id(work))
+    future.set_result([] if expected is None else expected.tensors)
+    return future
 
 
 def result(tensor: torch.Tensor) -> None:
@@ -45,8 +64,8 @@ def result(tensor: torch.Tensor) -> None:
 
 def everything() -> None:
     """Let the current stream wait for all works, as DDP does after backward."""
-    for _, meeting in _works.values():
-        _wait(meeting)
+    for expected in _works.values():
+        _wait(expected.meeting)
     _works.clear()
 
 

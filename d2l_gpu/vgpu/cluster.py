@@ -1,0 +1,251 @@
+"""A cluster of any size, simulated in one process: ``vgpu.cluster``.
+
+A program that would run as many ranks under torchrun runs as one of them, on shapes
+only. If it sends something to another rank, it runs as that one too. All other ranks
+are taken to do what one of these does, at the same time. Once everything is recorded,
+``sim/cluster.py`` puts the ranks on one time axis.
+"""
+
+import gc
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from . import backend
+from .cluster_run import Run
+from .devices import Devices, current
+from .one_rank import Needs, Objects, one_rank
+from .programs import run_script
+from .sim.catalogue import Link, Model
+from .sim.clock import Moment
+from .sim.cluster import Recorder, resolve
+from .sim.commands import Record
+from .sim.fabric import Fabric, Network
+from .sim.fabric import network as network_named
+from .sim.machine import Machine
+from .simulators import Settings
+
+# What connects the GPUs of a node, by the first letters of their model.
+NEAR = {
+    "V100": "NVLink2",
+    "A100": "NVLink3",
+    "H100 PCIe": "PCIe5",
+    "H100": "NVLink4",
+    "H200": "NVLink4",
+    "B200": "NVLink5",
+    "GB200": "NVLink5",
+}
+MOST_ON_HOST = 8  # GPUs of one host; those of an NVLink domain may be on several
+
+
+@dataclass
+class Recorded:
+    """One rank that has run.
+
+    Attributes:
+        machine: its node's devices, of which it used one.
+        steps: the moments at which the optimizer had updated the parameters.
+        tokens: the largest number of indices that it looked up at a time.
+    """
+
+    rank: int
+    machine: Machine
+    steps: list[Moment] = field(default_factory=list)
+
+    @property
+    def clock(self) -> Recorder:
+        return self.machine.clock
+
+
+class Cluster:
+    """GPUs in nodes, and a program that runs on all of them; see ``vgpu.cluster``.
+
+    Attributes:
+        nodes: their number.
+        fabric: what connects the GPUs.
+        world_size: the number of GPUs, of which each is a rank.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        gpus: int,
+        model: str | Model,
+        network: str | Network | None,
+        link: str | Link | None,
+        cards: int | None,
+        wiring: str | None,
+        memory,
+        host,
+    ):
+        for what, n in (("nodes", nodes), ("GPUs in a node", gpus)):
+            if isinstance(n, bool) or not isinstance(n, int):
+                raise TypeError(f"The number of {what} must be an integer, not {n!r}.")
+            if n < 1:
+                raise ValueError(f"The number of {what} must be at least 1, not {n}.")
+        self.nodes, self.world_size = nodes, nodes * gpus
+        self._on_host = next(
+            n for n in range(min(gpus, MOST_ON_HOST), 0, -1) if gpus % n == 0
+        )
+        self._settings = Settings.checked(
+            self._on_host, memory, "meta", model, link or _link_of(model), host
+        )
+        self.model = self._settings.models[0]
+        if nodes > 1 and network is None:
+            network = "HDR" if self.model.name.startswith(("V100", "A100")) else "NDR"
+        if isinstance(network, str):
+            network = network_named(network)
+        link = self._settings.link
+        if wiring is None:
+            wiring = "NVSwitch" if link.name.startswith("NVLink") else "PCIe"
+            if link.name == "NVLink2" and gpus == 8:
+                wiring = "DGX-1"
+        self.fabric = Fabric(
+            *(gpus, link, wiring, network, gpus if cards is None else cards)
+        )
+        backend.register()
+
+    def __repr__(self) -> str:
+        name, network = self.model.name, self.fabric.network
+        text = f"{self.world_size:,} × {name}, simulated"
+        if self.nodes > 1:
+            text += f", in {self.nodes:,} nodes of {self.fabric.gpus}"
+        if self.fabric.gpus > 1:
+            text += f", connected by {self.fabric.link.name}"
+        if network is not None and self.nodes > 1:
+            text += f" and {self.fabric.cards} × {network.name}"
+        return text
+
+    def run(
+        self,
+        program: Callable[[], object] | str | Path,
+        arguments: Sequence[str] = (),
+        *,
+        ranks: Iterable[int] = (),
+        tokens: int | None = None,
+    ) -> Run:
+        """Run a program on the cluster, and return what it did.
+
+        Args:
+            program: a function without arguments, in which ``torch.distributed`` is set
+                up already; or the file of a script, as torchrun would start it.
+            arguments: of the script.
+            ranks: those that run, besides the first one and those that it sends to,
+                because they do something else, such as a larger part of a tensor that
+                isn't divided evenly.
+            tokens: what all ranks together process in a step, for rates.
+
+        Raises:
+            Whatever the program raises, with the rank in a note.
+            TypeError, ValueError: an argument makes no sense.
+            RuntimeError: ranks wait for each other for ever, or don't do the same in a
+                collective.
+        """
+        wanted = [0, *ranks]
+        for rank in wanted:
+            if isinstance(rank, bool) or not isinstance(rank, int):
+                raise TypeError(f"A rank must be an integer, but got {rank!r}.")
+            if not 0 <= rank < self.world_size:
+                raise ValueError(
+                    f"There is no rank {rank}: this cluster has ranks 0 to "
+                    f"{self.world_size - 1}."
+                )
+        if not callable(program) and not Path(program).is_file():
+            raise ValueError(f"There is no file {str(program)!r}.")
+        state = Devices.machine, Devices.machines, Devices.backings
+        try:
+            recorded = self._record_all(program, arguments, wanted)
+        finally:
+            Devices.machine, Devices.machines, Devices.backings = state
+            gc.collect()
+        resolve({rank: each.clock for rank, each in recorded.items()})
+        return Run(self, recorded, tokens)
+
+    def _record_all(self, program, arguments, wanted) -> dict[int, Recorded]:
+        """Run the program as all ranks that are wanted, and those that they send to."""
+        objects, recorded = Objects(), {}
+        todo = list(dict.fromkeys(wanted))
+        shapes = set()
+        tried: dict[int, int] = {}  # how many objects there were when a rank gave up
+        while todo:
+            rank = todo.pop(0)
+            if rank in recorded:
+                continue
+            try:
+                recorded[rank] = self._record(rank, program, arguments, objects)
+            except Needs as needs:
+                if needs.rank in recorded or (
+                    tried.get(needs.rank) == tried.get(rank) == len(objects.sent)
+                ):
+                    raise RuntimeError(
+                        f"Rank {rank} waits for ever: it receives an object that rank "
+                        f"{needs.rank} never sends."
+                    ) from None
+                tried[rank] = len(objects.sent)
+                todo[:0] = [needs.rank, rank]
+                continue
+            clock = recorded[rank].clock
+            before = len(shapes)
+            shapes.add(clock.shape(self.world_size))
+            if len(shapes) == 1 and before:
+                continue  # all that have run do the same, as in a ring
+            for meeting in clock.meetings():
+                if meeting.kind == "send":
+                    todo += [r for r in meeting.ranks if r not in recorded]
+        return recorded
+
+    def _record(self, rank, program, arguments, objects) -> Recorded:
+        """Run the program as one rank."""
+        gc.collect()
+        machine = self._settings.machine(first=0, clock=Recorder)
+        machine.clock.rank, machine.clock.fabric = rank, self.fabric
+        Devices.place(machine, self._settings.backing)
+        recorded, optimizers = Recorded(rank, machine), []
+
+        def stepped(optimizer, *_) -> None:
+            if not optimizers:
+                optimizers.append(optimizer)
+            if optimizer is optimizers[0]:
+                moment = Moment()
+                machine.clock.note(Record(moment), current.index, 0)
+                recorded.steps.append(moment)
+
+        hook = register_optimizer_step_post_hook(stepped)
+        try:
+            with one_rank(rank, self.world_size, self._on_host, objects):
+                if callable(program):
+                    torch.distributed.init_process_group()
+                    program()
+                else:
+                    _run_script(Path(program), arguments)
+        except Exception as error:
+            error.add_note(f"(rank {rank} of {self!r})")
+            raise
+        finally:
+            hook.remove()
+            machine.clock.work_off()
+        return recorded
+
+
+def _link_of(model) -> str:
+    name = model.name if isinstance(model, Model) else str(model)
+    for start, link in NEAR.items():
+        if name.startswith(start):
+            return link
+    return model.link if isinstance(model, Model) else "PCIe4"
+
+
+def _run_script(path: Path, arguments: Sequence[str]) -> None:
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    sys.argv = [str(path), *arguments]
+    try:
+        run_script(path)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = before

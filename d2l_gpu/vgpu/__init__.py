@@ -96,6 +96,7 @@ def enable(
     as_cuda: bool = False,
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
+    allocator: str | None = None,
 ) -> None:
     """Set up n virtual GPUs in this process.
 
@@ -114,6 +115,14 @@ def enable(
         model: the GPU that the simulated clock assumes: a name in ``MODELS``, or a list
             with one name for each device.
         link: what connects them on that clock: a name in ``LINKS``.
+        allocator: how memory is handed out. By default a program can use all of it, to
+            the last byte. ``'caching'`` simulates PyTorch's caching allocator, with
+            segments, fragmentation and the workspaces of cuBLAS. Settings can follow,
+            in the format of ``PYTORCH_CUDA_ALLOC_CONF``:
+            ``'caching,expandable_segments:True,max_split_size_mb:128'``. Two more are
+            ours: ``context_mb`` for what CUDA itself occupies (0 by default), and
+            ``cublas_workspace_kb`` (by default as in PyTorch). Without settings, those
+            of ``PYTORCH_CUDA_ALLOC_CONF`` or ``PYTORCH_ALLOC_CONF`` hold, as on a GPU.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: PyTorch is older than 2.10; another backend has taken PyTorch's
@@ -122,7 +131,7 @@ def enable(
     """
     from .simulators import Settings
 
-    settings = Settings.checked(n, memory, backing, model, link)
+    settings = Settings.checked(n, memory, backing, model, link, allocator)
 
     from . import backend
     from .devices import Devices
@@ -152,6 +161,7 @@ def simulator(
     *,
     memory: int | str | None = None,
     replicas: bool = False,
+    allocator: str | None = None,
 ) -> "Simulator":
     """Return a simulation with n devices of its own, beside all others.
 
@@ -169,6 +179,7 @@ def simulator(
         memory: capacity of each, as in ``enable``.
         replicas: with ``backing='meta'``, simulate one device for all n, because all
             do the same at the same time, as in data parallelism. Then n has no limit.
+        allocator: how memory is handed out, as in ``enable``.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: as for ``enable``; or too many simulators are alive, or dead with
@@ -176,7 +187,7 @@ def simulator(
     """
     from .simulators import create
 
-    return create(n, model, link, backing, memory, replicas)
+    return create(n, model, link, backing, memory, replicas, allocator)
 
 
 def current_simulator() -> "Simulator":

@@ -6,9 +6,12 @@ with devices of its own, beside the one that ``enable`` set up.
 
 import difflib
 import gc
+import os
+import re
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -16,13 +19,15 @@ from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
 from .sim import commands
+from .sim.allocator_config import Config
+from .sim.caching import CachingMachine
 from .sim.catalogue import LINKS, MODELS, Link, Model
-from .sim.clock import Clock, Moment, Span
+from .sim.clock import Clock, Moment, Span, queues
 from .sim.machine import Machine
 from .sim.report import Report
 from .sim.timeline import Timeline
 from .sim.units import parse_size
-from .tensor import is_virtual
+from .tensor import engine, is_virtual
 from .work import work_of
 
 MOST_IN_ONE = 32
@@ -44,9 +49,12 @@ class Settings:
     backing: torch.device
     models: tuple[Model, ...]
     link: Link
+    allocator: Config | None = None
 
     @classmethod
-    def checked(cls, n, memory, backing, model, link, most: int = PLAIN) -> "Settings":
+    def checked(
+        cls, n, memory, backing, model, link, allocator=None, most: int = PLAIN
+    ) -> "Settings":
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(
                 f"The number of virtual GPUs must be an integer, but got {n!r}."
@@ -74,13 +82,16 @@ class Settings:
             capacities = tuple(m.memory for m in models)
         else:
             capacities = tuple(min(default_capacity(n), m.memory) for m in models)
-        return cls(n, capacities, backing, models, link)
+        return cls(n, capacities, backing, models, link, _allocator(allocator))
 
     def machine(self, first: int, stands_for: int = 1) -> Machine:
         """Return a new machine whose first device has the index ``first``."""
         models = {first + i: model for i, model in enumerate(self.models)}
         has_values = self.backing.type != "meta"
-        return Machine(
+        kind = Machine
+        if self.allocator is not None:
+            kind = partial(CachingMachine, config=self.allocator, handle=_cublas_handle)
+        return kind(
             self.count,
             self.capacities,
             _out_of_memory,
@@ -100,6 +111,45 @@ def _out_of_memory(message: str) -> torch.OutOfMemoryError:
     if "cuda" in Devices.types:
         message = message.replace("vgpu", "CUDA", 1)
     return torch.OutOfMemoryError(message)
+
+
+def _allocator(allocator) -> Config | None:
+    """Return the settings of a caching allocator, None if there's to be none.
+
+    Those that aren't given are taken from the variables that PyTorch reads, too.
+    """
+    if allocator is None:
+        return None
+    if not isinstance(allocator, str):
+        raise TypeError(
+            "The allocator must be None or a text such as 'caching', but got "
+            f"{allocator!r}."
+        )
+    name, comma, text = allocator.partition(",")
+    if name != "caching":
+        raise ValueError(
+            "The allocator must be None, 'caching', or 'caching,' and settings such "
+            f"as expandable_segments:True, but got {allocator!r}."
+        )
+    if not comma:  # CUDAAllocatorConfig::instance asks for them in this order
+        for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            text = text or os.environ.get(variable, "")
+    config = Config.parse(text)
+    # parseChosenWorkspaceSize: sizes in KiB and their numbers, as in ":4096:2:16:8".
+    found = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if found and config.workspace is None:
+        nbytes = 1024 * sum(int(size) * int(number) for size, number in found)
+        config = replace(config, workspace=nbytes)
+    return config
+
+
+def _cublas_handle() -> int | str:
+    """Return which cuBLAS handle a kernel is issued with.
+
+    Each thread has its own (``DeviceThreadHandlePool`` of PyTorch). On a real GPU,
+    backward runs in a thread of the device's; here it runs in the caller's.
+    """
+    return "backward" if engine.depth else queues.thread
 
 
 def _device(backing) -> torch.device:
@@ -147,14 +197,16 @@ def _closest(name: str, catalogue: dict) -> str:
     return ""
 
 
-def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
+def create(
+    n, model, link, backing, memory, replicas: bool, allocator=None
+) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
         if _device(backing).type != "meta":
             raise ValueError(
                 "Replicas are simulated without values: pass backing='meta' as well."
             )
-        settings = Settings.checked(1, memory, backing, model, link)
+        settings = Settings.checked(1, memory, backing, model, link, allocator)
         Settings.checked(n, memory, backing, model, link, most=10**6)
     else:
         if isinstance(n, int) and n > MOST_IN_ONE:
@@ -163,7 +215,7 @@ def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
                 f"{n}: with backing='meta', replicas=True, one device stands for any "
                 "number of identical ones."
             )
-        settings = Settings.checked(n, memory, backing, model, link)
+        settings = Settings.checked(n, memory, backing, model, link, allocator)
     backend.register()
     first = _free_place(settings.count)
     machine = settings.machine(first, stands_for=n if replicas else 1)

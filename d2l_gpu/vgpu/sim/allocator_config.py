@@ -170,7 +170,7 @@ def _divisions(value: str, config: Config) -> dict:
         return {"divisions": (_power_of_two(value),) * INTERVALS}
     found = [0] * INTERVALS
     last = None
-    for item in _items(value[1:].removesuffix("]")):
+    for item in _items(value[1:-1] if value.endswith("]") else value):
         size, _, number = item.partition(":")
         number = 0 if number == "0" else _power_of_two(number)
         if size == ">":

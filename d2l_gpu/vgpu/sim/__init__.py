@@ -8,6 +8,8 @@ browser.
 * ``clock``: when the host issues work, and when devices and links do it.
 * ``commands``: work other than kernels: copies, collectives, waiting.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
+* ``allocator``, ``allocator_config``: PyTorch's caching allocator and its settings.
+* ``caching``: the machine whose devices have one.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
 * ``table``, ``units``: tables and quantities in readable form.

@@ -1,5 +1,6 @@
 """PyTorch's caching allocator, simulated: its rules hold on any trace of requests."""
 
+import contextlib
 import gc
 import random
 
@@ -189,7 +190,7 @@ def test_blocks_fill_segments_and_counts_add_up_on_any_trace(steps, text):
 # ------------------------------------------------------------------ single rules
 
 
-@given(nbytes=st.integers(0, 40 * MB))
+@given(nbytes=SIZES)
 def test_what_a_first_request_reserves(nbytes):
     allocator = CachingAllocator(CAPACITY)
     block = allocator.malloc(nbytes)
@@ -245,6 +246,48 @@ def test_a_cached_block_serves_its_own_stream_only():
     assert allocator.malloc(30 * MB, 1).address == address
 
 
+def test_small_blocks_are_cut_to_the_last_one():
+    allocator = CachingAllocator(CAPACITY)
+    sizes = [MB, MB - 512, 512, 1]
+    blocks = [allocator.malloc(nbytes) for nbytes in sizes]
+    begin = blocks[0].address
+    assert [block.address - begin for block in blocks[:3]] == [0, MB, 2 * MB - 512]
+    assert allocator.reserved == 4 * MB
+
+
+def test_an_expandable_segment_keeps_its_end_for_what_is_larger():
+    allocator = CachingAllocator(CAPACITY, "expandable_segments:True")
+    middle, kept = allocator.malloc(12 * MB), allocator.malloc(2 * MB)
+    address = middle.address
+    allocator.free(middle)
+    # 6 MiB at the end would fit better, but that block can grow.
+    assert allocator.malloc(5 * MB).address == address
+    assert allocator.malloc(30 * MB).address == kept.address + 2 * MB
+    assert allocator.reserved == 60 * MB
+
+
+def test_pages_that_are_free_as_a_whole_are_given_back():
+    allocator = CachingAllocator(CAPACITY, "expandable_segments:True")
+    blocks = [allocator.malloc(size * MB) for size in (10, 70, 10)]
+    allocator.free(blocks[1])
+    allocator.empty_cache()  # pages 1 to 3 of 0 to 4
+    assert allocator.reserved == 40 * MB
+    assert [segment.size for segment in allocator.segments()] == [20 * MB, 20 * MB]
+    assert allocator.malloc(65 * MB).address == blocks[0].address + 10 * MB
+    assert allocator.reserved == 100 * MB  # the same pages, mapped again
+
+
+def test_addresses_without_any_memory_are_given_back_too():
+    allocator = CachingAllocator(CAPACITY, "expandable_segments:True")
+    addresses = []
+    for _ in range(3):
+        block = allocator.malloc(30 * MB)
+        addresses.append(block.address)
+        allocator.free(block)
+        allocator.empty_cache()
+    assert sorted(set(addresses)) == addresses
+
+
 def test_fragmented_memory_cannot_serve_what_expandable_segments_can():
     for config, expandable in (("", False), ("expandable_segments:True", True)):
         allocator = CachingAllocator(160 * MB, config)
@@ -298,19 +341,20 @@ def test_oversize_blocks_are_neither_split_nor_wasted():
 
 
 def test_old_blocks_are_given_back_above_the_threshold():
-    config = "garbage_collection_threshold:0.5,per_process_memory_fraction:0.5"
-    allocator = CachingAllocator(400 * MB, config)  # so above 100 MiB
-    old, young = (allocator.malloc(size * MB) for size in (40, 50))
+    config = "garbage_collection_threshold:0.6,per_process_memory_fraction:0.5"
+    allocator = CachingAllocator(400 * MB, config)  # so above 120 MiB
+    old, young = (allocator.malloc(size * MB) for size in (60, 40))
     allocator.free(old)
     for _ in range(5):
         allocator.free(young)
-        young = allocator.malloc(50 * MB)
+        young = allocator.malloc(40 * MB)
     allocator.free(young)
-    allocator.malloc(60 * MB)  # 90 MiB were reserved before
-    assert allocator.reserved == 150 * MB
-    allocator.malloc(64 * MB)
-    # The block of 40 MiB was given back first, then that of 50, as 40 weren't enough.
-    assert allocator.reserved == (60 + 64) * MB
+    allocator.malloc(70 * MB)  # 100 MiB were reserved before
+    assert allocator.reserved == 170 * MB
+    allocator.malloc(64 * MB)  # the old block is enough
+    assert allocator.reserved == (40 + 70 + 64) * MB
+    allocator.malloc(62 * MB)
+    assert allocator.reserved == (70 + 64 + 62) * MB
     assert allocator.retries == 0 and allocator.device_frees == 2
 
 
@@ -427,6 +471,8 @@ def test_accounts_that_the_garbage_collector_ends_during_a_request_are_settled()
 
     random.seed(0)
     allocator.trace = collecting
+    gc.collect()
+    gc.freeze()  # so that only what is made here is looked at
     gc.disable()
     try:
         kept = []
@@ -439,11 +485,12 @@ def test_accounts_that_the_garbage_collector_ends_during_a_request_are_settled()
                 kept.append(machine.charge(0, random.randrange(1, MB)))
             if allocator.device_free < 30 * MB:
                 gc.collect()
+        ring = None
+        kept.clear()
+        gc.collect()
     finally:
         gc.enable()
-    ring = None
-    kept.clear()
-    gc.collect()
+        gc.unfreeze()
     assert machine.used == [0] and not machine.blocks
     check(allocator, {}, Config())
     machine.empty_cache()
@@ -462,3 +509,29 @@ def test_a_resized_account_holds_both_blocks_for_a_moment():
     assert machine.used == [0] and charge.address == 0
     charge.resize(7)
     assert machine.used == [512]
+
+
+@given(
+    taken=st.lists(SIZES, max_size=12),
+    kept=st.integers(0, 3),
+    sizes=st.lists(st.integers(1, 64 * MB), min_size=1, max_size=4),
+    text=CONFIGS,
+)
+@example(taken=[60 * MB] * 3, kept=3, sizes=[70 * MB] * 2, text="")
+def test_what_is_free_for_sure_is_free(taken, kept, sizes, text):
+    machine = CachingMachine(1, CAPACITY, config=Config.parse(text))
+    living = []
+    for nbytes in taken:
+        with contextlib.suppress(MemoryError):
+            living.append(machine.charge(0, nbytes))
+    del living[kept :: kept + 1]
+    if sum(map(machine.allocators[0].config.rounded, sizes)) <= machine.free(0):
+        charges = [machine.charge(0, nbytes) for nbytes in sizes]
+        assert len(charges) == len(sizes)
+
+
+def test_more_than_the_host_has_left_is_refused():
+    machine = CachingMachine(1, 2**50, config=Config(), memory_left=lambda: 2**30)
+    machine.reserve(0, 2**29)
+    with pytest.raises(MemoryError, match=r"host's memory, of which only 1024.00 MiB"):
+        machine.reserve(0, 2**30, 2**20)

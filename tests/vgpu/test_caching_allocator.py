@@ -305,6 +305,35 @@ def test_threads_share_an_allocator(enable):
 # ------------------------------------------------------------------ snapshots
 
 
+@pytest.mark.parametrize("backing", ["cpu", "meta"])
+def test_a_snapshot_is_the_one_that_a_gpu_gave(enable, backing):
+    """Run a program whose snapshot on a GPU was published.
+
+    See https://discuss.pytorch.org/t/178671 (April 2023).
+    """
+    enable("backend:native", backing=backing)
+    W = torch.rand(1000, 10).to("vgpu:0")
+    b = torch.rand(10).to("vgpu:0")
+    X = torch.rand(1000).to("vgpu:0")
+    y = X @ W + b
+    small, large = torch.vgpu.memory_snapshot()
+    assert [(block["size"], block["state"]) for block in small["blocks"]] == [
+        (40448, "active_allocated"),
+        (512, "active_allocated"),
+        (4096, "active_allocated"),
+        (512, "inactive"),
+        (512, "active_allocated"),
+        (2051072, "inactive"),
+    ]
+    assert (small["total_size"], small["allocated_size"]) == (2 * MIB, 45568)
+    assert [(block["size"], block["state"]) for block in large["blocks"]] == [
+        (8519680, "active_allocated"),
+        (12451840, "inactive"),
+    ]
+    assert (small["segment_type"], large["segment_type"]) == ("small", "large")
+    del y
+
+
 @pytest.mark.parametrize("settings", ["backend:native", "expandable_segments:True"])
 def test_pytorchs_tools_read_a_snapshot(enable, settings):
     enable(settings)

@@ -42,9 +42,8 @@ class CachedCharge(Charge):
             self.block, self.nbytes = block, block.size
             machine.used[index] += block.size
             machine.peak[index] = max(machine.peak[index], machine.used[index])
-            machine.blocks[id(self)] = (
-                *(index, block.address, block.size, nbytes, block.frames),
-            )
+            entry = index, block.address, block.size, nbytes, block.frames
+            machine.blocks[id(self)] = entry
 
     @property
     def address(self) -> int:

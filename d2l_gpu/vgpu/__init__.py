@@ -100,6 +100,7 @@ def enable(
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
     host: Host | None = None,
+    allocator: str | None = None,
 ) -> None:
     """Set up n virtual GPUs in this process.
 
@@ -120,6 +121,14 @@ def enable(
         link: what connects them on that clock: a name in ``LINKS``.
         host: what the program's own work takes on that clock. Default: what others have
             published; ``measure_host`` measures it on a machine with a GPU.
+        allocator: how memory is handed out. By default a program can use all of it, to
+            the last byte. ``'caching'`` simulates PyTorch's caching allocator, with
+            segments, fragmentation and the workspaces of cuBLAS. Settings can follow,
+            in the format of ``PYTORCH_CUDA_ALLOC_CONF``:
+            ``'caching,expandable_segments:True,max_split_size_mb:128'``. Two more are
+            ours: ``context_mb`` for what CUDA itself occupies (0 by default), and
+            ``cublas_workspace_kb`` (by default as in PyTorch). Without settings, those
+            of ``PYTORCH_CUDA_ALLOC_CONF`` or ``PYTORCH_ALLOC_CONF`` hold, as on a GPU.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: PyTorch is older than 2.10; another backend has taken PyTorch's
@@ -128,7 +137,7 @@ def enable(
     """
     from .simulators import Settings
 
-    settings = Settings.checked(n, memory, backing, model, link, host)
+    settings = Settings.checked(n, memory, backing, model, link, host, allocator)
 
     from . import backend
     from .devices import Devices
@@ -159,6 +168,7 @@ def simulator(
     memory: int | str | None = None,
     replicas: bool = False,
     host: Host | None = None,
+    allocator: str | None = None,
 ) -> "Simulator":
     """Return a simulation with n devices of its own, beside all others.
 
@@ -177,6 +187,7 @@ def simulator(
         replicas: with ``backing='meta'``, simulate one device for all n, because all
             do the same at the same time, as in data parallelism. Then n has no limit.
         host: what the program's own work takes, as in ``enable``.
+        allocator: how memory is handed out, as in ``enable``.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: as for ``enable``; or too many simulators are alive, or dead with
@@ -184,7 +195,7 @@ def simulator(
     """
     from .simulators import create
 
-    return create(n, model, link, backing, memory, replicas, host)
+    return create(n, model, link, backing, memory, replicas, host, allocator)
 
 
 def measure_host(device=None) -> Host:

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("name the script to run, or -m and a module.")
     try:
         _check(program[0], options.module is not None)
-        _enable(options.gpus, options.memory)
+        _enable(options.gpus, options.memory, options.allocator)
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     sys.argv = list(program)
@@ -59,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
         prog=NAME,
         description="Run a program written for CUDA on virtual GPUs, which are "
         "simulated on the CPU.",
-        usage="%(prog)s [--gpus N] [--memory SIZE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        usage="%(prog)s [--gpus N] [--memory SIZE] [--allocator NAME] "
+        "(SCRIPT | -m MODULE) [ARGUMENT ...]",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -71,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--memory", metavar="SIZE", help="memory of each GPU, such as 4GiB"
+    )
+    parser.add_argument(
+        "--allocator",
+        metavar="NAME",
+        help="caching, for PyTorch's caching allocator; settings can follow, as in "
+        "caching,expandable_segments:True",
     )
     parser.add_argument(
         "-m",
@@ -105,12 +112,12 @@ def _check(name: str, is_module: bool) -> None:
         raise ValueError(f"there is no module named {name!r}.")
 
 
-def _enable(gpus: int, memory: str | None) -> None:
+def _enable(gpus: int, memory: str | None, allocator: str | None) -> None:
     # A process that another one like this has started would set up that one's devices.
     os.environ.pop(VARIABLE, None)
     from d2l_gpu import vgpu
 
-    settings = {"n": gpus, "memory": memory, "as_cuda": True}
+    settings = {"n": gpus, "memory": memory, "as_cuda": True, "allocator": allocator}
     vgpu.enable(**settings)
     # All processes have devices of the same size, also where the default would differ.
     settings["memory"] = vgpu.machine_in_use().capacities[0]

@@ -1,7 +1,7 @@
 """What ``torch.vgpu`` says about memory: counts, a table of them, blocks, a history.
 
-There is no caching allocator. So each block is a segment of its own, nothing is
-reserved beyond what is allocated, and there are no pools.
+By default there's no caching allocator. Then each block is a segment of its own,
+nothing is reserved beyond what is allocated, and there are no pools.
 """
 
 import sys
@@ -15,6 +15,7 @@ import torch
 
 from .devices import Device, Devices, as_device
 from .devices import index_of as _index
+from .sim.allocator import Segment
 from .sim.machine import Machine
 from .sim.memory import Block
 
@@ -23,12 +24,26 @@ from .sim.memory import Block
 
 def memory_allocated(device: Device = None) -> int:
     i = _index(device)
-    return Devices.machines[i].used[i]
+    return Devices.machines[i].allocated(i)[0]
 
 
 def max_memory_allocated(device: Device = None) -> int:
     i = _index(device)
-    return Devices.machines[i].peak[i]
+    return Devices.machines[i].allocated(i)[1]
+
+
+def memory_reserved(device: Device = None) -> int:
+    """Return the bytes that the caching allocator has taken, if there is one.
+
+    Without it, nothing is reserved beyond what is allocated.
+    """
+    i = _index(device)
+    return Devices.machines[i].reserved(i)[0]
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    i = _index(device)
+    return Devices.machines[i].reserved(i)[1]
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
@@ -45,21 +60,26 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Return the free bytes and the total bytes of a device."""
     i = _index(device)
     machine = Devices.machines[i]
-    return machine.capacities[i] - machine.used[i], machine.capacities[i]
+    return machine.capacities[i] - machine.occupied(i), machine.capacities[i]
 
 
 def device_memory_used(device: Device = None) -> int:
     """Return the bytes in use on a device: by this process, as no other can use it."""
-    return memory_allocated(device)
+    i = _index(device)
+    return Devices.machines[i].occupied(i)
 
 
 def memory_stats(device: Device = None) -> dict[str, int]:
     """Return bytes and counts, under the names of ``torch.cuda.memory_stats``.
 
-    What concerns caching is 0. There are no statistics of pools.
+    Without a caching allocator, what concerns it is 0, and there are no statistics of
+    pools.
     """
     i = _index(device)
     machine = Devices.machines[i]
+    if machine.allocators is not None:
+        with machine.lock:
+            return machine.allocators[i].statistics()
     with machine.lock:
         nbytes = machine.used[i], machine.peak[i], machine.taken[i]
         requested, allocations = (
@@ -91,14 +111,16 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """Return PyTorch's table of a device's memory, and a line that says what it is.
 
     Args:
-        abbreviated: whether to leave out pools. There are none to show.
+        abbreviated: whether to leave out pools. Only a caching allocator has some.
     """
     # The code of torch.cuda.memory_summary asks for nothing but these two.
     asked = {
         "_get_device_index": lambda device, optional: _index(device),
         "memory_stats": memory_stats,
     }
-    table = FunctionType(_summary_of_cuda.__code__, asked)(device, True)
+    i = _index(device)
+    abbreviated = abbreviated or Devices.machines[i].allocators is None
+    table = FunctionType(_summary_of_cuda.__code__, asked)(device, abbreviated)
     return f"{table}Simulated memory of {as_device(device)}, a virtual GPU.\n"
 
 
@@ -106,12 +128,9 @@ _summary_of_cuda = torch.cuda.memory_summary
 
 
 def empty_cache() -> None:
-    """Nothing to do: memory is freed at once."""
-
-
-# There is no caching allocator, so nothing is reserved beyond what is allocated.
-memory_reserved = memory_allocated
-max_memory_reserved = max_memory_allocated
+    """Give back what caching allocators have reserved and don't use, on all devices."""
+    for machine in {id(m): m for m in Devices.machines if m is not None}.values():
+        machine.empty_cache()
 
 
 # ------------------------------------------------------------------ limits
@@ -142,10 +161,11 @@ Snapshot = dict[str, Any]
 
 
 def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapshot]:
-    """Return a segment for each block of memory that is in use on any device.
+    """Return the segments of all devices, and the blocks in them.
 
     They are described as ``torch.cuda.memory_snapshot`` does it. Addresses are those
-    that tensors give (``data_ptr``).
+    that tensors give (``data_ptr``). Without a caching allocator, each block in use is
+    a segment.
 
     Args:
         mempool_id: (0, 0), which no pool is, or None. In every other pool is nothing.
@@ -153,6 +173,13 @@ def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapsh
     if mempool_id not in (None, (0, 0)):
         return []
     machine = Devices.machine
+    if machine.allocators is not None:
+        with machine.lock:
+            return [
+                _segment(i, segment)
+                for i in range(machine.count)
+                for segment in machine.allocators[i].segments()
+            ]
     with machine.lock:
         blocks = sorted(map(Block._make, machine.blocks.values()), key=_place)
     return [
@@ -182,6 +209,40 @@ def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapsh
     ]
 
 
+def _segment(index: int, segment: Segment) -> Snapshot:
+    """Describe a segment of a caching allocator, and its blocks."""
+    active = [block for block in segment.blocks if block.is_active]
+    return {
+        "device": index,
+        "address": segment.address,
+        "total_size": segment.size,
+        "allocated_size": sum(block.size for block in active if block.allocated),
+        "active_size": sum(block.size for block in active),
+        "requested_size": sum(block.requested for block in active),
+        "stream": segment.stream,
+        "segment_type": "small" if segment.small else "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": segment.expandable,
+        "frames": _described(segment.frames),
+        "blocks": [
+            {
+                "address": block.address,
+                "size": block.size,
+                "requested_size": block.requested,
+                "state": (
+                    "active_allocated"
+                    if block.allocated
+                    else "active_pending_free"
+                    if block.is_active
+                    else "inactive"
+                ),
+                "frames": _described(block.frames),
+            }
+            for block in segment.blocks
+        ],
+    }
+
+
 def _place(block: Block) -> tuple[int, int]:
     return block.index, block.address
 
@@ -197,8 +258,24 @@ def snapshot() -> Snapshot:
     return {
         "segments": memory_snapshot(),
         "device_traces": traces,
-        "allocator_settings": {},
+        "allocator_settings": _allocator_settings(machine),
         "external_annotations": [],
+    }
+
+
+def _allocator_settings(machine: Machine) -> dict[str, Any]:
+    """Return the settings of a caching allocator, named as in PyTorch's snapshots."""
+    if machine.allocators is None:
+        return {}
+    config = machine.allocators[0].config
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": config.text,
+        "max_split_size": machine.allocators[0].statistics()["max_split_size"],
+        "garbage_collection_threshold": config.collect_above,
+        "expandable_segments": config.expandable,
+        "roundup_power2_divisions": {
+            str(2**i): number for i, number in enumerate(config.divisions)
+        },
     }
 
 
@@ -233,14 +310,16 @@ class History:
         self.context, self.skipped = context, frozenset(skipped)
         self.events = [deque(maxlen=most if events else 0) for _ in range(count)]
 
-    def __call__(self, action: str, index: int, address: int, nbytes: int) -> Frames:
+    def __call__(
+        self, action: str, index: int, address: int, nbytes: int, stream: int = 0
+    ) -> Frames:
         frames = ()
-        if self.context == "all" or (self.context and action != "free"):
+        freed = action.startswith(("free", "segment_free", "segment_unmap"))
+        if self.context == "all" or (self.context and not freed):
             frames = _frames(sys._getframe(1))
-        # Memory is free again as soon as that is asked for.
-        for name in _NAMES[action]:
+        for name in _FREED if action == "free" else (action,):
             if name not in self.skipped:
-                self.events[index].append((name, address, nbytes, frames))
+                self.events[index].append((name, address, nbytes, frames, stream))
         return frames
 
     def traces(self) -> list[list[Snapshot]]:
@@ -250,22 +329,19 @@ class History:
                 {
                     "action": name,
                     "size": nbytes,
-                    "stream": 0,
+                    "stream": stream,
                     "pool_id": (0, 0),
                     "frames": _described(frames),
-                    **({} if name == "oom" else {"addr": address}),
+                    "device_free" if name == "oom" else "addr": address,
                 }
-                for name, address, nbytes, frames in events
+                for name, address, nbytes, frames, stream in events
             ]
             for events in self.events
         ]
 
 
-_NAMES = {
-    "alloc": ("alloc",),
-    "free": ("free_requested", "free_completed"),
-    "oom": ("oom",),
-}
+# Without a caching allocator, memory is free again as soon as that is asked for.
+_FREED = ("free_requested", "free_completed")
 
 
 def record_history(

@@ -12,7 +12,7 @@ from torch.utils.dlpack import DLDeviceType
 
 from .devices import as_device
 from .errors import name_of
-from .storage import VirtualStorage
+from .storage import VirtualStorage, address_of
 
 # Attributes of a virtual tensor that belong to its memory or to its class.
 OURS = ("_backing", "_index", "_is_param", "_vgpu_device")
@@ -73,7 +73,7 @@ class Methods:
         return self.detach().cpu().tolist()
 
     def data_ptr(self) -> int:
-        return self._backing.data_ptr()
+        return address_of(self._backing)
 
     def untyped_storage(self) -> VirtualStorage:
         return VirtualStorage(self._backing.untyped_storage(), self.device)
@@ -135,7 +135,14 @@ class Methods:
         )
 
     def record_stream(self, stream) -> None:
-        """Nothing to do: each operator computes its values before it returns."""
+        """Note that another stream works with this memory.
+
+        Values need nothing, as each operator computes them before it returns. But a
+        caching allocator keeps the memory until that stream has done its work.
+        """
+        account = self._backing.untyped_storage()._vgpu_charge
+        if stream.device_index == account.index:
+            account.record_stream(stream.stream_id)
 
     # -------------------------------------------------------------- copies and files
 

@@ -90,7 +90,7 @@ def _of_this_process(machine: Machine, backings) -> list[Gpu]:
             i,
             name_of(str(backings[i]), machine.has_values),
             machine.capacities[i],
-            machine.used[i],
+            machine.occupied(i),
             utilization_of(machine.clock, i),
             machine.peak[i] > 0,
         )

@@ -185,13 +185,13 @@ class Operator:
             return tensor.dtype in _INDEX_TYPES or not tensor.dim()
         return self.pointwise and not tensor.dim()
 
-    def result_bytes(self, args, kwargs) -> int:
-        """Return the bytes that the new results of this call will occupy.
+    def result_sizes(self, args, kwargs) -> tuple[int, ...]:
+        """Return the bytes that each new result of this call will occupy.
 
         To find out, we run the operator on the meta device, which computes shapes and
         no values. Answers are cached by shape. If the size depends on values
-        (``nonzero``), or on the number of elements in a sparse operand, the answer is
-        0, and the machine counts the result afterwards.
+        (``nonzero``), or on the number of elements in a sparse operand, there is no
+        answer, and the machine counts the result afterwards.
         """
         key = _signature((args, kwargs))
         try:
@@ -200,13 +200,13 @@ class Operator:
             pass
         if len(self.sizes) >= 1024:
             self.sizes.clear()
-        nbytes = self.sizes[key] = self._measure(args, kwargs)
-        return nbytes
+        sizes = self.sizes[key] = self._measure(args, kwargs)
+        return sizes
 
-    def _measure(self, args, kwargs) -> int:
+    def _measure(self, args, kwargs) -> tuple[int, ...]:
         if any(_is_sparse(x) for x in (*args, *kwargs.values())):
             densified = self.record.densified
-            return 0 if densified is None else densified(args)
+            return () if densified is None else (densified(args),)
         kwargs = {k: v for k, v in kwargs.items() if k not in ("generator", "out")}
         if self.has_device:
             kwargs["device"] = torch.device("meta")
@@ -215,16 +215,16 @@ class Operator:
         except Exception:
             # There is no meta kernel, the size depends on values, or the arguments are
             # wrong. In that case the operator itself, which runs next, will complain.
-            return 0
+            return ()
         if not isinstance(results, list | tuple):
             results = (results,)
-        total = 0
+        sizes = []
         for result, alias in zip(results, self.aliases, strict=False):
             if alias is None:
                 for x in result if isinstance(result, list | tuple) else (result,):
                     if isinstance(x, torch.Tensor) and not _is_sparse(x):
-                        total += x.untyped_storage().nbytes()
-        return total
+                        sizes.append(x.untyped_storage().nbytes())
+        return tuple(sizes)
 
 
 def operator(func: OpOverload) -> Operator:

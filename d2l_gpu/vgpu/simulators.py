@@ -5,9 +5,12 @@ with devices of its own, beside the one that ``enable`` set up.
 """
 
 import gc
+import os
+import re
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -15,13 +18,15 @@ from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
 from .sim import commands
+from .sim.allocator_config import Config
+from .sim.caching import CachingMachine
 from .sim.catalogue import LINKS, MODELS, Host, Link, Model, closest
-from .sim.clock import Clock, Moment, Span
+from .sim.clock import Clock, Moment, Span, queues
 from .sim.machine import Machine
 from .sim.report import Report
 from .sim.timeline import Timeline
 from .sim.units import parse_size
-from .tensor import is_virtual
+from .tensor import engine, is_virtual
 from .work import work_of
 
 MOST_IN_ONE = 32
@@ -44,10 +49,19 @@ class Settings:
     models: tuple[Model, ...]
     link: Link
     host: Host
+    allocator: Config | None = None
 
     @classmethod
     def checked(
-        cls, n, memory, backing, model, link, host=None, most: int = PLAIN
+        cls,
+        n,
+        memory,
+        backing,
+        model,
+        link,
+        host=None,
+        allocator=None,
+        most: int = PLAIN,
     ) -> "Settings":
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(
@@ -82,7 +96,7 @@ class Settings:
                 "The host must be a vgpu.Host, such as vgpu.measure_host() returns, "
                 f"but got {host!r}."
             )
-        return cls(n, capacities, backing, models, link, host)
+        return cls(n, capacities, backing, models, link, host, _allocator(allocator))
 
     def machine(
         self, first: int, stands_for: int = 1, clock: type[Clock] = Clock
@@ -90,7 +104,10 @@ class Settings:
         """Return a new machine whose first device has the index ``first``."""
         models = {first + i: model for i, model in enumerate(self.models)}
         has_values = self.backing.type != "meta"
-        return Machine(
+        kind = Machine
+        if self.allocator is not None:
+            kind = partial(CachingMachine, config=self.allocator, handle=_cublas_handle)
+        return kind(
             self.count,
             self.capacities,
             _out_of_memory,
@@ -110,6 +127,45 @@ def _out_of_memory(message: str) -> torch.OutOfMemoryError:
     if "cuda" in Devices.types:
         message = message.replace("vgpu", "CUDA", 1)
     return torch.OutOfMemoryError(message)
+
+
+def _allocator(allocator) -> Config | None:
+    """Return the settings of a caching allocator, None if there's to be none.
+
+    Those that aren't given are taken from the variables that PyTorch reads, too.
+    """
+    if allocator is None:
+        return None
+    if not isinstance(allocator, str):
+        raise TypeError(
+            "The allocator must be None or a text such as 'caching', but got "
+            f"{allocator!r}."
+        )
+    name, comma, text = allocator.partition(",")
+    if name != "caching":
+        raise ValueError(
+            "The allocator must be None, 'caching', or 'caching,' and settings such "
+            f"as expandable_segments:True, but got {allocator!r}."
+        )
+    if not comma:  # CUDAAllocatorConfig::instance asks for them in this order
+        for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            text = text or os.environ.get(variable, "")
+    config = Config.parse(text)
+    # parseChosenWorkspaceSize: sizes in KiB and their numbers, as in ":4096:2:16:8".
+    found = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if found and config.workspace is None:
+        nbytes = 1024 * sum(int(size) * int(number) for size, number in found)
+        config = replace(config, workspace=nbytes)
+    return config
+
+
+def _cublas_handle() -> int | str:
+    """Return which cuBLAS handle a kernel is issued with.
+
+    Each thread has its own (``DeviceThreadHandlePool`` of PyTorch). On a real GPU,
+    backward runs in a thread of the device's; here it runs in the caller's.
+    """
+    return "backward" if engine.depth else queues.thread
 
 
 def _device(backing) -> torch.device:
@@ -149,14 +205,16 @@ def _entry(name, catalogue: dict, what: str):
     return catalogue[name]
 
 
-def create(n, model, link, backing, memory, replicas: bool, host) -> "Simulator":
+def create(
+    n, model, link, backing, memory, replicas: bool, host=None, allocator=None
+) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
         if _device(backing).type != "meta":
             raise ValueError(
                 "Replicas are simulated without values: pass backing='meta' as well."
             )
-        settings = Settings.checked(1, memory, backing, model, link, host)
+        settings = Settings.checked(1, memory, backing, model, link, host, allocator)
         Settings.checked(n, memory, backing, model, link, most=10**6)
     else:
         if isinstance(n, int) and n > MOST_IN_ONE:
@@ -165,7 +223,7 @@ def create(n, model, link, backing, memory, replicas: bool, host) -> "Simulator"
                 f"{n}: with backing='meta', replicas=True, one device stands for any "
                 "number of identical ones."
             )
-        settings = Settings.checked(n, memory, backing, model, link, host)
+        settings = Settings.checked(n, memory, backing, model, link, host, allocator)
     backend.register()
     first = _free_place(settings.count)
     machine = settings.machine(first, stands_for=n if replicas else 1)

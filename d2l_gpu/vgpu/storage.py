@@ -6,7 +6,6 @@ Also the mark of pinned memory, which storages of the CPU carry.
 import torch
 
 from .devices import Devices, index_of
-from .sim.memory import in_blocks
 
 
 class VirtualStorage(torch.UntypedStorage):
@@ -53,7 +52,8 @@ class VirtualStorage(torch.UntypedStorage):
 
     def data_ptr(self) -> int:
         """Return the address of the first byte, 0 if it has none."""
-        return self._backing.data_ptr()
+        simulated = _simulated(self._backing)
+        return self._backing.data_ptr() if simulated is None else simulated
 
     @property
     def _cdata(self) -> int:
@@ -69,7 +69,7 @@ class VirtualStorage(torch.UntypedStorage):
             torch.OutOfMemoryError: the bytes don't fit on the virtual GPU.
         """
         account = self._backing._vgpu_charge
-        account.machine.reserve(account.index, in_blocks(nbytes) - account.nbytes)
+        account.reserve(nbytes)
         self._backing.resize_(nbytes)
         account.resize(nbytes, self._backing.data_ptr())
         return self
@@ -116,6 +116,22 @@ class VirtualStorage(torch.UntypedStorage):
 
 # Files name the class of a storage.
 VirtualStorage.__name__ = "UntypedStorage"
+
+
+def address_of(backing: torch.Tensor) -> int:
+    """Return the address of a tensor's first element, given its backing tensor.
+
+    Where the memory is simulated by a caching allocator, it's the allocator's.
+    """
+    simulated = _simulated(backing.untyped_storage())
+    if simulated is None:
+        return backing.data_ptr()
+    return simulated + backing.storage_offset() * backing.element_size()
+
+
+def _simulated(backing: torch.UntypedStorage) -> int | None:
+    account = getattr(backing, "_vgpu_charge", None)
+    return None if account is None else account.address
 
 
 def as_bytes(storage: torch.UntypedStorage) -> torch.Tensor:

@@ -160,7 +160,7 @@ def _simple(op: Operator, args):
     if form == FRESH:
         bound = bound * WIDEST if op.bound is None else op.bound(args, nbytes)
         if bound > Devices.machines[index].free(index):
-            Devices.machines[index].reserve(index, op.result_bytes(args, {}))
+            Devices.machines[index].reserve(index, *op.result_sizes(args, {}))
     result = op.call(*args)
     if form == FRESH:
         tensor = wrap(result, index)
@@ -522,7 +522,7 @@ def reserve(op: Operator, index: int, args, kwargs, nbytes: int = 0) -> None:
     else:
         bound = size_bound(args) * size_bound(tuple(kwargs.values())) * 2 * WIDEST
     if bound > Devices.machines[index].free(index):
-        Devices.machines[index].reserve(index, op.result_bytes(args, kwargs))
+        Devices.machines[index].reserve(index, *op.result_sizes(args, kwargs))
 
 
 # ------------------------------------------------------------------ factories

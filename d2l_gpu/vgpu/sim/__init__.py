@@ -10,6 +10,8 @@ browser.
 * ``fabric``: what connects the GPUs of a cluster: links, wiring, network cards.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.
+* ``allocator``, ``allocator_config``: PyTorch's caching allocator and its settings.
+* ``caching``: the machine whose devices have one.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
 * ``table``, ``units``: tables and quantities in readable form.

@@ -9,11 +9,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .clock import HOST, NOTES, Clock, queues
 from .commands import CopyCommand, HostWaits
 from .memory import Charge, Count, in_blocks
 from .units import size_text
+
+if TYPE_CHECKING:
+    from .allocator import CachingAllocator
 
 # Allocations of at least this size must also fit in the host's remaining memory.
 LARGE = 64 * 2**20
@@ -54,10 +58,14 @@ class Machine:
         fractions: the share of its memory that each device may give.
         limits: the bytes which that is.
         history: None, or what is told of each change of memory: the action
-            (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address and
-            the bytes. It returns what to keep with a new block.
+            (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address (of
+            ``"oom"`` the bytes that are free) and the bytes. It returns what to keep
+            with a new block.
+        allocators: None, or the caching allocator of each device, by index.
         kernels: number of kernels issued to each device.
     """
+
+    allocators: "Sequence[CachingAllocator] | None" = None
 
     def __init__(
         self,
@@ -101,16 +109,38 @@ class Machine:
         self.fractions[index] = fraction
         self.limits[index] = int(fraction * self.capacities[index])
 
-    def reserve(self, index: int, nbytes: int) -> None:
-        """Raise out_of_memory unless nbytes more fit; allocates nothing."""
-        rounded = in_blocks(nbytes)
+    def allocated(self, index: int) -> tuple[int, int]:
+        """Return the bytes that are allocated on a device, now and at the peak."""
+        return self.used[index], self.peak[index]
+
+    def reserved(self, index: int) -> tuple[int, int]:
+        """Return the bytes taken from a device to allocate from, now and at the peak.
+
+        Without a caching allocator these are the same.
+        """
+        return self.used[index], self.peak[index]
+
+    def occupied(self, index: int) -> int:
+        """Return the bytes that a device can't give to anybody else now."""
+        return self.used[index]
+
+    def empty_cache(self) -> None:
+        """Give back what is reserved and not in use: without a cache, nothing."""
+
+    def reserve(self, index: int, *sizes: int) -> None:
+        """Raise out_of_memory unless allocations of these sizes fit; makes none."""
+        rounded = sum(map(in_blocks, sizes))
         if rounded > 0 and self.used[index] + rounded > self.limits[index]:
             raise self.overflow(index, rounded)
-        if rounded >= LARGE and self.memory_left is not None:
+        self.check_host(index, rounded)
+
+    def check_host(self, index: int, nbytes: int) -> None:
+        """Raise out_of_memory if the host lacks the memory for so many values."""
+        if nbytes >= LARGE and self.memory_left is not None:
             left = self.memory_left()
-            if left is not None and rounded > left:
+            if left is not None and nbytes > left:
                 raise self.out_of_memory(
-                    f"vgpu out of memory. Tried to allocate {size_text(rounded)}. "
+                    f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
                     f"GPU {index} is simulated in the host's memory, of which only "
                     f"{size_text(left)} is left."
                 )
@@ -122,7 +152,8 @@ class Machine:
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
         if self.history is not None:
-            self.history("oom", index, 0, nbytes)
+            free = self.capacities[index] - self.used[index]
+            self.history("oom", index, free, nbytes)
         limit, capacity = self.limits[index], self.capacities[index]
         allowed = f"{size_text(limit)} allowed; " if limit < capacity else ""
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.

@@ -96,6 +96,21 @@ class Charge:
                 frames = machine.history("alloc", index, address, rounded)
             machine.blocks[id(self)] = index, address, rounded, nbytes, frames
 
+    @property
+    def address(self) -> int | None:
+        """Where a program is told that the memory is; None for where it really is."""
+        return None
+
+    def reserve(self, nbytes: int) -> None:
+        """Raise out_of_memory unless the allocation can get this size."""
+        self.machine.reserve(self.index, in_blocks(nbytes) - self.nbytes)
+
+    def record_stream(self, stream: int) -> None:
+        """Note that another stream works with the memory.
+
+        There's nothing to do here: it's free again as soon as the account ends.
+        """
+
     def _end(self) -> None:
         """Give the memory back."""
         machine, index = self.machine, self.index

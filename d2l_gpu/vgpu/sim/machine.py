@@ -9,11 +9,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .clock import HOST, NOTES, Clock, queues
 from .commands import CopyCommand, HostWaits
 from .memory import Charge, Count, in_blocks
 from .units import size_text
+
+if TYPE_CHECKING:
+    from .memory_use import MemoryUse
 
 # Allocations of at least this size must also fit in the host's remaining memory.
 LARGE = 64 * 2**20
@@ -56,6 +60,9 @@ class Machine:
         history: None, or what is told of each change of memory: the action
             (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address and
             the bytes. It returns what to keep with a new block.
+        observers: what is told of each account that changes: its identity, the device's
+            index, and the bytes that it holds from now on, None if it ends. Each is a
+            ``MemoryUse``, which also knows what the memory is used for.
         kernels: number of kernels issued to each device.
     """
 
@@ -86,6 +93,7 @@ class Machine:
         self.fractions = [1.0] * len(self.used)
         self.limits = self.capacities[:]
         self.history: Callable[[str, int, int, int], Sequence] | None = None
+        self.observers: tuple[MemoryUse, ...] = ()
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -124,6 +132,7 @@ class Machine:
         if self.history is not None:
             self.history("oom", index, 0, nbytes)
         limit, capacity = self.limits[index], self.capacities[index]
+        largest = "".join(observer.largest(index) for observer in self.observers)
         allowed = f"{size_text(limit)} allowed; " if limit < capacity else ""
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
@@ -131,7 +140,7 @@ class Machine:
             f"GPU {index} has a total capacity of {size_text(capacity)} of which "
             f"{size_text(capacity - self.used[index])} is free. {allowed}Of the "
             f"allocated memory {size_text(self.used[index])} is allocated by PyTorch. "
-            "(Simulated memory of a virtual GPU.)"
+            f"{largest}(Simulated memory of a virtual GPU.)"
         )
 
     def reset_peak(self, index: int) -> None:

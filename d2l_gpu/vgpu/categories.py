@@ -70,12 +70,11 @@ def memory_use(
             f"{type(optimizer).__name__}."
         )
     index = _index(net, device)
-    label = f"{Devices.shown[index]}"
+    label = device = str(Devices.shown[index])
     if net is not None:
-        label = f"{type(net).__name__} on {label}"
+        label = f"{type(net).__name__} on {device}"
         if optimizer is not None:
-            label = f"{type(net).__name__} with {type(optimizer).__name__} on "
-            label += f"{Devices.shown[index]}"
+            label = f"{type(net).__name__} with {type(optimizer).__name__} on {device}"
     watch = _Watch(index, label, net, optimizer)
     with watch.hooks():
         watch.use.start()
@@ -107,13 +106,13 @@ class _Here(threading.local):
     """Where a thread is.
 
     Attributes:
-        modules: those that it's in, with their names. A step of an optimizer is among
-            them, as the optimizer and the number of the backward pass that it's in.
+        modules: those that it's in, with their names. An optimizer that takes a step is
+            among them.
         forward: whether it's going forward, in a module or after it.
     """
 
     def __init__(self):
-        self.modules: list[tuple[object, str | int]] = []
+        self.modules: list[tuple[object, str]] = []
         self.forward = False
 
 
@@ -161,10 +160,10 @@ class _Watch:
         inside, name = here.modules[-1] if here.modules else (None, "")
         if isinstance(inside, nn.Module):
             return (FORWARD if backward == -1 else RECOMPUTING), name
-        if inside is not None and backward == name:
+        if inside is not None and backward == -1:
             here.forward = False
             return STEP, ""
-        if backward != -1:
+        if backward != -1:  # even if a hook takes a step of an optimizer
             here.forward = False
             # A checkpoint of a function computes it again with gradients enabled.
             return (RECOMPUTING if torch.is_grad_enabled() else BACKWARD), ""
@@ -181,6 +180,7 @@ class _Watch:
         if not self.in_module():
             self.here.forward = True
         self.here.modules.append((module, self.names[module]))
+        self.use.moved()
         self.learn_module(module, self.names[module])
 
     def leaves(self, module: nn.Module, args, output) -> None:
@@ -200,14 +200,16 @@ class _Watch:
         self.learn()
         # One that an error ended is still there.
         modules = [x for x in self.here.modules if x[0] is not optimizer]
-        modules.append((optimizer, torch._C._current_graph_task_id()))
+        modules.append((optimizer, ""))
         self.here.modules = modules
+        self.use.moved()
 
     def step_ends(self, optimizer, args, options) -> None:
         self.learn()
         modules = self.here.modules
         while modules and modules.pop()[0] is not optimizer:
             pass
+        self.use.moved()
 
     # -------------------------------------------------------------- what is kept
 

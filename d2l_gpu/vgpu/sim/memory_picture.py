@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .memory_use import MemoryUse
 
 WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 66, 176, 66, 56  # of the plot, to the picture's edges
+LEFT, RIGHT, TOP, BOTTOM = 66, 188, 66, 56  # of the plot, to the picture's edges
 PLOT, ROOM = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 LETTER = 7.2  # pixels of a letter in bold
 LINE = 16  # pixels between lines of text
@@ -183,13 +183,14 @@ class _Picture:
         """Write each band's name and most bytes inside it or beside its end."""
         beside = []
         for band in bands:
-            name = f"{band.name} {size_text(band.most)}"
+            name = f"{band.name} {_short(band.most)}"
             pixel = self.highest / ROOM
             if band.thickness(-1) < 3 * pixel:
                 place = self._room_inside(band, len(name) * LETTER)
                 if place is not None:
                     more = ' text-anchor="middle" font-weight="bold"'
-                    self.write(*place, name, "paper", more)
+                    colour = "ink" if band.name == "temporary" else "paper"
+                    self.write(*place, name, colour, more)
                     continue
                 if band.most < pixel:
                     continue  # too thin to be seen
@@ -211,14 +212,16 @@ class _Picture:
         return found
 
     def phases(self, phases: Sequence[tuple[str, float, float]]) -> None:
-        y = HEIGHT - BOTTOM + 24
-        for name, begin, end in phases:
+        y, taken = HEIGHT - BOTTOM + 24, []
+        for name, begin, end in sorted(phases, key=lambda x: x[1] - x[2]):
             x, width = self.x(begin), self.x(end) - self.x(begin)
-            if name and width > 4:
-                self.box(x + 1, y, width - 2, 2, "soft")
-                if len(name) * LETTER < width + 8:
-                    more = ' text-anchor="middle"'
-                    self.write(x + width / 2, y + 16, name, "ink", more)
+            if not name or width < 3:
+                continue
+            self.box(x + 1, y, width - 2, 2, "soft")
+            middle, half = x + width / 2, len(name) * LETTER / 2
+            if all(abs(middle - other) > half + more for other, more in taken):
+                taken.append((middle, half))
+                self.write(middle, y + 16, name, "ink", ' text-anchor="middle"')
 
 
 _BYTES = ("GiB", "MiB", "KiB", "bytes")
@@ -245,6 +248,13 @@ def _ticks(
     texts = [f"{value / unit:g}" for value in values]
     texts[-1] += f" {name}"
     return list(zip(values, texts, strict=True))
+
+
+def _short(nbytes: int) -> str:
+    """Return a number of bytes in at most three digits, such as ``'4.6 GiB'``."""
+    number, unit = size_text(nbytes).split()
+    value = float(number)
+    return f"{value:.{1 if value < 10 and unit != 'bytes' else 0}f} {unit}"
 
 
 def _apart(places: Sequence[float], lowest: float) -> list[float]:

@@ -10,6 +10,7 @@ is the last thing we learn about it. Whoever knows the program says so by ``lear
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from .clock import PICO, Clock, queues
 from .machine import Machine
@@ -38,6 +39,12 @@ PRECEDENCE = (PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, None
 # The phases of a training step. Recomputing is going forward again during backward.
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 STEP, BETWEEN = "optimizer", ""
+
+_SUBJECTS = {
+    OPTIMIZER_STATE: "optimizer state makes up",
+    OTHER: "other memory makes up",
+    TEMPORARY: "temporary memory makes up",
+}
 
 MOST_ROWS = 12  # of the table of modules that ``repr`` shows
 
@@ -164,13 +171,24 @@ class MemoryUse:
             holding.phase = phase
             if holding.category is None:
                 holding.owner = owner
-        elif not nbytes and holding.category is None and holding.phase != phase:
+        elif not nbytes and holding.category is None and not self._is_recent(holding):
             holding.category = OTHER
+        self._record(holding, grown)
+
+    def _record(self, holding: Holding, grown: int) -> None:
         holding.nbytes += grown
-        change = Change(holding, grown, phase)
+        change = Change(holding, grown, len(self._phases) - 1)
         self._changes.append(change)
         if self.machine.clock is not None:
-            change.note(self.machine.clock, index)
+            change.note(self.machine.clock, self.index)
+
+    def moved(self) -> None:
+        """Hear that the program may have entered another phase."""
+        with self.machine.lock:
+            before = len(self._phases)
+            self._enter_phase()
+            if len(self._phases) > before:
+                self._record(Holding(), 0)
 
     def _enter_phase(self) -> str:
         """Begin another phase if the program has, and return the module it's in."""
@@ -256,8 +274,8 @@ class MemoryUse:
     def series(self) -> tuple[list[float], dict[str, list[int]]]:
         """Return all moments in seconds, and each category's bytes at each of them.
 
-        The first moment is the beginning, the last one the end, and one is between them
-        for each change.
+        The first moment is the beginning, the last one the end. Between them is one for
+        each change of memory, and one for each phase that begins without any.
         """
         self._work_off()
         now = dict.fromkeys(CATEGORIES, 0)
@@ -277,7 +295,7 @@ class MemoryUse:
     def phases(self) -> list[tuple[str, float, float]]:
         """Return the phases with their begin and end in seconds.
 
-        A phase begins with its first change of memory. Recomputing is part of backward.
+        Backward begins with its first change of memory. Recomputing is part of it.
         """
         self._work_off()
         found: list[list] = []
@@ -286,7 +304,7 @@ class MemoryUse:
             name = BACKWARD if name == RECOMPUTING else name
             if not found or found[-1][0] != name:
                 found.append([name, time, time])
-        for phase, following in zip(found, found[1:], strict=False):
+        for phase, following in pairwise(found):
             phase[2] = following[1]
         if found:
             found[-1][2] = max(self.seconds, found[-1][1])
@@ -352,8 +370,8 @@ class MemoryUse:
         if not total:
             return "No memory in use"
         name = max(peak, key=peak.get)
-        size = size_text(total)
-        return f"{name.capitalize()}: {peak[name] / total:.0%} of the peak of {size}"
+        subject = _SUBJECTS.get(name, f"{name} make up").capitalize()
+        return f"{subject} {peak[name] / total:.0%} of the peak of {size_text(total)}"
 
     def conditions(self) -> str:
         label = [self.label] if self.label else []
@@ -387,10 +405,15 @@ class MemoryUse:
             return holding.category
         if not holding.nbytes:
             return TEMPORARY
-        if self._stopped or holding.phase != len(self._phases) - 1:
+        if self._stopped or not self._is_recent(holding):
             return OTHER
         going = self._phases[-1] in (FORWARD, RECOMPUTING)
         return ACTIVATIONS if going else TEMPORARY
+
+    def _is_recent(self, holding: Holding) -> bool:
+        """Whether a holding got its memory in this phase, or in this backward pass."""
+        phases = self._phases[holding.phase :]
+        return len(phases) == 1 or all(x in (BACKWARD, RECOMPUTING) for x in phases)
 
     def _timed(self) -> Iterator[tuple[float, Change]]:
         """Yield each change with the seconds since the beginning, which only grow."""

@@ -149,7 +149,10 @@ class _Watch:
                 register_optimizer_step_post_hook(self.step_ends),
             ):
                 stack.callback(handle.remove)
+            stack.callback(self.leave_parameters)
             yield
+
+    def leave_parameters(self) -> None:
         for handle in self.handles.values():
             handle.remove()
 

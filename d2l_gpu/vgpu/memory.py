@@ -4,6 +4,7 @@ There is no caching allocator. So each block is a segment of its own, nothing is
 reserved beyond what is allocated, and there are no pools.
 """
 
+import pickle
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -253,7 +254,7 @@ class History:
                     "stream": 0,
                     "pool_id": (0, 0),
                     "frames": _described(frames),
-                    **({} if name == "oom" else {"addr": address}),
+                    "device_free" if name == "oom" else "addr": address,
                 }
                 for name, address, nbytes, frames in events
             ]
@@ -300,6 +301,38 @@ def record_history(
             for events, earlier in zip(history.events, before.events, strict=True):
                 events.extend(earlier)
         machine.history = history
+
+
+# ``torch.vgpu.memory`` has these under the names that ``torch.cuda.memory`` gives them,
+# with the arguments that make a difference here.
+
+
+def _record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    device: Device = None,
+    clear_history: bool = False,
+    compile_context: bool = False,
+    global_record_annotations: bool = False,
+    skip_actions: Sequence[str] | None = None,
+) -> None:
+    """Record a history of all devices' memory; see ``record_history``."""
+    record_history(enabled, context, max_entries, clear_history, skip_actions or ())
+
+
+def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> Snapshot:
+    """Return what ``torch.cuda._memory_viz`` reads; see ``snapshot``."""
+    return snapshot()
+
+
+def _dump_snapshot(
+    filename: str | Path = "dump_snapshot.pickle", augment_with_fx_traces: bool = False
+) -> None:
+    """Write a snapshot to a file, for ``python torch/cuda/_memory_viz.py``."""
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
 
 
 def _frames(frame: FrameType | None) -> Frames:

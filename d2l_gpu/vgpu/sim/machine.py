@@ -59,7 +59,8 @@ class Machine:
         limits: the bytes which that is.
         history: None, or what is told of each change of memory: the action
             (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address and
-            the bytes. It returns what to keep with a new block.
+            the bytes; for ``"oom"`` the bytes that are free in place of an address. It
+            returns what to keep with a new block.
         observers: what is told of each account that changes: its identity, the device's
             index, and the bytes that it holds from now on, None if it ends. Each is a
             ``MemoryUse``, which also knows what the memory is used for.
@@ -129,9 +130,9 @@ class Machine:
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
-        if self.history is not None:
-            self.history("oom", index, 0, nbytes)
         limit, capacity = self.limits[index], self.capacities[index]
+        if self.history is not None:
+            self.history("oom", index, capacity - self.used[index], nbytes)
         largest = "".join(observer.largest(index) for observer in self.observers)
         allowed = f"{size_text(limit)} allowed; " if limit < capacity else ""
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.

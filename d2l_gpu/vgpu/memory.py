@@ -331,8 +331,7 @@ def _dump_snapshot(
     filename: str | Path = "dump_snapshot.pickle", augment_with_fx_traces: bool = False
 ) -> None:
     """Write a snapshot to a file, for ``python torch/cuda/_memory_viz.py``."""
-    with open(filename, "wb") as file:
-        pickle.dump(_snapshot(), file)
+    Path(filename).write_bytes(pickle.dumps(_snapshot()))
 
 
 def _frames(frame: FrameType | None) -> Frames:

@@ -1,9 +1,8 @@
 """A picture of a ``MemoryUse``: its categories, stacked over the simulated time.
 
-It reads on light and dark backgrounds: it has one of its own, which follows the
-reader's system. The colours are those of Okabe and Ito (2008) or close to them, so
-readers tell them apart with any colour vision; each band has its name beside it or
-inside it.
+You can read it on any page: it has a background of its own, light or dark as your system
+is. The colours are those of Okabe and Ito (2008) or close to them, so you can tell them
+apart with any colour vision, and each band has its name inside it or beside it.
 """
 
 import html
@@ -56,7 +55,7 @@ def svg(use: "MemoryUse", dark: bool | None = None) -> str:
     """Return a record's picture as the text of an SVG file.
 
     Args:
-        dark: whether the background is dark; None: as the reader's system is.
+        dark: whether the background is dark; None: as your system is.
     """
     times, columns = use.series()
     bands = _bands(times, columns)

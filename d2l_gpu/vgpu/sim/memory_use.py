@@ -155,20 +155,18 @@ class MemoryUse:
         """Hear that an account holds nbytes from now on, or ends. See ``Machine``."""
         if index != self.index:
             return
-        holding = self._living.get(account)
-        if holding is None:
-            if not nbytes:
-                return
-            holding = self._living[account] = Holding()
+        if account not in self._living and not nbytes:
+            return
+        owner = self._enter_phase()
         if nbytes is None:
-            del self._living[account]
+            holding = self._living.pop(account)
+        else:
+            holding = self._living.setdefault(account, Holding())
         grown = (nbytes or 0) - holding.nbytes
         if not grown:
             return
-        owner = self._enter_phase()
-        phase = len(self._phases) - 1
         if not holding.nbytes:
-            holding.phase = phase
+            holding.phase = len(self._phases) - 1
             if holding.category is None:
                 holding.owner = owner
         elif not nbytes and holding.category is None and not self._is_recent(holding):
@@ -392,7 +390,7 @@ class MemoryUse:
         """Return a picture as the text of an SVG file.
 
         Args:
-            dark: whether the background is dark; None: as the reader's system is.
+            dark: whether the background is dark; None: as your system is.
         """
         from .memory_picture import svg
 

@@ -1,8 +1,8 @@
 """A picture of a ``MemoryUse``: its categories, stacked over the simulated time.
 
-You can read it on any page: it has a background of its own, light or dark as your system
-is. The colours are those of Okabe and Ito (2008) or close to them, so you can tell them
-apart with any colour vision, and each band has its name inside it or beside it.
+You can read it on any page: it has a background of its own, light or dark as your
+system is. The colours are those of Okabe and Ito (2008) or close to them, so you can
+tell them apart with any colour vision. Each band has its name inside it or beside it.
 """
 
 import html
@@ -181,34 +181,42 @@ class _Picture:
     def names(self, bands: Sequence[Band]) -> None:
         """Write each band's name and most bytes inside it or beside its end."""
         beside = []
+        pixel = self.highest / ROOM
         for band in bands:
-            name = f"{band.name} {_short(band.most)}"
-            pixel = self.highest / ROOM
-            if band.thickness(-1) < 3 * pixel:
-                place = self._room_inside(band, len(name) * LETTER)
-                if place is not None:
-                    more = ' text-anchor="middle" font-weight="bold"'
-                    colour = "ink" if band.name == "temporary" else "paper"
-                    self.write(*place, name, colour, more)
-                    continue
-                if band.most < pixel:
-                    continue  # too thin to be seen
-            middle = self.y((band.above[-1] + band.below[-1]) // 2)
-            colour = f"{band.name} beside"
-            beside.append((middle, name, colour if colour in COLOURS else band.name))
+            if band.thickness(-1) < 3 * pixel and self._write_inside(band):
+                continue
+            if band.most >= pixel:  # not too thin to be seen
+                middle = self.y((band.above[-1] + band.below[-1]) // 2)
+                colour = f"{band.name} beside"
+                colour = colour if colour in COLOURS else band.name
+                beside.append((middle, f"{band.name} {_short(band.most)}", colour))
         places = _apart([y for y, _, _ in beside], self.y(0))
         for y, (_, name, colour) in zip(places, beside, strict=True):
             self.write(LEFT + PLOT + 8, y + 4, name, colour, ' font-weight="bold"')
 
+    def _write_inside(self, band: Band) -> bool:
+        """Write a band's name into it if there's room, and return whether there is."""
+        for name in (f"{band.name} {_short(band.most)}", band.name):
+            place = self._room_inside(band, len(name) * LETTER)
+            if place is not None:
+                colour = "ink" if band.name == "temporary" else "paper"
+                more = ' text-anchor="middle" font-weight="bold"'
+                self.write(*place, name, colour, more)
+                return True
+        return False
+
     def _room_inside(self, band: Band, width: float) -> tuple[float, float] | None:
         """Return the middle of a line of text in the highest room of a band."""
-        half, best, found = int(width / 2) + 4, LINE * self.highest / ROOM, None
+        half, rooms = int(width / 2) + 4, []
         for x in range(half, PLOT - half, 4):
             top = min(band.above[x - half : x + half])
             bottom = max(band.below[x - half : x + half])
-            if top - bottom > best:
-                best, found = top - bottom, (LEFT + x, self.y((top + bottom) // 2) + 4)
-        return found
+            rooms.append((top - bottom, x, self.y((top + bottom) // 2) + 4))
+        most = max((room for room, _, _ in rooms), default=0)
+        if most * ROOM < LINE * self.highest:
+            return None
+        places = [(LEFT + x, y) for room, x, y in rooms if room > 0.9 * most]
+        return places[len(places) // 2]
 
     def phases(self, phases: Sequence[tuple[str, float, float]]) -> None:
         y, taken = HEIGHT - BOTTOM + 24, []

@@ -38,7 +38,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from .devices import Device, Devices, index_of
+from .devices import PLAIN, Device, Devices, index_of
 from .layouts import parts
 from .sim.memory_use import (
     BACKWARD,
@@ -70,11 +70,11 @@ def memory_use(
             f"{type(optimizer).__name__}."
         )
     index = _index(net, device)
-    label = device = str(Devices.shown[index])
+    clock = Devices.machines[index].clock
+    label = str(Devices.shown[index]) if index < PLAIN else clock.names[index]
     if net is not None:
-        label = f"{type(net).__name__} on {device}"
-        if optimizer is not None:
-            label = f"{type(net).__name__} with {type(optimizer).__name__} on {device}"
+        by = "" if optimizer is None else f" with {type(optimizer).__name__}"
+        label = f"{type(net).__name__}{by} on {label}"
     watch = _Watch(index, label, net, optimizer)
     with watch.hooks():
         watch.use.start()

@@ -10,5 +10,7 @@ browser.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
+* ``memory_use``: what a device's memory is used for over time; ``memory_picture`` draws
+  it.
 * ``table``, ``units``: tables and quantities in readable form.
 """

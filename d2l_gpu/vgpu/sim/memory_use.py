@@ -2,9 +2,8 @@
 
 A record hears of each account that begins, changes or ends. What an account is for
 often shows only later: a result of backward is a gradient once it's some parameter's
-``.grad``. So each account has one category, from its first byte to its last, and that
-is the last thing we learn about it. Whoever knows the program says so by ``learn``;
-``categories.py`` does that for PyTorch.
+``.grad``. So each account has one category, from its first byte to its last, and it's
+known at the end. ``categories.py`` finds it out for PyTorch, and calls ``tag``.
 """
 
 from bisect import bisect_right

@@ -237,6 +237,23 @@ def test_nothing_needs_to_be_named():
     assert {"Net.parts.0.up", "Net.parts.1.down"} <= set(use.by_module())
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_gradients_need_no_optimizer(inside):
+    net, _, X = made()
+    parameters = bytes_of(net.parameters())
+    if not inside:  # they exist already
+        step(net, None, X)
+    with vgpu.memory_use(net) as use:
+        if inside:
+            step(net, None, X)
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+    assert most(use, "gradients") == parameters
+    assert most(use, "other") == bytes_of([X])
+
+
 def test_a_program_without_modules_has_categories():
     W = torch.ones(64, 64, device="vgpu:0", requires_grad=True)
     optimizer = torch.optim.SGD([W], lr=0.1, momentum=0.9)

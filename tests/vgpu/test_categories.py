@@ -265,6 +265,27 @@ def test_a_program_without_modules_has_categories():
     assert most(use, "activations") >= W.nbytes
 
 
+def test_a_function_that_is_computed_again_makes_activations_again():
+    W = torch.ones(64, 64, device="vgpu:0", requires_grad=True)
+
+    def function(X):
+        return (X @ W).relu() @ W
+
+    again = []
+    for use_again in (False, True):
+        X = torch.ones(64, 64, device="vgpu:0", requires_grad=True)
+        with vgpu.memory_use() as use:
+            Y = checkpoint(function, X, use_reentrant=False) if use_again else None
+            (function(X) if Y is None else Y).sum().backward()
+            del Y
+        times, columns = use.series()
+        begin = next(begin for name, begin, _ in use.phases() if name == "backward")
+        found = zip(times, columns["activations"], strict=True)
+        later = [nbytes for time, nbytes in found if time >= begin]
+        again.append(max(later) - later[0])
+    assert again[0] == 0 < again[1]
+
+
 @pytest.mark.parametrize("grad", [torch.no_grad, torch.inference_mode])
 def test_without_gradients_there_are_no_activations(grad):
     net, _, X = made()

@@ -30,6 +30,7 @@ easiest to read in this order:
 * ``methods``, ``storage``: what a tensor answers where C++ doesn't ask the backend.
 * ``device_api``, ``streams``: ``torch.vgpu``, with its streams and events.
 * ``memory``: what it says about memory: counts, blocks, a history.
+* ``categories``: what the memory is used for: parameters, gradients, activations …
 * ``sync_debug``: where the host waits for a device.
 * ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
 * ``collectives``: ``torch.distributed``, with gloo underneath.
@@ -54,6 +55,7 @@ from .host_memory import host_memory_left
 from .sim.catalogue import LINKS, MODELS, Host, Link, Model
 from .sim.clock import PICO, Span
 from .sim.machine import Copy, Machine
+from .sim.memory_use import MemoryUse
 from .sim.report import DeviceUse
 from .sim.table import Table
 from .sim.units import time_text
@@ -71,6 +73,7 @@ __all__ = [
     "DeviceUse",
     "Host",
     "Link",
+    "MemoryUse",
     "Model",
     "Span",
     "Table",
@@ -83,6 +86,7 @@ __all__ = [
     "machine_in_use",
     "mark_pinned",
     "measure_host",
+    "memory_use",
     "peek",
     "record_copies",
     "simulator",
@@ -287,6 +291,37 @@ def peek(tensor: "torch.Tensor") -> "torch.Tensor":
 
     tensor = tensor.detach()
     return tensor._backing if is_virtual(tensor) else tensor
+
+
+def memory_use(
+    net: "torch.nn.Module | None" = None,
+    optimizer: "torch.optim.Optimizer | None" = None,
+    device: "int | str | torch.device | None" = None,
+) -> AbstractContextManager[MemoryUse]:
+    """Return a context that records what a device's memory is used for inside it.
+
+        with vgpu.memory_use(net, optimizer) as use:
+            step()
+        use                  # a picture in a notebook; print(use) is a table
+        use.peak             # bytes by category when most memory was in use
+
+    Each byte is one of parameters, buffers, gradients, optimizer state, activations,
+    temporary or other; the module ``categories`` says by which rules. Recording changes
+    neither results nor memory nor simulated time.
+
+    Args:
+        net: the network whose names the table of modules has. Modules that aren't part
+            of it are found when they go forward, and named by their class.
+        optimizer: whose state is known from the start. Others are found when they take
+            a step.
+        device: by default that of the network's parameters, or the current one.
+    Raises:
+        TypeError: an argument is of another type.
+        RuntimeError, ValueError: there is no such virtual GPU.
+    """
+    from . import categories
+
+    return categories.memory_use(net, optimizer, device)
 
 
 def machine_in_use() -> Machine:

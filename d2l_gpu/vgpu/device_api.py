@@ -10,7 +10,7 @@ from uuid import UUID
 
 import torch
 
-from . import monitor
+from . import memory, monitor
 from .devices import Device, Devices, current
 from .devices import index_of as _index
 from .generator import default_generators
@@ -52,6 +52,7 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_snapshot",

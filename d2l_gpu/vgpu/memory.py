@@ -4,6 +4,7 @@ By default there's no caching allocator. Then each block is a segment of its own
 nothing is reserved beyond what is allocated, and there are no pools.
 """
 
+import pickle
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -376,6 +377,37 @@ def record_history(
             for events, earlier in zip(history.events, before.events, strict=True):
                 events.extend(earlier)
         machine.history = history
+
+
+# ``torch.vgpu.memory`` has these under the names that ``torch.cuda.memory`` gives them,
+# with the arguments that make a difference here.
+
+
+def _record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    device: Device = None,
+    clear_history: bool = False,
+    compile_context: bool = False,
+    global_record_annotations: bool = False,
+    skip_actions: Sequence[str] | None = None,
+) -> None:
+    """Record a history of all devices' memory; see ``record_history``."""
+    record_history(enabled, context, max_entries, clear_history, skip_actions or ())
+
+
+def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> Snapshot:
+    """Return what ``torch.cuda._memory_viz`` reads; see ``snapshot``."""
+    return snapshot()
+
+
+def _dump_snapshot(
+    filename: str | Path = "dump_snapshot.pickle", augment_with_fx_traces: bool = False
+) -> None:
+    """Write a snapshot to a file, for ``python torch/cuda/_memory_viz.py``."""
+    Path(filename).write_bytes(pickle.dumps(_snapshot()))
 
 
 def _frames(frame: FrameType | None) -> Frames:

@@ -36,10 +36,12 @@ class CachedCharge(Charge):
             block = machine.take(index, nbytes) if nbytes else None
             if self.nbytes:
                 self._end()
-            self.nbytes = 0
+            self.nbytes = 0 if block is None else block.size
+            if machine.observers:
+                self._tell(self.nbytes)
             if block is None:
                 return
-            self.block, self.nbytes = block, block.size
+            self.block = block
             machine.used[index] += block.size
             machine.peak[index] = max(machine.peak[index], machine.used[index])
             entry = index, block.address, block.size, nbytes, block.frames
@@ -182,7 +184,7 @@ class CachingMachine(Machine):
             f"{size_text(allocator.reserved - allocator.allocated)} is reserved by "
             "PyTorch but unallocated. If reserved but unallocated memory is large try "
             "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
-            "fragmentation. (Simulated memory of a virtual GPU.)"
+            f"fragmentation. {self.largest(index)}(Simulated memory of a virtual GPU.)"
         )
 
     def reset_peak(self, index: int) -> None:

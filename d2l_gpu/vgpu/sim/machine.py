@@ -18,6 +18,7 @@ from .units import size_text
 
 if TYPE_CHECKING:
     from .allocator import CachingAllocator
+    from .memory_use import MemoryUse
 
 # Allocations of at least this size must also fit in the host's remaining memory.
 LARGE = 64 * 2**20
@@ -62,6 +63,9 @@ class Machine:
             ``"oom"`` the bytes that are free) and the bytes. It returns what to keep
             with a new block.
         allocators: None, or the caching allocator of each device, by index.
+        observers: what is told of each account that changes: its identity, the device's
+            index, and the bytes that it holds from now on, None if it ends. Each is a
+            ``MemoryUse``, which also knows what the memory is used for.
         kernels: number of kernels issued to each device.
     """
 
@@ -94,6 +98,7 @@ class Machine:
         self.fractions = [1.0] * len(self.used)
         self.limits = self.capacities[:]
         self.history: Callable[[str, int, int, int], Sequence] | None = None
+        self.observers: tuple[MemoryUse, ...] = ()
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -151,10 +156,9 @@ class Machine:
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
-        if self.history is not None:
-            free = self.capacities[index] - self.used[index]
-            self.history("oom", index, free, nbytes)
         limit, capacity = self.limits[index], self.capacities[index]
+        if self.history is not None:
+            self.history("oom", index, capacity - self.used[index], nbytes)
         allowed = f"{size_text(limit)} allowed; " if limit < capacity else ""
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
@@ -162,8 +166,12 @@ class Machine:
             f"GPU {index} has a total capacity of {size_text(capacity)} of which "
             f"{size_text(capacity - self.used[index])} is free. {allowed}Of the "
             f"allocated memory {size_text(self.used[index])} is allocated by PyTorch. "
-            "(Simulated memory of a virtual GPU.)"
+            f"{self.largest(index)}(Simulated memory of a virtual GPU.)"
         )
+
+    def largest(self, index: int) -> str:
+        """Return a sentence on what a device's memory is used for, if that's known."""
+        return "".join(observer.largest(index) for observer in self.observers)
 
     def reset_peak(self, index: int) -> None:
         """Let the peaks of a device's memory be what is in use now."""

@@ -75,6 +75,8 @@ class Charge:
             if before:
                 self._end()
             self.nbytes = rounded
+            if machine.observers:
+                self._tell(rounded)
             if not rounded:
                 return
             machine.used[index] = used
@@ -121,7 +123,13 @@ class Charge:
         if machine.history is not None:
             machine.history("free", index, address, nbytes)
 
+    def _tell(self, nbytes: int | None) -> None:
+        for observer in self.machine.observers:
+            observer(id(self), self.index, nbytes)
+
     def __del__(self):
         with self.machine.lock:
             if self.nbytes:
                 self._end()
+            if self.machine.observers:
+                self._tell(None)

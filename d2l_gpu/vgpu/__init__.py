@@ -37,6 +37,7 @@ easiest to read in this order:
 * ``patches``: every change made to PyTorch itself.
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
+* ``saving``: timelines as files, such as traces for Perfetto.
 * ``host_memory``: how much memory this computer can still give.
 * ``profiler``: kernels on the simulated clock, for ``torch.profiler``.
 * ``monitor``, ``nvml``, ``nvidia_smi``: what tools that monitor GPUs are told.

@@ -15,12 +15,12 @@ import torch
 from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
+from .saving import Timeline
 from .sim import commands
 from .sim.catalogue import LINKS, MODELS, Link, Model
 from .sim.clock import Clock, Moment, Span
 from .sim.machine import Machine
 from .sim.report import Report
-from .sim.timeline import Timeline
 from .sim.units import parse_size
 from .tensor import is_virtual
 from .work import work_of
@@ -286,9 +286,16 @@ class Simulator:
         indices = list(self.clock.models)
         self.clock.note(commands.HostWaits(indices), indices[0], 0)
 
-    def reset(self) -> None:
-        """Wait for everything, then restart time and counts at zero."""
+    def reset(self, *, memory: bool = False) -> None:
+        """Wait for everything, then restart time and counts at zero.
+
+        Args:
+            memory: record how much memory is allocated until the next reset. A trace
+                that ``timeline().save`` writes then shows it over time.
+        """
+        self._machine.record_memory(False)
         self.clock.reset()
+        self._machine.record_memory(memory)
 
     def report(self) -> Report:
         """Return what devices and links did since the last reset, as tables."""
@@ -299,7 +306,10 @@ class Simulator:
         return [Span._make(span) for span in self.clock.spans]
 
     def timeline(self) -> Timeline:
-        """Return a drawing of what ran when since the last reset."""
+        """Return a drawing of what ran when since the last reset.
+
+        Its ``save('trace.json')`` writes a trace that ui.perfetto.dev opens.
+        """
         return Timeline(self.clock, self.label)
 
     # -------------------------------------------------------------- collectives

@@ -10,5 +10,6 @@ browser.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
+* ``trace``: the same as a file for chrome://tracing and Perfetto.
 * ``table``, ``units``: tables and quantities in readable form.
 """

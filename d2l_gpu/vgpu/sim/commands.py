@@ -42,7 +42,8 @@ class CopyCommand:
     streams: tuple[int, int]
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
+        issuing = pico(catalogue.ISSUE.value)
+        host = clock.hosts[thread] + issuing
         clock.hosts[thread] = host
         ends = [
             (i, queue)
@@ -71,17 +72,17 @@ class CopyCommand:
             begin = max(ready, *(clock.links[i, side, peer].free for i, side in lanes))
         end = begin + duration
         name = f"{clock.names[self.source]} → {clock.names[self.target]}"
-        for i, side in lanes:
+        for (i, side), (_, queue) in zip(lanes, ends, strict=True):
             lane = clock.links[i, side, peer]
             if len(lanes) > 1:
                 lane.begin(begin, duration)
             lane.carried(self.nbytes, duration)
-            clock.draw(i, side, begin, end, name)
+            clock.draw(i, side, begin, end, name, host, issuing, queue, thread, self)
         for i, queue in ends:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
-            clock.draw(HOST, "wait", host, until, "wait")
+            clock.draw(HOST, "wait", host, until, "wait", thread=thread)
             clock.hosts[thread] = until
 
 
@@ -107,7 +108,7 @@ class HostWaits:
         host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
-            clock.draw(HOST, "wait", host, heard, "wait")
+            clock.draw(HOST, "wait", host, heard, "wait", thread=thread)
 
 
 @dataclass(slots=True)
@@ -130,6 +131,25 @@ class StreamWaits:
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         ends = clock.streams[index]
         ends[stream] = max(ends.get(stream, 0), self.moment.time or 0)
+
+
+@dataclass(slots=True)
+class MemoryChanged:
+    """From now on, so many bytes are allocated on the device.
+
+    Its note has None for a thread. Memory may be freed in any, and the clock mustn't
+    take that for the thread's turn, which could change other times.
+    """
+
+    nbytes: int
+
+    def work_off(
+        self, clock: Clock, index: int, stream: int, thread: int | None
+    ) -> None:
+        time = clock.hosts.get(thread, max(clock.hosts.values()))
+        if clock.memory:  # in the order of the program, also where threads overlap
+            time = max(time, clock.memory[-1][0])
+        clock.memory.append((time, index, self.nbytes))
 
 
 # ------------------------------------------------------------------ collectives
@@ -190,7 +210,8 @@ class Collective:
     done: Moment = field(default_factory=Moment)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        host = clock.hosts[thread] + pico(catalogue.ISSUE.value)
+        issuing = pico(catalogue.ISSUE.value)
+        host = clock.hosts[thread] + issuing
         clock.hosts[thread] = host
         duration = pico(self.duration)
         lanes = [
@@ -204,16 +225,17 @@ class Collective:
             *(clock.end_of(i, COMMUNICATION) for i in self.indices),
             *(lane.free for lane in lanes),
         )
-        self.done.time = begin + duration
+        self.done.time = end = begin + duration
         for lane in lanes:
             lane.begin(begin, duration)
             lane.carried(self.nbytes, duration)
+        issued = host, issuing, stream, thread
         for i in self.indices:
             for side in ("in", "out"):
-                clock.draw(i, side, begin, begin + duration, self.name)
-            clock.streams[i][COMMUNICATION] = begin + duration
+                clock.draw(i, side, begin, end, self.name, *issued, self)
+            clock.streams[i][COMMUNICATION] = end
             if not self.beside:
-                clock.streams[i][stream] = begin + duration
+                clock.streams[i][stream] = end
 
 
 def ring(

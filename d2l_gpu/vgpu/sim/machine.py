@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .clock import HOST, NOTES, Clock, queues
-from .commands import CopyCommand, HostWaits
+from .commands import CopyCommand, HostWaits, MemoryChanged
 from .memory import Charge, Count, in_blocks
 from .units import size_text
 
@@ -56,6 +56,7 @@ class Machine:
         history: None, or what is told of each change of memory: the action
             (``"alloc"``, ``"free"`` or ``"oom"``), the device's index, the address and
             the bytes. It returns what to keep with a new block.
+        notes_memory: whether the clock is told of each change of memory.
         kernels: number of kernels issued to each device.
     """
 
@@ -86,6 +87,7 @@ class Machine:
         self.fractions = [1.0] * len(self.used)
         self.limits = self.capacities[:]
         self.history: Callable[[str, int, int, int], Sequence] | None = None
+        self.notes_memory = False
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -147,6 +149,19 @@ class Machine:
             self.taken[index], self.overflows[index] = self.used[index], 0
             for count in (self.requested[index], self.allocations[index]):
                 count.total = count.current
+
+    def record_memory(self, on: bool) -> None:
+        """Let the clock note how many bytes are allocated, or stop it."""
+        with self.lock:
+            self.notes_memory = on and self.clock is not None
+            if self.notes_memory:
+                for index in self.clock.models:
+                    self.note_memory(index)
+
+    def note_memory(self, index: int) -> None:
+        # Not clock.note(…): the garbage collector may come here from the clock's work.
+        change = MemoryChanged(self.used[index])
+        self.clock.notes.append((change, index, 0, None))
 
     # -------------------------------------------------------------- kernels and copies
 

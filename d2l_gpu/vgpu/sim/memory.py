@@ -94,6 +94,8 @@ class Charge:
             frames = ()
             if machine.history is not None:
                 frames = machine.history("alloc", index, address, rounded)
+            if machine.notes_memory:
+                machine.note_memory(index)
             machine.blocks[id(self)] = index, address, rounded, nbytes, frames
 
     def _end(self) -> None:
@@ -105,6 +107,8 @@ class Charge:
         machine.allocations[index].current -= 1
         if machine.history is not None:
             machine.history("free", index, address, nbytes)
+        if machine.notes_memory:
+            machine.note_memory(index)
 
     def __del__(self):
         with self.machine.lock:

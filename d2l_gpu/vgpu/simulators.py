@@ -303,6 +303,7 @@ class Simulator:
 
     def spans(self) -> list[Span]:
         """Return the spans of time since the last reset that the timeline draws."""
+        self.clock.work_off()
         return [Span._make(span) for span in self.clock.spans]
 
     def timeline(self) -> Timeline:

@@ -24,6 +24,7 @@ from . import catalogue
 from .catalogue import Link, Model
 
 HOST = -1  # the index that stands for the host's memory
+NOBODY = -1  # in a note, in place of a thread: it belongs to none, and takes no time
 PICO = 10**12  # picoseconds in a second
 
 # The clock works off its notes when there are this many, even if nobody asks.
@@ -327,7 +328,7 @@ class Clock:
                 if issuer != thread:
                     if thread is not None:
                         self.hosts[thread] = host
-                    if issuer is None:  # it takes no time, and belongs to no thread
+                    if issuer == NOBODY:
                         key.work_off(self, index, stream, thread)
                         continue
                     if issuer == self.main:
@@ -388,7 +389,7 @@ class Clock:
         time, and Python's lock lets one of them run at a time. So each takes as many
         times as long as there are threads; which of them is first makes no difference.
         """
-        notes = [note for note in notes if note[3] is not None]
+        notes = [note for note in notes if note[3] != NOBODY]
         for is_main, run in itertools.groupby(notes, lambda note: note[3] == self.main):
             if not is_main:
                 yield max(

@@ -134,11 +134,30 @@ class StreamWaits:
 
 
 @dataclass(slots=True)
+class Reading:
+    """Where a stream and its device are once they've come this far.
+
+    Attributes:
+        end: when the stream has done its work so far.
+        busy: how long the device has computed in total.
+    """
+
+    end: int = 0
+    busy: int = 0
+
+    def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        self.busy = clock.compute[index].busy
+        self.end = clock.end_of(index, stream)
+        if not clock.models[index].asynchronous:
+            self.end = clock.hosts[thread]
+
+
+@dataclass(slots=True)
 class MemoryChanged:
     """From now on, so many bytes are allocated on the device.
 
-    Its note has None for a thread. Memory may be freed in any, and the clock mustn't
-    take that for the thread's turn, which could change other times.
+    Its note is nobody's: memory may be freed in any thread, and the clock mustn't take
+    that for the thread's turn, which could change other times.
     """
 
     nbytes: int

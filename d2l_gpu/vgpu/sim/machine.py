@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .clock import HOST, NOTES, Clock, queues
+from .clock import HOST, NOBODY, NOTES, Clock, queues
 from .commands import CopyCommand, HostWaits, MemoryChanged
 from .memory import Charge, Count, in_blocks
 from .units import size_text
@@ -161,7 +161,7 @@ class Machine:
     def note_memory(self, index: int) -> None:
         # Not clock.note(…): the garbage collector may come here from the clock's work.
         change = MemoryChanged(self.used[index])
-        self.clock.notes.append((change, index, 0, None))
+        self.clock.notes.append((change, index, 0, NOBODY))
 
     # -------------------------------------------------------------- kernels and copies
 

@@ -98,14 +98,14 @@ class Trace:
 
     def _track(self, span: Span) -> tuple:
         i, work = span.index, span.work
-        if i == HOST or not self.clock.models[i].asynchronous:
-            return self._thread(i, span.thread)  # a CPU computes while it issues
         if isinstance(work, Collective):
             return i, 2, 0, "collectives"
         if isinstance(work, CopyCommand):
             peer = "host" if HOST in (work.source, work.target) else "GPUs"
             way = "in from" if span.lane == "in" else "out to"
             return i, 1, 0, f"copies {way} {peer}"
+        if i == HOST or not self.clock.models[i].asynchronous:
+            return self._thread(i, span.thread)  # a CPU computes while it issues
         name = f"stream {span.stream}" if span.stream else "default stream"
         return i, 0, span.stream, f"kernels, {name}"
 

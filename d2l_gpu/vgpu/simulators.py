@@ -293,7 +293,6 @@ class Simulator:
             memory: record how much memory is allocated until the next reset. A trace
                 that ``timeline().save`` writes then shows it over time.
         """
-        self._machine.record_memory(False)
         self.clock.reset()
         self._machine.record_memory(memory)
 

@@ -103,6 +103,9 @@ def check(trace: Event, kinds: set[str]) -> Read:
     for found in read.slices:
         assert found.event["dur"] >= 0 and isinstance(found.event["name"], str)
         if found.kind in kinds:
+            # Perfetto rounds it, and what then overlaps is lost.
+            exact = 1000 * found.event["dur"]
+            assert abs(exact - round(exact)) < 1e-6
             assert found.track in read.tracks and found.track[0] in read.processes
             assert found.start >= 0 and found.event["args"]["simulated"] is True
     assert len(set(read.processes.values())) == len(read.processes)

@@ -1,9 +1,11 @@
 """Traces of simulated time, for viewers and from PyTorch's profiler."""
 
+import errno
 import gzip
 import json
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,8 +52,9 @@ def all_reduce(sim, tensors, i, j, stream, rows) -> None:
 
 
 def in_a_thread(sim, tensors, i, j, stream, rows) -> None:
+    work = (kernel, copy, all_reduce)[rows % 3]
     threads = [
-        threading.Thread(target=kernel, args=(sim, tensors, k, k, stream, rows))
+        threading.Thread(target=work, args=(sim, tensors, k, i, stream, rows))
         for k in (i, j)
     ]
     for thread in threads:
@@ -178,7 +181,7 @@ def test_memory_rises_when_the_host_allocates_and_falls_when_it_frees():
 def test_tracks_are_named_by_what_runs_on_them(sims):
     sim, tensors = sims[3], run(sims[3], [])
     for work in (kernel, copy, all_reduce, in_a_thread):
-        work(sim, tensors, 0, 2, 1, 50)
+        work(sim, tensors, 0, 2, 1, 51)
     read = check(json.loads(sim.timeline().trace.text()), SIMULATED)
     tracks = Counter(
         (read.processes[pid].partition(",")[0], name)
@@ -221,7 +224,9 @@ def test_the_name_decides_what_is_saved(sims, tmp_path):
             timeline.save(tmp_path / name)
     timeline.save(str(tmp_path / "b.json"))
     trace = (tmp_path / "a.json").read_bytes()
-    assert gzip.decompress((tmp_path / "a.json.gz").read_bytes()) == trace
+    zipped = (tmp_path / "a.json.gz").read_bytes()
+    assert gzip.decompress(zipped) == trace
+    assert not any(zipped[4:8])  # it doesn't say when it was made
     assert (tmp_path / "b.json").read_bytes() == trace
     assert (tmp_path / "a.svg").read_text("utf-8") == timeline.svg()
     assert (tmp_path / "a.TXT").read_text("utf-8") == f"{timeline!r}\n"
@@ -246,6 +251,21 @@ def test_what_cannot_be_written_leaves_nothing(sims, tmp_path):
         with pytest.raises(OSError):
             timeline.save(path)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
+
+
+def test_a_full_disk_leaves_what_was_there(sims, tmp_path, monkeypatch):
+    def half(path, content):
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "trace.json"
+    sims[1].timeline().save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="No space left"):
+        sims[1].timeline().save(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
 def test_an_incomplete_trace_says_so(tmp_path):

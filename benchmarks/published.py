@@ -131,6 +131,7 @@ def link_of(row: Row) -> Link:
         min(near.bandwidth, n * far.bandwidth),
         ((n - 1) * near.step + far.step) / n,
         f"{near.source}; {far.source}",
+        near.channels,
     )
 
 

@@ -39,6 +39,7 @@ easiest to read in this order:
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
 * ``saving``: timelines as files, such as traces for Perfetto.
 * ``host_memory``: how much memory this computer can still give.
+* ``host_time``: how long this computer takes to issue work.
 * ``profiler``: kernels on the simulated clock, for ``torch.profiler``.
 * ``monitor``, ``nvml``, ``nvidia_smi``: what tools that monitor GPUs are told.
 * ``programs``, ``__main__``: run a script that says ``cuda`` on virtual GPUs.
@@ -51,7 +52,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from .host_memory import host_memory_left
-from .sim.catalogue import LINKS, MODELS, Link, Model
+from .sim.catalogue import LINKS, MODELS, Host, Link, Model
 from .sim.clock import PICO, Span
 from .sim.machine import Copy, Machine
 from .sim.report import DeviceUse
@@ -69,6 +70,7 @@ __all__ = [
     "PICO",
     "Copy",
     "DeviceUse",
+    "Host",
     "Link",
     "Model",
     "Span",
@@ -81,6 +83,7 @@ __all__ = [
     "is_virtual",
     "machine_in_use",
     "mark_pinned",
+    "measure_host",
     "peek",
     "record_copies",
     "simulator",
@@ -97,6 +100,7 @@ def enable(
     as_cuda: bool = False,
     model: str | Model | Sequence[str | Model] = "V100",
     link: str | Link = "NVLink2",
+    host: Host | None = None,
 ) -> None:
     """Set up n virtual GPUs in this process.
 
@@ -115,6 +119,8 @@ def enable(
         model: the GPU that the simulated clock assumes: a name in ``MODELS``, or a list
             with one name for each device.
         link: what connects them on that clock: a name in ``LINKS``.
+        host: what the program's own work takes on that clock. Default: what others have
+            published; ``measure_host`` measures it on a machine with a GPU.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: PyTorch is older than 2.10; another backend has taken PyTorch's
@@ -123,7 +129,7 @@ def enable(
     """
     from .simulators import Settings
 
-    settings = Settings.checked(n, memory, backing, model, link)
+    settings = Settings.checked(n, memory, backing, model, link, host)
 
     from . import backend
     from .devices import Devices
@@ -153,6 +159,7 @@ def simulator(
     *,
     memory: int | str | None = None,
     replicas: bool = False,
+    host: Host | None = None,
 ) -> "Simulator":
     """Return a simulation with n devices of its own, beside all others.
 
@@ -170,6 +177,7 @@ def simulator(
         memory: capacity of each, as in ``enable``.
         replicas: with ``backing='meta'``, simulate one device for all n, because all
             do the same at the same time, as in data parallelism. Then n has no limit.
+        host: what the program's own work takes, as in ``enable``.
     Raises:
         TypeError, ValueError: an argument makes no sense.
         RuntimeError: as for ``enable``; or too many simulators are alive, or dead with
@@ -177,7 +185,25 @@ def simulator(
     """
     from .simulators import create
 
-    return create(n, model, link, backing, memory, replicas)
+    return create(n, model, link, backing, memory, replicas, host)
+
+
+def measure_host(device=None) -> Host:
+    """Measure how long this machine takes to issue work to a real device.
+
+    Pass the result to ``enable`` or ``simulator``, and the clock simulates a program
+    that runs on this machine's CPU and PyTorch. It takes about a second.
+
+    Args:
+        device: a real device. Default: the machine's GPU. ``'cpu'`` leaves out what
+            the driver of a GPU takes, so it gives lower bounds.
+    Raises:
+        RuntimeError: no device is given, and the machine has no GPU.
+        ValueError: the device is virtual, or isn't there.
+    """
+    from .host_time import measure
+
+    return measure(device)
 
 
 def current_simulator() -> "Simulator":

@@ -7,9 +7,9 @@ given. ``records.py`` says which collective each operator is.
 
 The log of copies leaves out what a collective sends: the number of bytes depends on the
 algorithm that gloo chooses, which says nothing about real GPUs. The simulated clock
-assumes a ring, which NCCL uses too. Every process has a clock of its own, so it also
-assumes that all devices reach the collective at the same time. Later work on the device
-waits for it.
+assumes a ring, which NCCL uses too, or if it has a fabric, what NCCL chooses there.
+Every process has a clock of its own, so it also assumes that all devices reach the
+collective at the same time. Later work on the device waits for it.
 
 A group of NCCL's knows nothing of the CPU, where the backing tensors are. So another
 group stands behind it, which does; see ``patches/nccl.py``.
@@ -23,11 +23,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from . import errors
+from . import errors, waits
 from .devices import Devices
 from .operators import operator
 from .sim.clock import HOST, queues
-from .sim.commands import ring
+from .sim.cluster import Meeting, Recorder
+from .sim.commands import RINGS, chosen, ring
 from .special import home
 from .storage import has_pinned_mark, set_pinned_mark
 from .tensor import VirtualTensor, contained, is_virtual, run, wrap
@@ -56,7 +57,7 @@ def collective(op, *args, **kwargs):
         raise errors.collective_mismatch(op, devices)
     if not given:
         return op.call(*backing_args, **backing_kwargs)
-    n = next(filter(None, map(_size, args)), 1)
+    group = next(filter(None, map(_group, args)), None)
     memories = {x._backing.untyped_storage().data_ptr() for x in given.values()} - {0}
     if op.record.between_two:
         # A rank that waited for this before it begins the next might wait for ever.
@@ -73,9 +74,18 @@ def collective(op, *args, **kwargs):
         for place in range(2):
             backing_args[place] = _flat(backing_args[place], given)
     result = op.call(*backing_args, **backing_kwargs)
-    for work in filter(_is_work, tree_leaves(result)):
-        _note(torch.distributed.Work.unbox(work), memories)
-    _issued(op, args[:2], n, next(iter(given.values()))._index)
+    works = [
+        torch.distributed.Work.unbox(work)
+        for work in filter(_is_work, tree_leaves(result))
+    ]
+    for work in works:
+        _note(work, memories)
+    if group is not None:
+        peer = args[2] if op.record.between_two else None
+        index = next(iter(given.values()))._index
+        meeting = _issued(op, args[:2], group, index, peer)
+        if meeting is not None:
+            waits.expect(meeting, works)
     return _as_given(result, given)
 
 
@@ -124,12 +134,15 @@ def _is_work(value) -> bool:
 
 def functional(op, *args, **kwargs):
     """Run one operator of ``_c10d_functional``, which knows its group by name."""
+    if op.name.endswith("wait_tensor"):
+        waits.result(args[0])
     names = [str(x) for x in args if isinstance(x, str)]
     # Names of groups may be of a subclass of str, which operators don't take.
     args = [_name_behind(str(x)) if isinstance(x, str) else x for x in args]
-    n = 1
+    group, n = None, 1
     if op.record.collective is not None:
-        n = torch.distributed.distributed_c10d._resolve_process_group(names[-1]).size()
+        group = torch.distributed.distributed_c10d._resolve_process_group(names[-1])
+        n = group.size()
     if "avg" in names and names[-1] in behind:
         args = ["sum" if x == "avg" else x for x in args]
         in_place = op.aliases[0] is not None
@@ -137,8 +150,10 @@ def functional(op, *args, **kwargs):
             args[0] = _scaled(args[0], 1 / n, in_place)
     result = run(op, args, kwargs)
     device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
-    if device is not None:
-        _issued(op, (args[0], result), n, device._index)
+    if device is not None and group is not None:
+        meeting = _issued(op, (args[0], result), group, device._index)
+        if meeting is not None:
+            waits.expect_results(meeting, tree_leaves(result))
     return result
 
 
@@ -161,16 +176,15 @@ def _name_behind(name: str) -> str:
 
 def _behind(value):
     """Return the group behind a process group; anything else as it is."""
-    if _size(value) is None:
-        return value
-    group = behind.get(torch.distributed.ProcessGroup.unbox(value).group_name)
-    return value if group is None else group.boxed()
+    group = _group(value)
+    found = None if group is None else behind.get(group.group_name)
+    return value if found is None else found.boxed()
 
 
-def _size(value) -> int | None:
-    """Return the number of ranks of a process group, None for anything else."""
+def _group(value) -> "torch.distributed.ProcessGroup | None":
+    """Return the process group that C++ has boxed, None for anything else."""
     if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
-        return torch.distributed.ProcessGroup.unbox(value).size()
+        return torch.distributed.ProcessGroup.unbox(value)
     return None
 
 
@@ -191,23 +205,50 @@ def _scaled(tensors, factor: float, in_place: bool):
     return tree_map_only(torch.Tensor, scale, tensors)
 
 
-def _issued(op, tensors, n: int, index: int) -> None:
+def _issued(op, tensors, group, index: int, peer: int | None = None) -> Meeting | None:
     """Tell the clock about a collective whose cost is known.
 
     Args:
         tensors: what goes in and what comes out.
-        n: the number of ranks.
+        group: of the ranks that take part.
+        peer: the rank in the group with which this one exchanges tensors, None if all
+            of the group do.
+
+    Returns:
+        in a cluster, the meeting that somebody has to wait for; see ``waiting.py``.
     """
     kind, clock = op.record.collective, Devices.machines[index].clock
+    n = group.size()
     if kind is None or n == 1 or clock is None:
-        return
+        return None
+    if clock.fabric is None and kind not in RINGS:
+        return None
     # The whole tensor: what goes in, or what comes out after gathering.
     nbytes = max(
         sum(x.nbytes for x in tree_leaves(value) if isinstance(x, torch.Tensor))
         for value in tensors
     )
-    command = ring(kind, [index], nbytes, n, clock.link)
-    clock.note(command, index, queues.of.get(index, 0))
+    stream = queues.of.get(index, 0)
+    if clock.fabric is None:
+        clock.note(ring(kind, [index], nbytes, n, clock.link), index, stream)
+        return None
+    ranks = _ranks(group)
+    if peer is not None:
+        ranks = ranks[group.rank()], ranks[peer]
+        if not op.name.endswith("send"):
+            ranks = ranks[::-1]
+    if isinstance(clock, Recorder):
+        return clock.meet(kind, nbytes, ranks, index, stream)
+    model = clock.models[index]
+    command = chosen(kind, [index], nbytes, ranks, clock.fabric, model)
+    clock.note(command, index, stream)
+    return None
+
+
+def _ranks(group) -> tuple[int, ...]:
+    """Return the numbers that the ranks of a group have in the whole world."""
+    found = torch.distributed.distributed_c10d._resolve_process_group(group.group_name)
+    return tuple(torch.distributed.get_process_group_ranks(found))
 
 
 def _to_backings(value, given: dict[int, VirtualTensor], devices: list[torch.device]):

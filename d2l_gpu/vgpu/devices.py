@@ -26,6 +26,7 @@ class Devices:
         types: the device types that mean virtual GPUs.
         shown: what ``Tensor.device`` returns: the names, or ``cuda:0`` … with as_cuda.
         chosen: whether the program has ever called ``set_device``.
+        zeros: whether a program that asks for values where there are none gets zeros.
     """
 
     machine: Machine | None = None
@@ -35,6 +36,7 @@ class Devices:
     types: tuple[str, ...] = ("vgpu",)
     shown: tuple[torch.device, ...] = ()
     chosen: bool = False
+    zeros: bool = False
 
     @classmethod
     def place(cls, machine: Machine, backing: torch.device) -> None:

@@ -60,7 +60,8 @@ class Record:
             operands and results.
         layer: whether layers with parameters issue it going forward, in whose code
             the host spends time.
-        collective: which collective the simulated clock treats it as.
+        collective: which collective the simulated clock treats it as. Those that aren't
+            in ``commands.RINGS`` take time only where the clock has a fabric.
         between_two: whether two ranks exchange a tensor, rather than all of a group.
         flat: whether it's a collective to which only the number of elements matters;
             to gloo the shapes matter too.
@@ -134,9 +135,11 @@ DENSIFYING = Record(densified=bounds.dense)
 COLLECTIVE = Record(handler=collectives.collective)
 ALL_GATHER = replace(COLLECTIVE, collective="all_gather")
 ALL_REDUCE = replace(COLLECTIVE, collective="all_reduce")
+ALL_TO_ALL = replace(COLLECTIVE, collective="all_to_all")
 BETWEEN_TWO = replace(COLLECTIVE, between_two=True)
 REDUCE_SCATTER = replace(COLLECTIVE, collective="reduce_scatter")
 FUNCTIONAL = Record(handler=collectives.functional, kernel=False)
+EXCHANGED = replace(FUNCTIONAL, collective="all_to_all")
 GATHERED = replace(FUNCTIONAL, collective="all_gather")
 REDUCED = replace(FUNCTIONAL, collective="all_reduce")
 SCATTERED = replace(FUNCTIONAL, collective="reduce_scatter")
@@ -499,14 +502,15 @@ RECORDS: dict[str, Record] = {
     "c10d::allgather_into_tensor_coalesced_": ALL_GATHER,
     "c10d::allreduce_": ALL_REDUCE,
     "c10d::allreduce_coalesced_": ALL_REDUCE,
-    "c10d::alltoall_": replace(COLLECTIVE, substitute=collectives.all_to_all),
+    "c10d::alltoall_": replace(ALL_TO_ALL, substitute=collectives.all_to_all),
+    "c10d::alltoall_base_": ALL_TO_ALL,
     "c10d::broadcast_": replace(COLLECTIVE, collective="broadcast"),
-    "c10d::recv_": BETWEEN_TWO,
+    "c10d::recv_": replace(BETWEEN_TWO, collective="send"),
     "c10d::recv_any_source_": BETWEEN_TWO,
     "c10d::reduce_": replace(COLLECTIVE, collective="reduce"),
     "c10d::reduce_scatter_": REDUCE_SCATTER,
     "c10d::reduce_scatter_tensor_coalesced_": REDUCE_SCATTER,
-    "c10d::send": BETWEEN_TWO,
+    "c10d::send": replace(BETWEEN_TWO, collective="send"),
     "_c10d_functional::all_gather_into_tensor": GATHERED,
     "_c10d_functional::all_gather_into_tensor_coalesced": GATHERED,
     "_c10d_functional::all_gather_into_tensor_out": GATHERED,
@@ -516,7 +520,8 @@ RECORDS: dict[str, Record] = {
     "_c10d_functional::all_reduce_coalesced_": REDUCED,
     "_c10d_functional::broadcast": replace(FUNCTIONAL, collective="broadcast"),
     "_c10d_functional::broadcast_": replace(FUNCTIONAL, collective="broadcast"),
-    "_dtensor::shard_dim_alltoall": FUNCTIONAL,
+    "_c10d_functional::all_to_all_single": EXCHANGED,
+    "_dtensor::shard_dim_alltoall": EXCHANGED,
     "_c10d_functional::reduce_scatter_tensor": SCATTERED,
     "_c10d_functional::reduce_scatter_tensor_coalesced": SCATTERED,
     "_c10d_functional::reduce_scatter_tensor_out": SCATTERED,

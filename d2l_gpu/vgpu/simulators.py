@@ -4,7 +4,6 @@
 with devices of its own, beside the one that ``enable`` set up.
 """
 
-import difflib
 import gc
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
 from .saving import Timeline
 from .sim import commands
-from .sim.catalogue import LINKS, MODELS, Link, Model
+from .sim.catalogue import LINKS, MODELS, Host, Link, Model, closest
 from .sim.clock import Clock, Moment, Span
 from .sim.machine import Machine
 from .sim.report import Report
@@ -44,9 +43,12 @@ class Settings:
     backing: torch.device
     models: tuple[Model, ...]
     link: Link
+    host: Host
 
     @classmethod
-    def checked(cls, n, memory, backing, model, link, most: int = PLAIN) -> "Settings":
+    def checked(
+        cls, n, memory, backing, model, link, host=None, most: int = PLAIN
+    ) -> "Settings":
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(
                 f"The number of virtual GPUs must be an integer, but got {n!r}."
@@ -74,7 +76,13 @@ class Settings:
             capacities = tuple(m.memory for m in models)
         else:
             capacities = tuple(min(default_capacity(n), m.memory) for m in models)
-        return cls(n, capacities, backing, models, link)
+        host = Host() if host is None else host
+        if not isinstance(host, Host):
+            raise TypeError(
+                "The host must be a vgpu.Host, such as vgpu.measure_host() returns, "
+                f"but got {host!r}."
+            )
+        return cls(n, capacities, backing, models, link, host)
 
     def machine(self, first: int, stands_for: int = 1) -> Machine:
         """Return a new machine whose first device has the index ``first``."""
@@ -87,7 +95,7 @@ class Settings:
             first=first,
             has_values=has_values,
             memory_left=host_memory_left if has_values else None,
-            clock=Clock(models, self.link, work_of, stands_for),
+            clock=Clock(models, self.link, work_of, stands_for, self.host),
         )
 
 
@@ -132,29 +140,21 @@ def _entry(name, catalogue: dict, what: str):
         )
     if name not in catalogue:
         raise ValueError(
-            f"There is no {what} {name!r} in the catalogue{_closest(name, catalogue)}: "
+            f"There is no {what} {name!r} in the catalogue{closest(name, catalogue)}: "
             f"choose one of {', '.join(catalogue)}, or describe your own as a "
             f"{kinds[0].__name__}."
         )
     return catalogue[name]
 
 
-def _closest(name: str, catalogue: dict) -> str:
-    """Ask whether a name of the catalogue was meant, if one is close."""
-    names = {each.lower(): each for each in catalogue}
-    for found in difflib.get_close_matches(name.lower(), names, 1):
-        return f" (did you mean {names[found]!r}?)"
-    return ""
-
-
-def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
+def create(n, model, link, backing, memory, replicas: bool, host) -> "Simulator":
     """See ``d2l_gpu.vgpu.simulator``."""
     if replicas:
         if _device(backing).type != "meta":
             raise ValueError(
                 "Replicas are simulated without values: pass backing='meta' as well."
             )
-        settings = Settings.checked(1, memory, backing, model, link)
+        settings = Settings.checked(1, memory, backing, model, link, host)
         Settings.checked(n, memory, backing, model, link, most=10**6)
     else:
         if isinstance(n, int) and n > MOST_IN_ONE:
@@ -163,7 +163,7 @@ def create(n, model, link, backing, memory, replicas: bool) -> "Simulator":
                 f"{n}: with backing='meta', replicas=True, one device stands for any "
                 "number of identical ones."
             )
-        settings = Settings.checked(n, memory, backing, model, link)
+        settings = Settings.checked(n, memory, backing, model, link, host)
     backend.register()
     first = _free_place(settings.count)
     machine = settings.machine(first, stands_for=n if replicas else 1)

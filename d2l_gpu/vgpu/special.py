@@ -109,7 +109,7 @@ def copy_(op, target, source, non_blocking=False):
     to, there = _memory_of(target)
     values, here = _memory_of(source)
     if values.is_meta and not to.is_meta:
-        raise errors.no_values(op.name)
+        values = _zeros(values, op.name)
     _report(here, there, non_blocking)
     to.copy_(values)
     if to.layout is not torch.strided and there != HOST:
@@ -145,7 +145,7 @@ def to_copy(
     device = tensor.device if device is None else torch.device(device)
     if device.type not in Devices.types:
         if values.is_meta and device.type != "meta":
-            raise errors.no_values(f"to({str(device)!r})")
+            values = _zeros(values, f"to({str(device)!r})")
         _report(here, HOST, non_blocking)
         result = op.call(
             values, dtype=dtype, device=device, memory_format=memory_format
@@ -166,11 +166,24 @@ def to_copy(
 
 def item(op, tensor):
     """Run ``tensor.item()``: one element crosses to the host, which waits for it."""
-    if tensor._backing.is_meta:
-        raise errors.no_values("item()")
+    values = tensor._backing
+    if values.is_meta:
+        values = _zeros(values, "item()")
     _report(tensor._index, HOST)
     _moved(tensor._index, HOST, tensor.element_size(), None, False)
-    return op.call(tensor._backing)
+    return op.call(values)
+
+
+def _zeros(values: torch.Tensor, asked: str) -> torch.Tensor:
+    """Return zeros in place of values that aren't there, if the program may get them.
+
+    Raises:
+        RuntimeError: it may not.
+    """
+    if not Devices.zeros:
+        raise errors.no_values(asked)
+    errors.warn_of_zeros()
+    return torch.zeros_like(values, device="cpu")
 
 
 def in_parts(op, *args, **kwargs):

@@ -10,7 +10,8 @@ import functools
 import torch
 from torch.nn.parallel import DataParallel, _functions, comm
 
-from ..devices import Devices, as_device
+from ..devices import Devices, as_device, index_of
+from ..sim.commands import HostWorks
 from ..streams import default_stream
 
 CPU = -1  # the index that torch.nn.parallel uses for the host
@@ -22,6 +23,7 @@ def apply() -> None:
     sums()
     copy_streams()
     refused_simulators()
+    time_of_replicas()
 
 
 def communication() -> None:
@@ -100,6 +102,24 @@ def refused_simulators() -> None:
             )
 
     DataParallel.__init__ = __init__
+
+
+def time_of_replicas() -> None:
+    """Tell the clock about the time in which ``DataParallel`` copies modules.
+
+    All: Python does that for every module, device and step, and devices wait.
+    """
+    original = DataParallel.replicate
+
+    @functools.wraps(original)
+    def replicate(self, module, device_ids):
+        if self.src_device_obj.type in Devices.types:
+            copies = len(device_ids) * sum(1 for _ in module.modules())
+            clock = Devices.machine.clock
+            clock.note(HostWorks(copies), index_of(self.src_device_obj), 0)
+        return original(self, module, device_ids)
+
+    DataParallel.replicate = replicate
 
 
 # ------------------------------------------------------------------ the seven functions

@@ -7,7 +7,9 @@ browser.
 * ``catalogue``: data of GPUs and links, every figure with its source.
 * ``clock``: when the host issues work, and when devices and links do it.
 * ``commands``: work other than kernels: copies, collectives, waiting.
+* ``fabric``: what connects the GPUs of a cluster: links, wiring, network cards.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
+* ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
 * ``trace``: the same as a file for chrome://tracing and Perfetto.

@@ -5,13 +5,26 @@ have published give the fraction of peak that programs reach. Nothing was fitted
 runs that the clock is compared with. To add a processor or a link, add an entry.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
 GB, TERA = 10**9, 10**12  # data sheets count in powers of ten
 MIB, GIB = 2**20, 2**30
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return a question that asks whether one of the names was meant, if one is close.
+
+    It goes into an error's sentence: `` (did you mean 'A100'?)``, or nothing.
+    """
+    found = {each.lower(): each for each in names}
+    for match in difflib.get_close_matches(name.lower(), found, 1):
+        return f" (did you mean {found[match]!r}?)"
+    return ""
+
 
 # ------------------------------------------------------------------ processors
 
@@ -339,24 +352,44 @@ class Link:
     Attributes:
         bandwidth: bytes per second in each direction.
         step: latency in seconds of one step of a collective; a copy is one step.
+        channels: how many channels NCCL makes on it. Each takes one multiprocessor of
+            every device for as long as a collective lasts.
     """
 
     name: str
     bandwidth: float
     step: float
     source: str
+    channels: int = 0
 
 
 _PCIE = "PCI-SIG: {} GT/s × {} lanes, 128b/130b coding"
 _NCCL = "step: NVIDIA NCCL, src/graph/tuning.cc (commit 5067397, 2026), ring, Simple"
+_LOG = "; channels: NCCL's log in "
+_SHARED = f"{_LOG}NVIDIA/nccl-tests issue 228 (2024), through the host's memory"
+_DGX2 = f"{_LOG}aau-claaudia/aicloud-docs, multi_gpu_keras (2021), DGX-2"
+_HGX = f"{_LOG}NVIDIA/nccl-tests issue 100 (2022), HGX A100"
+_H100 = f"{_LOG}NVIDIA/nccl issue 1453 (2024), H100, three nodes"
 
 LINKS: dict[str, Link] = {
     link.name: link
     for link in (
-        Link("PCIe3", 15.75 * GB, 5.7e-6, f"{_PCIE.format(8, 16)}; {_NCCL}"),
-        Link("PCIe4", 31.5 * GB, 5.7e-6, f"{_PCIE.format(16, 16)}; {_NCCL}"),
-        Link("PCIe4x8", 15.75 * GB, 5.7e-6, f"{_PCIE.format(16, 8)}; {_NCCL}"),
-        Link("PCIe5", 63.0 * GB, 5.7e-6, f"{_PCIE.format(32, 16)}; {_NCCL}"),
+        Link(
+            "PCIe3", 15.75 * GB, 5.7e-6, f"{_PCIE.format(8, 16)}; {_NCCL}{_SHARED}", 2
+        ),
+        Link(
+            "PCIe4", 31.5 * GB, 5.7e-6, f"{_PCIE.format(16, 16)}; {_NCCL}{_SHARED}", 2
+        ),
+        Link(
+            "PCIe4x8",
+            15.75 * GB,
+            5.7e-6,
+            f"{_PCIE.format(16, 8)}; {_NCCL}{_SHARED}",
+            2,
+        ),
+        Link(
+            "PCIe5", 63.0 * GB, 5.7e-6, f"{_PCIE.format(32, 16)}; {_NCCL}{_SHARED}", 2
+        ),
         Link(
             "NVLink-C2C",
             450 * GB,
@@ -368,37 +401,43 @@ LINKS: dict[str, Link] = {
             "NVLink2",
             150 * GB,
             3.4e-6,
-            f"NVIDIA V100 white paper (2017), 6 links × 25 GB/s; {_NCCL}",
+            f"NVIDIA V100 white paper (2017), 6 links × 25 GB/s; {_NCCL}{_DGX2}",
+            12,
         ),
         Link(
             "NVLink3",
             300 * GB,
             3.4e-6,
-            f"NVIDIA A100 white paper (2020), 12 links × 25 GB/s; {_NCCL}",
+            f"NVIDIA A100 white paper (2020), 12 links × 25 GB/s; {_NCCL}{_HGX}",
+            24,
         ),
         Link(
             "NVLink4",
             450 * GB,
             3.4e-6,
-            f"NVIDIA H100 white paper (2022), 18 links × 25 GB/s; {_NCCL}",
+            f"NVIDIA H100 white paper (2022), 18 links × 25 GB/s; {_NCCL}{_H100}",
+            16,
         ),
         Link(
             "NVLink5",
             900 * GB,
             3.4e-6,
-            f"NVIDIA Blackwell data sheet (2025), 18 links × 50 GB/s; {_NCCL}",
+            f"NVIDIA Blackwell data sheet (2025), 18 links × 50 GB/s; {_NCCL}{_H100}",
+            16,
         ),
         Link(
             "InfiniBand HDR",
             25 * GB,
             14.0e-6,
-            f"NVIDIA ConnectX-6 data sheet, 200 Gbit/s; {_NCCL}, network",
+            f"NVIDIA ConnectX-6 data sheet, 200 Gbit/s; {_NCCL}, network{_HGX}",
+            24,
         ),
         Link(
             "InfiniBand NDR",
             50 * GB,
             14.0e-6,
-            f"NVIDIA ConnectX-7 data sheet, 400 Gbit/s; {_NCCL}, network",
+            f"NVIDIA ConnectX-7 data sheet, 400 Gbit/s; {_NCCL}, network{_H100}",
+            16,
         ),
     )
 }
@@ -575,6 +614,30 @@ LAYER = Measured(
     "longer takes ResNeXt-101 than ResNet-50, which has 102 fewer of these layers and "
     "68 fewer operators without parameters.",
 )
+
+REPLICA = Measured(
+    {"AMD EPYC": 4.4 * ISSUE.value},
+    "Seconds of the host for one module that nn.DataParallel copies for one device: "
+    "4.4 times an operator, both on the same host (benchmarks/host.py).",
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a program's own work takes the host, in seconds.
+
+    Attributes:
+        operator: an operator that Python issues.
+        layer: an operator that a layer with parameters issues, going forward.
+        replica: a module that ``nn.DataParallel`` copies for one device.
+        source: where the figures come from.
+    """
+
+    operator: float = ISSUE.value
+    layer: float = LAYER.value
+    replica: float = REPLICA.value
+    source: str = "Published measurements: ISSUE, LAYER and REPLICA in this file."
+
 
 COLLECTIVE = Measured(
     {"ring, Simple": 8.4e-6},

@@ -7,9 +7,10 @@ clock's times for a command that the thread issued to a stream of the device ``i
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import catalogue
-from .catalogue import LINKS, Link
-from .clock import HOST, Clock, Moment, pico
+from . import catalogue, nccl
+from .catalogue import LINKS, Link, Model
+from .clock import HOST, Clock, Lane, Moment, pico
+from .fabric import Fabric
 
 # The stream in which collectives overlap with the other work of their devices.
 COMMUNICATION = -1
@@ -42,8 +43,7 @@ class CopyCommand:
     streams: tuple[int, int]
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        issuing = pico(catalogue.ISSUE.value)
-        host = clock.hosts[thread] + issuing
+        host = clock.hosts[thread] + clock.issue
         clock.hosts[thread] = host
         ends = [
             (i, queue)
@@ -77,13 +77,30 @@ class CopyCommand:
             if len(lanes) > 1:
                 lane.begin(begin, duration)
             lane.carried(self.nbytes, duration)
-            clock.draw(i, side, begin, end, name, host, issuing, queue, thread, self)
+            clock.draw(
+                *(i, side, begin, end, name, host, clock.issue, queue, thread, self)
+            )
         for i, queue in ends:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
             clock.draw(HOST, "wait", host, until, "wait", thread=thread)
             clock.hosts[thread] = until
+
+
+@dataclass(slots=True)
+class HostWorks:
+    """The host does something itself, and devices may wait for it.
+
+    Attributes:
+        replicas: how many modules it copies, for all devices together.
+    """
+
+    replicas: int
+
+    def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        seconds = self.replicas * clock.host_times.replica
+        clock.hosts[thread] += pico(seconds)
 
 
 @dataclass(slots=True)
@@ -208,9 +225,9 @@ def naive_seconds(nbytes: int, n: int, link: Link) -> float:
     return 2 * (n - 1) * copy_seconds(nbytes, link)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Collective:
-    """Devices exchange bytes, which keeps their links busy but not their arithmetic.
+    """Devices exchange bytes, which keeps their links busy and some multiprocessors.
 
     Attributes:
         indices: of the devices that are simulated.
@@ -219,6 +236,12 @@ class Collective:
         beside: whether it overlaps with later work in the streams, which otherwise
             waits for it.
         done: the moment at which it ends.
+        channels: how many multiprocessors of each device it takes.
+        queue: the stream in which it waits for earlier collectives.
+        sides: which directions of the links it uses.
+        peer: where they lead: ``"device"``, or ``"network"`` for those to other nodes.
+        issued: when the host had issued it, how long that took, in which stream, by
+            which thread; known once it has.
     """
 
     name: str
@@ -227,34 +250,48 @@ class Collective:
     nbytes: int
     beside: bool = False
     done: Moment = field(default_factory=Moment)
+    channels: int = 0
+    queue: int = COMMUNICATION
+    sides: tuple[str, ...] = ("in", "out")
+    peer: str = "device"
+    issued: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        issuing = pico(catalogue.ISSUE.value)
-        host = clock.hosts[thread] + issuing
+        self.begin(clock, stream, self.reach(clock, stream, thread))
+
+    def reach(self, clock: Clock, stream: int, thread: int) -> int:
+        """Let the host issue it, and return the time at which it can begin."""
+        host = clock.hosts[thread] + clock.issue
+        self.issued = host, clock.issue, stream, thread
         clock.hosts[thread] = host
-        duration = pico(self.duration)
-        lanes = [
-            clock.links[i, side, "device"]
-            for i in self.indices
-            for side in ("in", "out")
-        ]
-        begin = max(
+        return max(
             host + pico(catalogue.START.value),
             *(clock.end_of(i, stream) for i in self.indices),
-            *(clock.end_of(i, COMMUNICATION) for i in self.indices),
-            *(lane.free for lane in lanes),
+            *(clock.end_of(i, self.queue) for i in self.indices),
+            *(lane.free for lane in self._lanes(clock)),
         )
-        self.done.time = end = begin + duration
-        for lane in lanes:
-            lane.begin(begin, duration)
-            lane.carried(self.nbytes, duration)
-        issued = host, issuing, stream, thread
+
+    def begin(self, clock: Clock, stream: int, begin: int) -> None:
+        """Let it begin at a time."""
+        end = begin + pico(self.duration)
+        self.done.time = end
+        for lane in self._lanes(clock):
+            lane.begin(begin, end - begin)
+            lane.carried(self.nbytes, end - begin)
         for i in self.indices:
-            for side in ("in", "out"):
-                clock.draw(i, side, begin, end, self.name, *issued, self)
-            clock.streams[i][COMMUNICATION] = end
+            clock.shared[i].take(self.channels, begin, end)
+            for side in self.sides:
+                clock.draw(i, side, begin, end, self.name, *self.issued, self)
+            clock.streams[i][self.queue] = end
             if not self.beside:
                 clock.streams[i][stream] = end
+
+    def _lanes(self, clock: Clock) -> list[Lane]:
+        return [
+            clock.links.setdefault((i, side, self.peer), Lane())
+            for i in self.indices
+            for side in self.sides
+        ]
 
 
 def ring(
@@ -268,7 +305,8 @@ def ring(
     """Return the command of a collective in a ring; see ``ring_seconds``."""
     seconds, sent = ring_seconds(kind, nbytes, n, link), RINGS[kind](n)[1] * nbytes
     name = f"{kind.replace('_', '-')}, ring"
-    return Collective(name, indices, seconds, round(sent), beside)
+    channels = link.channels
+    return Collective(name, indices, seconds, round(sent), beside, channels=channels)
 
 
 def naive_all_reduce(
@@ -277,3 +315,24 @@ def naive_all_reduce(
     """Return the command of a naive all-reduce; see ``naive_seconds``."""
     seconds, sent = naive_seconds(nbytes, n, link), 2 * (n - 1) * nbytes
     return Collective("all-reduce, naive", indices, seconds, sent, beside)
+
+
+def chosen(
+    kind: str,
+    indices: Sequence[int],
+    nbytes: int,
+    ranks: Sequence[int],
+    fabric: Fabric,
+    model: Model,
+    beside: bool = False,
+) -> Collective:
+    """Return the command of a collective as NCCL does it; see ``nccl.estimate``.
+
+    Args:
+        ranks: of the group, of which ``indices`` are those that are simulated.
+    """
+    found = nccl.estimate(kind, nbytes, ranks, fabric, model)
+    name = f"{kind.replace('_', '-')}, {found.algorithm} {found.protocol}"
+    return Collective(
+        *(name, indices, found.seconds, found.sent, beside), channels=found.channels
+    )

@@ -8,6 +8,8 @@ from .clock import PICO, Clock, Kernel, Lane, seconds_of
 from .table import Table
 from .units import count_text, time_text
 
+PEERS = {"host": "host", "device": "other GPUs", "network": "other nodes"}
+
 
 @dataclass(frozen=True)
 class OperatorUse:
@@ -179,7 +181,7 @@ def _operator(name: str, kernels: list[Kernel]) -> OperatorUse:
 
 
 def _link(name: str, side: str, peer: str, lane: Lane) -> LinkUse:
-    ends = [name, "host" if peer == "host" else "other GPUs"]
+    ends = [name, PEERS[peer]]
     source, target = ends if side == "out" else ends[::-1]
     return LinkUse(source, target, lane.count, lane.nbytes, lane.busy / PICO)
 

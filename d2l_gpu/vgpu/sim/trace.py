@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .clock import HOST, SPANS, Clock, Span
-from .commands import Collective, CopyCommand
+from .commands import COMMUNICATION, Collective, CopyCommand
 
 Event = dict[str, Any]
 
@@ -99,7 +99,8 @@ class Trace:
     def _track(self, span: Span) -> tuple:
         i, work = span.index, span.work
         if isinstance(work, Collective):
-            return i, 2, 0, "collectives"
+            group = COMMUNICATION - work.queue  # each group does its own in order
+            return i, 2, group, f"collectives{f', group {group}' if group else ''}"
         if isinstance(work, CopyCommand):
             peer = "host" if HOST in (work.source, work.target) else "GPUs"
             way = "in from" if span.lane == "in" else "out to"

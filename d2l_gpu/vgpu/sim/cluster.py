@@ -1,0 +1,282 @@
+"""Ranks of a cluster: each is recorded alone, then all are put on one time axis.
+
+A rank's clock (``Recorder``) keeps what its program issues, and works off nothing.
+Once all ranks have run that differ, ``resolve`` works off their notes together. Where a
+rank meets others, in a collective or by sending to one of them, nobody begins before
+the last one is ready. Ranks that weren't recorded do what a recorded one does, at the
+same time.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from . import nccl
+from .clock import Clock
+from .commands import COMMUNICATION, Collective, HostWaits, StreamWaits
+
+
+@dataclass(slots=True, eq=False)
+class Meeting(Collective):
+    """A collective of ranks, or what one of them sends to another.
+
+    Attributes:
+        kind: a key of ``nccl.SENT``.
+        ranks: of the group; of a send, the sender and the receiver.
+        size: bytes of the whole tensor.
+        number: counts what has the same ranks; sends have numbers of their own.
+        rank: whose meeting this is.
+        ready: the time at which this rank is ready, once that is known.
+        last: the rank that was ready last.
+    """
+
+    kind: str = ""
+    ranks: tuple[int, ...] = ()
+    size: int = 0
+    number: int = 0
+    rank: int = 0
+    ready: int | None = None
+    last: int = 0
+
+    def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        self.ready = self.reach(clock, stream, thread)
+
+    @property
+    def key(self) -> tuple:
+        """The same for all who meet."""
+        return self.kind == "send", self.ranks, self.number
+
+    def __str__(self) -> str:
+        if self.kind != "send":
+            group = f"{len(self.ranks)} ranks"
+            return (
+                f"{self.kind} of {self.size:,} bytes, number {self.number} of {group}"
+            )
+        sender, receiver = self.ranks
+        if self.rank == sender:
+            return f"send of {self.size:,} bytes to rank {receiver}"
+        return f"receive of {self.size:,} bytes from rank {sender}"
+
+
+class Recorder(Clock):
+    """The clock of one rank, which keeps its notes until all ranks have run.
+
+    Until then nobody knows a time, so it says 0.
+
+    Attributes:
+        rank: its number in the cluster.
+        kept: the notes.
+        stops: the positions in them where the rank may have to wait for others.
+        resolving: whether the notes are worked off now.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.rank = 0
+        self.kept: list[tuple] = []
+        self.stops: list[int] = []
+        self.resolving = False
+        self._same: dict[tuple, tuple] = {}
+        self._queues: dict[tuple, int] = {}
+        self._numbers: Counter[tuple] = Counter()
+
+    def meet(
+        self, kind: str, nbytes: int, ranks: tuple[int, ...], index: int, stream: int
+    ) -> Meeting:
+        """Note that this rank meets others, and return the meeting.
+
+        Later work doesn't wait for it until a ``StreamWaits`` says so.
+
+        Args:
+            kind: a key of ``nccl.SENT``.
+            nbytes: of the whole tensor.
+            ranks: of the group; of a send, the sender and the receiver.
+            index, stream: the device and its stream that have to be ready.
+        """
+        found = nccl.estimate(kind, nbytes, ranks, self.fabric, self.models[index])
+        sends = (kind == "send", ranks)
+        self._numbers[sends] += 1
+        sides = ("in", "out")
+        if kind == "send":
+            sides = ("out",) if ranks[0] == self.rank else ("in",)
+        meeting = Meeting(
+            f"{kind.replace('_', '-')}, {found.algorithm} {found.protocol}",
+            [index],
+            found.seconds,
+            found.sent,
+            beside=True,
+            channels=found.channels,
+            # NCCL does what one group asks for in order, and groups at the same time.
+            queue=self._queues.setdefault(sends, COMMUNICATION - 1 - len(self._queues)),
+            sides=sides,
+            peer="network" if self.fabric.group(ranks).nodes > 1 else "device",
+            kind=kind,
+            ranks=ranks,
+            size=nbytes,
+            number=self._numbers[sends],
+            rank=self.rank,
+        )
+        self.note(meeting, index, stream)
+        return meeting
+
+    def work_off(self) -> None:
+        if self.resolving:
+            super().work_off()
+            return
+        with self.lock:
+            notes = self.notes[:]
+            del self.notes[: len(notes)]
+            for note in notes:
+                if type(note[0]) is tuple:  # most kernels are issued many times
+                    note = self._same.setdefault(note, note)
+                elif isinstance(note[0], Meeting | StreamWaits | HostWaits):
+                    self.stops.append(len(self.kept))
+                self.kept.append(note)
+
+    def reset(self) -> None:
+        """Time begins when the program does."""
+        if self.resolving:
+            super().reset()
+
+    def meetings(self) -> Iterable[Meeting]:
+        """Return the meetings, in the order in which the rank issued them."""
+        self.work_off()
+        notes = (self.kept[i][0] for i in self.stops)
+        return [note for note in notes if isinstance(note, Meeting)]
+
+
+@dataclass
+class _Progress:
+    """How far the notes of a rank have been worked off.
+
+    Attributes:
+        place: of the next note; ``stop`` counts the stops before it.
+        open: meetings that it has reached, and that haven't begun.
+        waiting: the one of them that has to end before it continues.
+    """
+
+    rank: int
+    clock: Recorder
+    place: int = 0
+    stop: int = 0
+    open: list[Meeting] = field(default_factory=list)
+    waiting: Meeting | None = None
+
+    def feed(self, until: int) -> None:
+        """Work off the notes before a place."""
+        self.clock.notes.extend(self.clock.kept[self.place : until])
+        self.clock.work_off()
+        self.place = until
+
+    def blocking(self, command) -> Meeting | None:
+        """Return the open meeting that has to end before a command, if there is one."""
+        for meeting in self.open:
+            moment = getattr(command, "moment", None)
+            if isinstance(command, Meeting):
+                waits = command.queue == meeting.queue
+            else:  # the host may wait for everything
+                waits = moment is None or moment is meeting.done
+            if waits:
+                return meeting
+        return None
+
+
+class _Resolver:
+    """Works off the notes of several ranks; see ``resolve``."""
+
+    def __init__(self, clocks: Mapping[int, Recorder]):
+        self.ranks = {rank: _Progress(rank, clock) for rank, clock in clocks.items()}
+        # Meetings that somebody waits for: who has come, and in which stream.
+        self.arrived: dict[tuple, dict[int, tuple[Meeting, int]]] = {}
+
+    def run(self) -> None:
+        todo = deque(self.ranks.values())
+        while todo:
+            each = todo.popleft()
+            each.waiting = None
+            while each.waiting is None and each.place < len(each.clock.kept):
+                for rank in self._advance(each):
+                    if self.ranks[rank].waiting is not None:
+                        todo.append(self.ranks[rank])
+        stuck = [each for each in self.ranks.values() if each.waiting is not None]
+        if stuck:
+            raise RuntimeError(self._deadlock(stuck))
+
+    def _advance(self, each: _Progress) -> Iterable[int]:
+        """Work off a rank's notes up to and with the next stop, unless it has to wait.
+
+        Returns:
+            the ranks that have met, if any have.
+        """
+        kept, stops = each.clock.kept, each.clock.stops
+        if each.stop == len(stops):
+            each.feed(len(kept))
+            return ()
+        command, _, stream, _ = kept[stops[each.stop]]
+        each.feed(stops[each.stop])
+        each.waiting = each.blocking(command)
+        if each.waiting is not None:
+            return ()
+        each.feed(each.place + 1)
+        each.stop += 1
+        if not isinstance(command, Meeting):
+            return ()
+        each.open.append(command)
+        met = self.arrived.setdefault(command.key, {})
+        met[each.rank] = command, stream
+        _check(met)
+        if len(met) < sum(rank in self.ranks for rank in command.ranks):
+            each.waiting = None if command.beside else command
+            return ()
+        del self.arrived[command.key]
+        last = max(met, key=lambda rank: (met[rank][0].ready, -rank))
+        for rank, (meeting, stream) in met.items():
+            meeting.last = last
+            meeting.begin(self.ranks[rank].clock, stream, met[last][0].ready)
+            self.ranks[rank].open.remove(meeting)
+        return met
+
+    def _deadlock(self, stuck: list[_Progress]) -> str:
+        """Say who waits for whom."""
+        sentences = []
+        for each in stuck:
+            meeting = each.waiting
+            there = self.arrived.get(meeting.key, {})
+            missing = [
+                rank
+                for rank in meeting.ranks
+                if rank in self.ranks and rank not in there
+            ]
+            others = " and ".join(f"rank {rank}" for rank in missing)
+            ended = [r for r in missing if self.ranks[r].waiting is None]
+            done = ", which has ended without it" if ended == missing else ""
+            sentences.append(f"rank {each.rank} waits for {others}{done} ({meeting})")
+        return f"The ranks wait for each other for ever: {'; '.join(sentences)}."
+
+
+def _check(met: Mapping[int, tuple[Meeting, int]]) -> None:
+    """Raise RuntimeError unless all ranks that meet do the same."""
+    (first, (one, _)), *others = met.items()
+    for rank, (other, _) in others:
+        if (one.kind, one.size) != (other.kind, other.size):
+            raise RuntimeError(
+                f"Ranks {first} and {rank} meet in different collectives: rank {first} "
+                f"calls {one}, rank {rank} {other}."
+            )
+
+
+def resolve(clocks: Mapping[int, Recorder]) -> None:
+    """Work off the notes of ranks together.
+
+    Args:
+        clocks: those of the recorded ranks. Ranks that aren't recorded are taken to be
+            ready when those that they meet are.
+
+    Raises:
+        RuntimeError: ranks wait for each other for ever, or don't do the same in a
+            collective.
+    """
+    for clock in clocks.values():
+        clock.work_off()
+        clock.resolving = True
+    _Resolver(clocks).run()

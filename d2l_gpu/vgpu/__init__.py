@@ -38,6 +38,7 @@ easiest to read in this order:
 * ``patches``: every change made to PyTorch itself.
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
+* ``saving``: timelines as files, such as traces for Perfetto.
 * ``host_memory``: how much memory this computer can still give.
 * ``host_time``: how long this computer takes to issue work.
 * ``profiler``: kernels on the simulated clock, for ``torch.profiler``.

@@ -4,9 +4,18 @@ While the profiler runs, each kernel leaves an empty event of a known name among
 of the CPU. It says which operator the kernel belongs to. When and how long the kernel
 runs is up to the simulated clock, whose zero is put where the profiler started. So the
 times of devices are simulated, and those of the CPU are real: don't compare them.
+
+Tables, events and traces are given the kernels in Python, because the profiler's C++
+takes them only from C++: ``libkineto::api().registerProfilerFactory`` and
+``torch::profiler::impl::registerPrivateUse1Methods`` have no name in Python. Without
+the latter, ``torch.autograd.profiler.profile(use_device='vgpu')`` by itself says
+"PrivateUse1 used in profiler but not enabled" at each operator. So what C++ returns,
+``profiler.kineto_results.events()``, has no kernels.
 """
 
-from collections.abc import Sequence
+import functools
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +23,8 @@ from torch.autograd import DeviceType
 from torch.autograd.profiler_util import FunctionEvent
 
 from .memory import Frames, History
-from .sim.clock import PICO, Moment, queues
-from .sim.commands import Record
+from .sim.clock import PICO, queues
+from .sim.commands import Reading
 from .sim.machine import Machine
 
 KERNEL, MEMORY = "vgpu: kernel ", "vgpu: memory "
@@ -23,15 +32,18 @@ KERNEL, MEMORY = "vgpu: kernel ", "vgpu: memory "
 # inside is how we compute it on the CPU.
 INSIDE = "PythonSubclass"
 LABEL = "(simulated)"
+TYPES = {"vgpu": DeviceType.PrivateUse1, "cuda": DeviceType.CUDA}
 
 
 class Issued(NamedTuple):
-    """A kernel that was issued; ``end`` is known once the clock has worked it off."""
+    """A kernel that was issued to a machine, and the clock before and after it."""
 
+    machine: Machine
     index: int
     stream: int
     key: tuple
-    end: Moment
+    before: Reading
+    after: Reading
 
 
 class Run(NamedTuple):
@@ -69,55 +81,58 @@ def _leave(name: str) -> None:
 
 
 class Recording:
-    """The kernels that a machine's devices run between `start` and `stop`.
+    """The kernels that machines' devices run between `start` and `stop`.
 
     Args:
+        device: the name under which the profiler shows the devices: vgpu or cuda.
         with_memory: whether to record the memory that is taken and given back, too.
     """
 
-    def __init__(self, machine: Machine, with_memory: bool = False):
-        self.machine, self.with_memory = machine, with_memory
+    def __init__(
+        self, machines: Iterable[Machine], device: str, with_memory: bool = False
+    ):
+        self.device, self.with_memory = device, with_memory
+        self.origins = dict.fromkeys(machines, 0)
         self.issued: list[Issued] = []
         self.changes: list[int] = []
-        self.origin = 0
+        self.lock = threading.RLock()
 
     def start(self) -> None:
-        machine = self.machine
-        self.origin = machine.clock.host()
-        machine.kernel_issued = self._kernel_issued
-        if self.with_memory:
-            before = machine.history
-            machine.history = _Watched(machine.count, before, self.changes)
+        for machine in self.origins:
+            self.origins[machine] = machine.clock.host()
+            machine.kernel_issued = functools.partial(self._kernel_issued, machine)
+            if self.with_memory:
+                before = machine.history
+                machine.history = _Watched(machine.count, before, self.changes)
 
     def stop(self) -> None:
-        machine = self.machine
-        vars(machine).pop("kernel_issued", None)
-        if isinstance(machine.history, _Watched):
-            machine.history = machine.history.before
+        for machine in self.origins:
+            vars(machine).pop("kernel_issued", None)
+            if isinstance(machine.history, _Watched):
+                machine.history = machine.history.before
 
-    def _kernel_issued(self, index: int, key: tuple) -> None:
-        """Do what `Machine.kernel_issued` does, and note when the kernel ends."""
-        machine, end = self.machine, Moment()
-        with machine.lock:
+    def _kernel_issued(self, machine: Machine, index: int, key: tuple) -> None:
+        """Do what `Machine.kernel_issued` does, and read the clock around it."""
+        stream = queues.of.get(index, 0)
+        issued = Issued(machine, index, stream, key, Reading(), Reading())
+        with self.lock:
+            machine.clock.note(issued.before, index, stream)
             Machine.kernel_issued(machine, index, key)
-            stream = queues.of.get(index, 0)
-            machine.clock.note(Record(end), index, stream)
+            machine.clock.note(issued.after, index, stream)
             number = len(self.issued)
-            self.issued.append(Issued(index, stream, key, end))
+            self.issued.append(issued)
         _leave(f"{KERNEL}{number}")
 
     def runs(self) -> list[Run]:
         """Return the kernels in the order in which they were issued."""
-        clock = self.machine.clock
-        clock.work_off()
-        found = []
-        for index, stream, key, end in self.issued:
-            kernel = clock.kernels[index][key]
-            start = end.time - kernel.duration - self.origin
-            micro = PICO // 10**6
-            found.append(
-                Run(kernel.name, index, stream, start / micro, kernel.duration / micro)
-            )
+        for machine in self.origins:
+            machine.clock.work_off()
+        found, micro = [], PICO // 10**6
+        for machine, index, stream, key, before, after in self.issued:
+            duration = after.busy - before.busy
+            start = after.end - duration - self.origins[machine]
+            name = machine.clock.kernels[index][key].name
+            found.append(Run(name, index, stream, start / micro, duration / micro))
         return found
 
     # -------------------------------------------------------------- the profiler
@@ -154,7 +169,7 @@ class Recording:
                 if not event.is_async:
                     around.append(event)
         shown = kept if on_cpu else []
-        shown += [_event(run, len(events) + i) for i, run in enumerate(runs)]
+        shown += [self._event(run, len(events) + i) for i, run in enumerate(runs)]
         return sorted(shown, key=lambda e: (e.time_range.start, -e.time_range.end))
 
     def traced(self, trace: dict[str, Any], on_cpu: bool) -> dict[str, Any]:
@@ -163,20 +178,42 @@ class Recording:
             event
             for event in trace["traceEvents"]
             if not str(event.get("name", "")).startswith((KERNEL, MEMORY))
-            and (on_cpu or event.get("cat") != "cpu_op")
+            and (on_cpu or event.get("cat") not in ("cpu_op", "fwdbwd"))
         ]
         first = min((e["ts"] for e in events if e.get("ph") == "X"), default=0)
         for index in sorted({issued.index for issued in self.issued}):
             name = f"GPU {index}, virtual {LABEL}"
             about = {"name": "process_name", "args": {"name": name}}
             events.append({"ph": "M", "pid": index, "ts": first} | about)
+        for index, stream in sorted({(i.index, i.stream) for i in self.issued}):
+            about = {"name": "thread_name", "args": {"name": f"stream {stream}"}}
+            events.append({"ph": "M", "pid": index, "tid": stream, "ts": first} | about)
         for run in self.runs():
+            # Whole nanoseconds: see ``sim/trace.py``.
+            start, end = round(1e3 * run.start), round(1e3 * (run.start + run.duration))
+            begin = round(1e3 * first) + start
+            times = {"ts": begin / 1e3, "dur": (end - start) / 1e3}
             place = {"device": run.index, "stream": run.stream, "simulated": True}
+            place["picoseconds"] = round(1e6 * run.duration)
             about = {"name": _labelled(run), "cat": "kernel", "args": place}
-            times = {"ts": first + run.start, "dur": run.duration}
             lane = {"ph": "X", "pid": run.index, "tid": run.stream}
             events.append(lane | about | times)
         return trace | {"traceEvents": events}
+
+    def _event(self, run: Run, number: int) -> FunctionEvent:
+        return FunctionEvent(
+            id=number,
+            name=_labelled(run),
+            thread=run.stream,
+            start_us=run.start,
+            end_us=run.start + run.duration,
+            use_device=self.device,
+            device_type=TYPES[self.device],
+            device_index=run.index,
+            device_resource_id=run.stream,
+            input_shapes=[],
+            stack=[],
+        )
 
 
 def _runs_itself(event: FunctionEvent, around: Sequence[FunctionEvent]) -> bool:
@@ -188,19 +225,3 @@ def _runs_itself(event: FunctionEvent, around: Sequence[FunctionEvent]) -> bool:
 
 def _labelled(run: Run) -> str:
     return f"{run.name} {LABEL}"
-
-
-def _event(run: Run, number: int) -> FunctionEvent:
-    return FunctionEvent(
-        id=number,
-        name=_labelled(run),
-        thread=run.stream,
-        start_us=run.start,
-        end_us=run.start + run.duration,
-        use_device="cuda",
-        device_type=DeviceType.CUDA,
-        device_index=run.index,
-        device_resource_id=run.stream,
-        input_shapes=[],
-        stack=[],
-    )

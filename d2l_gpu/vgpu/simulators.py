@@ -17,6 +17,7 @@ import torch
 from . import backend
 from .devices import MOST, PLAIN, Devices, index_of
 from .host_memory import default_capacity, host_memory_left
+from .saving import Timeline
 from .sim import commands
 from .sim.allocator_config import Config
 from .sim.caching import CachingMachine
@@ -24,7 +25,6 @@ from .sim.catalogue import LINKS, MODELS, Host, Link, Model, closest
 from .sim.clock import Clock, Moment, Span, queues
 from .sim.machine import Machine
 from .sim.report import Report
-from .sim.timeline import Timeline
 from .sim.units import parse_size
 from .tensor import engine, is_virtual
 from .work import work_of
@@ -346,9 +346,15 @@ class Simulator:
         indices = list(self.clock.models)
         self.clock.note(commands.HostWaits(indices), indices[0], 0)
 
-    def reset(self) -> None:
-        """Wait for everything, then restart time and counts at zero."""
+    def reset(self, *, memory: bool = False) -> None:
+        """Wait for everything, then restart time and counts at zero.
+
+        Args:
+            memory: record how much memory is allocated until the next reset. A trace
+                that ``timeline().save`` writes then shows it over time.
+        """
         self.clock.reset()
+        self._machine.record_memory(memory)
 
     def report(self) -> Report:
         """Return what devices and links did since the last reset, as tables."""
@@ -356,10 +362,14 @@ class Simulator:
 
     def spans(self) -> list[Span]:
         """Return the spans of time since the last reset that the timeline draws."""
+        self.clock.work_off()
         return [Span._make(span) for span in self.clock.spans]
 
     def timeline(self) -> Timeline:
-        """Return a drawing of what ran when since the last reset."""
+        """Return a drawing of what ran when since the last reset.
+
+        Its ``save('trace.json')`` writes a trace that ui.perfetto.dev opens.
+        """
         return Timeline(self.clock, self.label)
 
     # -------------------------------------------------------------- collectives

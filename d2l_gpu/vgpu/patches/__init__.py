@@ -16,9 +16,9 @@ Each module is named after the part of PyTorch that it changes:
 * ``distributed``: ``torch.distributed`` and ``DistributedDataParallel``.
 * ``compiler``: ``torch.compile``.
 * ``data_loader``: the workers of a ``DataLoader``.
+* ``profiling``: ``torch.profiler``, asked for virtual GPUs.
 * ``as_cuda``: the name ``cuda``, only for ``enable(as_cuda=True)``.
 * ``monitoring``: memory in detail and the driver, which come with that name.
-* ``profiling``: the profiler, asked for CUDA.
 * ``nccl``: the backend ``nccl``, which comes with that name.
 * ``when_imported``: changes to parts that few programs import.
 """
@@ -35,6 +35,7 @@ from . import (
     modules,
     names,
     nn_parallel,
+    profiling,
     tensors,
 )
 
@@ -52,6 +53,7 @@ def apply() -> None:
         nn_parallel,
         compiler,
         data_loader,
+        profiling,
     ):
         part.apply()
     if torch.distributed.is_available():

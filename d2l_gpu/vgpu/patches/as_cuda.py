@@ -22,7 +22,7 @@ import torch
 from .. import backend, device_api
 from ..devices import Devices, as_device
 from ..tensor import VirtualTensor
-from . import compiler, monitoring, profiling
+from . import compiler, monitoring
 from .names import full_name
 
 # Registrations end when their Python objects die.
@@ -56,7 +56,6 @@ def apply() -> None:
     cudnn()
     fake_tensors()
     monitoring.apply()
-    profiling.apply()
     if torch.distributed.is_available() and torch.distributed.is_gloo_available():
         from . import nccl
 

@@ -1,4 +1,4 @@
-"""PyTorch's profiler, where it's asked for CUDA. Part of ``as_cuda``."""
+"""PyTorch's profiler, where it's asked for vgpu or, with ``as_cuda``, for CUDA."""
 
 import functools
 import json
@@ -28,13 +28,15 @@ def activities() -> None:
     original = torch.autograd._supported_activities
 
     def supported() -> set:
-        return {*original(), torch.profiler.ProfilerActivity.CUDA}
+        activity = torch.profiler.ProfilerActivity
+        ours = {"vgpu": activity.PrivateUse1, "cuda": activity.CUDA}
+        return original() | {ours[name] for name in Devices.types}
 
     torch.autograd._supported_activities = supported
 
 
 def settings() -> None:
-    """Let profilers record the CPU and virtual GPUs when they're asked for CUDA.
+    """Let profilers record the CPU and virtual GPUs when they're asked for the latter.
 
     All: they ask a part of C++ that this build doesn't have, and fill the screen with
     warnings, one for each operator.
@@ -43,16 +45,16 @@ def settings() -> None:
 
     @functools.wraps(original)
     def __init__(self, *args, use_cuda=False, use_device=None, use_cpu=True, **kwargs):
-        on_cuda = use_cuda or use_device == "cuda"
-        if on_cuda:
-            use_device = None
+        device = "cuda" if use_cuda else use_device
+        ours = device in Devices.types
         # Without the CPU's events it would be unknown which are the profiled kernels.
-        original(
-            self, *args, use_device=use_device, use_cpu=use_cpu or on_cuda, **kwargs
-        )
+        if use_cuda and not ours:
+            kwargs["use_cuda"] = True
+        kwargs |= {"use_device": None if ours else use_device}
+        original(self, *args, use_cpu=use_cpu or ours, **kwargs)
         self._vgpu, self._vgpu_shows_cpu = None, use_cpu
-        if on_cuda and self.enabled:
-            self.use_device = "cuda"
+        if ours and self.enabled:
+            self.use_device = device
 
     _profile.__init__ = __init__
 
@@ -60,15 +62,16 @@ def settings() -> None:
 def recordings() -> None:
     """Record the kernels of virtual GPUs while a profiler runs.
 
-    All: C++ hears of none, as they aren't on a CUDA device.
+    All: C++ hears of none, as only C++ could tell it (see ``profiler.py``).
     """
     start, leave = _profile._start_trace, _profile.__exit__
 
     @functools.wraps(start)
     def _start_trace(self):
         start(self)
-        if self.use_device == "cuda":
-            self._vgpu = Recording(Devices.machine, self.profile_memory)
+        if self.use_device in Devices.types:
+            machines = filter(None, Devices.machines)
+            self._vgpu = Recording(machines, self.use_device, self.profile_memory)
             self._vgpu.start()
 
     @functools.wraps(leave)

@@ -14,6 +14,7 @@ browser.
 * ``caching``: the machine whose devices have one.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
+* ``trace``: the same as a file for chrome://tracing and Perfetto.
 * ``memory_use``: what a device's memory is used for over time; ``memory_picture`` draws
   it.
 * ``table``, ``units``: tables and quantities in readable form.

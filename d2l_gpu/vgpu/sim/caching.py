@@ -46,6 +46,8 @@ class CachedCharge(Charge):
             machine.peak[index] = max(machine.peak[index], machine.used[index])
             entry = index, block.address, block.size, nbytes, block.frames
             machine.blocks[id(self)] = entry
+            if machine.notes_memory:
+                machine.note_memory(index)
 
     @property
     def address(self) -> int:
@@ -70,6 +72,8 @@ class CachedCharge(Charge):
         del machine.blocks[id(self)]
         machine.used[index] -= self.nbytes
         machine.allocators[index].free(self.block)
+        if machine.notes_memory:
+            machine.note_memory(index)
 
 
 class CachingMachine(Machine):

@@ -21,13 +21,14 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import catalogue
 from .catalogue import Host, Link, Model
 from .fabric import Fabric
 
 HOST = -1  # the index that stands for the host's memory
+NOBODY = -1  # in a note, in place of a thread: it belongs to none, and takes no time
 PICO = 10**12  # picoseconds in a second
 HOST_TIMES = Host()  # those that others have published
 
@@ -119,9 +120,14 @@ class Span(NamedTuple):
     Attributes:
         index: of the device, or ``HOST``.
         lane: ``"compute"``, ``"in"``, ``"out"``, ``"wait"`` or ``"issue"``.
-        name: the operator's name, or the two ends of a copy.
-        issued: when the host had issued it; None if that isn't drawn.
+        name: the operator's name, the two ends of a copy, or a collective with its
+            algorithm.
+        issued: when the host had issued it; None if the host itself was waiting.
         issuing: how long that took the host.
+        stream: the device's stream to which it was issued.
+        thread: the number of the host's thread.
+        work: the kernels of a call, each a `Part`, or the command of a copy or a
+            collective; None if the host was waiting.
     """
 
     index: int
@@ -131,6 +137,26 @@ class Span(NamedTuple):
     name: str
     issued: int | None = None
     issuing: int = 0
+    stream: int = 0
+    thread: int = 0
+    work: Any = None
+
+    @property
+    def parts(self) -> Sequence["Part"]:
+        """The kernels, if it's a call's."""
+        return self.work if self.lane == "compute" else ()
+
+    @property
+    def operations(self) -> int:
+        """The floating-point operations of kernels, as PyTorch counts them."""
+        return sum(part.operations for part in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that kernels read and write, or that a device sends or receives."""
+        if self.parts:
+            return sum(part.nbytes for part in self.parts)
+        return getattr(self.work, "nbytes", 0)
 
 
 def seconds_of(part: Part, model: Model) -> float:
@@ -302,6 +328,9 @@ class Clock:
         issue: picoseconds in which the host issues an operator.
         notes: work that was issued but not worked off yet; ``note`` adds to it.
         hosts: the time of each thread of the host, in picoseconds.
+        spans: what took time since the last reset, each a `Span` as a plain tuple.
+        memory: the bytes allocated on a device each time that they changed, as
+            ``(time, index, nbytes)``; only while the machine notes them.
     """
 
     def __init__(
@@ -335,7 +364,8 @@ class Clock:
             for peer in ("host", "device")
         }
         self.streams: dict[int, dict[int, int]] = {i: {} for i in models}
-        self.spans: list[tuple] = []  # each a Span
+        self.spans: list[tuple] = []
+        self.memory: list[tuple[int, int, int]] = []
 
     # -------------------------------------------------------------- notes
 
@@ -358,6 +388,9 @@ class Clock:
                 if issuer != thread:
                     if thread is not None:
                         self.hosts[thread] = host
+                    if issuer == NOBODY:
+                        key.work_off(self, index, stream, thread)
+                        continue
                     if issuer == self.main:
                         others = 0
                     elif thread in (None, self.main):
@@ -396,9 +429,19 @@ class Clock:
                 lane.busy += duration
                 if room > 0:
                     room -= 1
-                    end, name = begin + duration, kernel.name
                     spans.append(
-                        (index, "compute", begin, end, name, issued, kernel.issue)
+                        (
+                            index,
+                            "compute",
+                            begin,
+                            begin + duration,
+                            kernel.name,
+                            issued,
+                            kernel.issue,
+                            stream,
+                            thread,
+                            kernel.parts,
+                        )
                     )
             if thread is not None:
                 self.hosts[thread] = host
@@ -410,6 +453,7 @@ class Clock:
         time, and Python's lock lets one of them run at a time. So each takes as many
         times as long as there are threads; which of them is first makes no difference.
         """
+        notes = [note for note in notes if note[3] != NOBODY]
         for is_main, run in itertools.groupby(notes, lambda note: note[3] == self.main):
             if not is_main:
                 yield max(
@@ -477,7 +521,7 @@ class Clock:
             end = self._end()
             self.hosts = {self.main: end}
             self.origin = end
-            self.spans = []
+            self.spans, self.memory = [], []
             for kernels in self.kernels.values():
                 for kernel in kernels.values():
                     kernel.count = 0
@@ -499,6 +543,7 @@ class Clock:
             return ends.get(stream, 0)
         return max(ends.values(), default=0)
 
-    def draw(self, index: int, lane: str, start: int, end: int, name: str) -> None:
+    def draw(self, *of_span, **more) -> None:
+        """Keep a span, if there is room for it; the arguments are those of `Span`."""
         if len(self.spans) < SPANS:
-            self.spans.append((index, lane, start, end, name, None, 0))
+            self.spans.append(Span(*of_span, **more))

@@ -72,17 +72,19 @@ class CopyCommand:
             begin = max(ready, *(clock.links[i, side, peer].free for i, side in lanes))
         end = begin + duration
         name = f"{clock.names[self.source]} → {clock.names[self.target]}"
-        for i, side in lanes:
+        for (i, side), (_, queue) in zip(lanes, ends, strict=True):
             lane = clock.links[i, side, peer]
             if len(lanes) > 1:
                 lane.begin(begin, duration)
             lane.carried(self.nbytes, duration)
-            clock.draw(i, side, begin, end, name)
+            clock.draw(
+                *(i, side, begin, end, name, host, clock.issue, queue, thread, self)
+            )
         for i, queue in ends:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
-            clock.draw(HOST, "wait", host, until, "wait")
+            clock.draw(HOST, "wait", host, until, "wait", thread=thread)
             clock.hosts[thread] = until
 
 
@@ -123,7 +125,7 @@ class HostWaits:
         host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
-            clock.draw(HOST, "wait", host, heard, "wait")
+            clock.draw(HOST, "wait", host, heard, "wait", thread=thread)
 
 
 @dataclass(slots=True)
@@ -146,6 +148,44 @@ class StreamWaits:
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         ends = clock.streams[index]
         ends[stream] = max(ends.get(stream, 0), self.moment.time or 0)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Where a stream and its device are once they've come this far.
+
+    Attributes:
+        end: when the stream has done its work so far.
+        busy: how long the device has computed in total.
+    """
+
+    end: int = 0
+    busy: int = 0
+
+    def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
+        self.busy = clock.compute[index].busy
+        self.end = clock.end_of(index, stream)
+        if not clock.models[index].asynchronous:
+            self.end = clock.hosts[thread]
+
+
+@dataclass(slots=True)
+class MemoryChanged:
+    """From now on, so many bytes are allocated on the device.
+
+    Its note is nobody's: memory may be freed in any thread, and the clock mustn't take
+    that for the thread's turn, which could change other times.
+    """
+
+    nbytes: int
+
+    def work_off(
+        self, clock: Clock, index: int, stream: int, thread: int | None
+    ) -> None:
+        time = clock.hosts.get(thread, max(clock.hosts.values()))
+        if clock.memory:  # in the order of the program, also where threads overlap
+            time = max(time, clock.memory[-1][0])
+        clock.memory.append((time, index, self.nbytes))
 
 
 # ------------------------------------------------------------------ collectives
@@ -200,6 +240,8 @@ class Collective:
         queue: the stream in which it waits for earlier collectives.
         sides: which directions of the links it uses.
         peer: where they lead: ``"device"``, or ``"network"`` for those to other nodes.
+        issued: when the host had issued it, how long that took, in which stream, by
+            which thread; known once it has.
     """
 
     name: str
@@ -212,6 +254,7 @@ class Collective:
     queue: int = COMMUNICATION
     sides: tuple[str, ...] = ("in", "out")
     peer: str = "device"
+    issued: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         self.begin(clock, stream, self.reach(clock, stream, thread))
@@ -219,6 +262,7 @@ class Collective:
     def reach(self, clock: Clock, stream: int, thread: int) -> int:
         """Let the host issue it, and return the time at which it can begin."""
         host = clock.hosts[thread] + clock.issue
+        self.issued = host, clock.issue, stream, thread
         clock.hosts[thread] = host
         return max(
             host + pico(catalogue.START.value),
@@ -237,7 +281,7 @@ class Collective:
         for i in self.indices:
             clock.shared[i].take(self.channels, begin, end)
             for side in self.sides:
-                clock.draw(i, side, begin, end, self.name)
+                clock.draw(i, side, begin, end, self.name, *self.issued, self)
             clock.streams[i][self.queue] = end
             if not self.beside:
                 clock.streams[i][stream] = end

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .clock import HOST, NOTES, Clock, queues
-from .commands import CopyCommand, HostWaits
+from .clock import HOST, NOBODY, NOTES, Clock, queues
+from .commands import CopyCommand, HostWaits, MemoryChanged
 from .memory import Charge, Count, in_blocks
 from .units import size_text
 
@@ -66,6 +66,7 @@ class Machine:
         observers: what is told of each account that changes: its identity, the device's
             index, and the bytes that it holds from now on, None if it ends. Each is a
             ``MemoryUse``, which also knows what the memory is used for.
+        notes_memory: whether the clock is told of each change of memory.
         kernels: number of kernels issued to each device.
     """
 
@@ -99,6 +100,7 @@ class Machine:
         self.limits = self.capacities[:]
         self.history: Callable[[str, int, int, int], Sequence] | None = None
         self.observers: tuple[MemoryUse, ...] = ()
+        self.notes_memory = False
         self.logs: list[list[Copy]] = []
         # Reentrant: the garbage collector may close an account while another is opened.
         self.lock = threading.RLock()
@@ -186,6 +188,19 @@ class Machine:
             self.taken[index], self.overflows[index] = self.used[index], 0
             for count in (self.requested[index], self.allocations[index]):
                 count.total = count.current
+
+    def record_memory(self, on: bool) -> None:
+        """Let the clock note how many bytes are allocated, or stop it."""
+        with self.lock:
+            self.notes_memory = on and self.clock is not None
+            if self.notes_memory:
+                for index in self.clock.models:
+                    self.note_memory(index)
+
+    def note_memory(self, index: int) -> None:
+        # Not clock.note(…): the garbage collector may come here from the clock's work.
+        change = MemoryChanged(self.used[index])
+        self.clock.notes.append((change, index, 0, NOBODY))
 
     # -------------------------------------------------------------- kernels and copies
 

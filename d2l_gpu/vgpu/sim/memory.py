@@ -96,6 +96,8 @@ class Charge:
             frames = ()
             if machine.history is not None:
                 frames = machine.history("alloc", index, address, rounded)
+            if machine.notes_memory:
+                machine.note_memory(index)
             machine.blocks[id(self)] = index, address, rounded, nbytes, frames
 
     @property
@@ -122,6 +124,8 @@ class Charge:
         machine.allocations[index].current -= 1
         if machine.history is not None:
             machine.history("free", index, address, nbytes)
+        if machine.notes_memory:
+            machine.note_memory(index)
 
     def _tell(self, nbytes: int | None) -> None:
         for observer in self.machine.observers:

@@ -5,11 +5,11 @@ in shade and pattern, so you can read it without colours.
 """
 
 import html
-import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
-from .clock import HOST, PICO, SPANS, Clock, Span
+from .clock import HOST, PICO, Clock
+from .trace import Trace
 from .units import time_text
 
 WIDTH, LEFT, RIGHT = 760, 92, 12  # of the drawing, of its labels, of its margin
@@ -49,11 +49,12 @@ class Timeline:
     Attributes:
         seconds: simulated seconds until everything was done.
         rows: the bars to draw, by the name of their row.
+        trace: what ran when in more detail, for a viewer such as Perfetto.
     """
 
     def __init__(self, clock: Clock, label: str):
-        self.label, self.seconds = label, clock.elapsed()
-        self.complete = len(clock.spans) < SPANS
+        self.label, self.trace = label, Trace(clock, label)
+        self.seconds, self.complete = self.trace.seconds, self.trace.complete
         self.rows = self._rows(clock)
 
     def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
@@ -62,7 +63,7 @@ class Timeline:
         for i in clock.models:
             rows |= {f"{clock.names[i]} {lane}": [] for lane in LANES}
         found = defaultdict(list)
-        for span in itertools.starmap(Span, clock.spans):
+        for span in self.trace.spans:
             start = (span.start - clock.origin) / PICO
             end = (span.end - clock.origin) / PICO
             if span.index == HOST:
@@ -71,7 +72,7 @@ class Timeline:
             kind = "compute" if span.lane == "compute" else "copy"
             row = f"{clock.names[span.index]} {span.lane}"
             found[row].append(Bar(kind, start, end, span.name))
-            if span.issued is not None:
+            if span.lane == "compute":
                 issued = (span.issued - clock.origin) / PICO
                 start = issued - span.issuing / PICO
                 found["host"].append(Bar("issue", start, issued, span.name))

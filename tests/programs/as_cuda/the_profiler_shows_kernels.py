@@ -68,7 +68,7 @@ for sizes in ({0: 1, 1: 3}, {1: 2}, {0: 5, 1: 1}):
             assert not event.get("name", "").startswith("vgpu: ")
             if event.get("cat") == "kernel":
                 assert event["args"]["simulated"] and event["dur"] > 0
-                traced[event["args"]["device"]] += event["dur"]
+                traced[event["args"]["device"]] += event["args"]["picoseconds"] / 1e6
         assert traced.keys() == plain.keys() == sizes.keys()
         assert all(close(traced[i], plain[i]) for i in plain)
         if on_cpu:

@@ -37,6 +37,9 @@ easiest to read in this order:
 * ``processes``: tensors that are sent to other processes, and forked processes.
 * ``patches``: every change made to PyTorch itself.
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
+* ``cluster``: a program on as many GPUs as you like, run as the ranks that differ.
+* ``one_rank``, ``waits``: how it runs as one of them, and who waits for whom.
+* ``cluster_run``: what it did there.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
 * ``saving``: timelines as files, such as traces for Perfetto.
 * ``host_memory``: how much memory this computer can still give.
@@ -64,6 +67,8 @@ from .sim.units import time_text
 if TYPE_CHECKING:
     import torch
 
+    from .cluster import Cluster
+    from .sim.fabric import Network
     from .simulators import Simulator
 
 __all__ = [
@@ -78,6 +83,7 @@ __all__ = [
     "Model",
     "Span",
     "Table",
+    "cluster",
     "current_simulator",
     "device_types",
     "enable",
@@ -201,6 +207,47 @@ def simulator(
     from .simulators import create
 
     return create(n, model, link, backing, memory, replicas, host, allocator)
+
+
+def cluster(
+    nodes: int = 1,
+    gpus: int = 8,
+    model: str | Model = "H100",
+    network: "str | Network | None" = None,
+    *,
+    link: str | Link | None = None,
+    cards: int | None = None,
+    wiring: str | None = None,
+    memory: int | str | None = None,
+    allocator: str | None = "caching",
+    host: Host | None = None,
+) -> "Cluster":
+    """Return a simulated cluster of any size, on which a program can run in seconds.
+
+    ``cluster(8, 8, 'H100').run(train)`` runs ``train()`` as one rank of 64, and as
+    those that it sends to. PyTorch's own code runs, such as ``fully_shard``, DTensor
+    and pipelines, but tensors have shapes and no values.
+
+    Args:
+        nodes: how many there are.
+        gpus: in a node, or in a domain of NVLink, such as 72 for GB200 NVL72.
+        model: of all GPUs: a name in ``MODELS``.
+        network: between nodes: a name in ``sim.fabric.NETWORKS``, such as ``'NDR'``.
+            Default: HDR for V100 and A100, NDR for others.
+        link: between the GPUs of a node: a name in ``LINKS``. Default: the model's.
+        cards: network cards of a node. Default: one for each GPU.
+        wiring: of the GPUs of a node: ``'NVSwitch'``, ``'mesh'``, ``'DGX-1'`` or
+            ``'PCIe'``. Default: what suits link and number.
+        memory: capacity of each GPU. Default: the model's.
+        allocator, host: as in ``enable``.
+    Raises:
+        TypeError, ValueError: an argument makes no sense.
+    """
+    from .cluster import Cluster
+
+    return Cluster(
+        nodes, gpus, model, network, link, cards, wiring, memory, host, allocator
+    )
 
 
 def measure_host(device=None) -> Host:

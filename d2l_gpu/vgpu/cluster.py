@@ -8,25 +8,24 @@ are taken to do what one of these does, at the same time. Once everything is rec
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import backend
-from .cluster_run import Run
+from .categories import memory_use
+from .cluster_run import RankUse, Run
 from .devices import Devices, current
 from .one_rank import Needs, Objects, one_rank
 from .programs import run_script
 from .sim.catalogue import Link, Model
-from .sim.clock import Moment
+from .sim.clock import queues
 from .sim.cluster import Recorder, resolve
-from .sim.commands import Record
 from .sim.fabric import Fabric, Network
 from .sim.fabric import network as network_named
-from .sim.machine import Machine
 from .simulators import Settings
 
 # What connects the GPUs of a node, by the first letters of their model.
@@ -40,25 +39,6 @@ NEAR = {
     "GB200": "NVLink5",
 }
 MOST_ON_HOST = 8  # GPUs of one host; those of an NVLink domain may be on several
-
-
-@dataclass
-class Recorded:
-    """One rank that has run.
-
-    Attributes:
-        machine: its node's devices, of which it used one.
-        steps: the moments at which the optimizer had updated the parameters.
-        tokens: the largest number of indices that it looked up at a time.
-    """
-
-    rank: int
-    machine: Machine
-    steps: list[Moment] = field(default_factory=list)
-
-    @property
-    def clock(self) -> Recorder:
-        return self.machine.clock
 
 
 class Cluster:
@@ -81,6 +61,7 @@ class Cluster:
         wiring: str | None,
         memory,
         host,
+        allocator,
     ):
         for what, n in (("nodes", nodes), ("GPUs in a node", gpus)):
             if isinstance(n, bool) or not isinstance(n, int):
@@ -92,7 +73,13 @@ class Cluster:
             n for n in range(min(gpus, MOST_ON_HOST), 0, -1) if gpus % n == 0
         )
         self._settings = Settings.checked(
-            self._on_host, memory, "meta", model, link or _link_of(model), host
+            self._on_host,
+            memory,
+            "meta",
+            model,
+            link or _link_of(model),
+            host,
+            allocator,
         )
         self.model = self._settings.models[0]
         if nodes > 1 and network is None:
@@ -165,7 +152,7 @@ class Cluster:
         resolve({rank: each.clock for rank, each in recorded.items()})
         return Run(self, recorded, tokens)
 
-    def _record_all(self, program, arguments, wanted) -> dict[int, Recorded]:
+    def _record_all(self, program, arguments, wanted) -> dict[int, RankUse]:
         """Run the program as all ranks that are wanted, and those that they send to."""
         objects, recorded = Objects(), {}
         todo = list(dict.fromkeys(wanted))
@@ -198,37 +185,52 @@ class Cluster:
                     todo += [r for r in meeting.ranks if r not in recorded]
         return recorded
 
-    def _record(self, rank, program, arguments, objects) -> Recorded:
+    def _record(self, rank, program, arguments, objects) -> RankUse:
         """Run the program as one rank."""
         gc.collect()
         machine = self._settings.machine(first=0, clock=Recorder)
-        machine.clock.rank, machine.clock.fabric = rank, self.fabric
+        clock = machine.clock
+        clock.rank, clock.fabric = rank, self.fabric
         Devices.place(machine, self._settings.backing)
-        recorded, optimizers = Recorded(rank, machine), []
-
-        def stepped(optimizer, *_) -> None:
-            if not optimizers:
-                optimizers.append(optimizer)
-            if optimizer is optimizers[0]:
-                moment = Moment()
-                machine.clock.note(Record(moment), current.index, 0)
-                recorded.steps.append(moment)
-
-        hook = register_optimizer_step_post_hook(stepped)
+        steps = _Steps(clock)
+        hook = register_optimizer_step_post_hook(steps.step_ends)
         try:
             with one_rank(rank, self.world_size, self._on_host, objects):
-                if callable(program):
-                    torch.distributed.init_process_group()
-                    program()
-                else:
-                    _run_script(Path(program), arguments)
+                with memory_use() as memory:
+                    if callable(program):
+                        torch.distributed.init_process_group()
+                        program()
+                    else:
+                        _run_script(Path(program), arguments)
+                index = current.index
         except Exception as error:
             error.add_note(f"(rank {rank} of {self!r})")
             raise
         finally:
             hook.remove()
-            machine.clock.work_off()
-        return recorded
+            clock.finish()
+        return RankUse(rank, clock, machine, index, memory, steps.parameters)
+
+
+class _Steps:
+    """Notes where the steps of a program end.
+
+    Attributes:
+        parameters: how many the optimizer updates.
+    """
+
+    def __init__(self, clock: Recorder):
+        self.clock, self.optimizer, self.parameters = clock, None, 0
+
+    def step_ends(self, optimizer, *_) -> None:
+        if self.optimizer is None:
+            self.optimizer = weakref.ref(optimizer)
+            self.parameters = sum(
+                p.numel() for group in optimizer.param_groups for p in group["params"]
+            )
+        if optimizer is self.optimizer():  # of several, the first one counts
+            index = current.index
+            self.clock.step_ends(index, queues.of.get(index, 0))
 
 
 def _link_of(model) -> str:

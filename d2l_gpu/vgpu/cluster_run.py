@@ -1,26 +1,215 @@
 """What a program did on a cluster: times, memory, and what they were spent on."""
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .sim.clock import PICO
-from .sim.units import time_text
+from .saving import Timeline
+from .sim.clock import HOST, PICO, Clock, Span
+from .sim.cluster import Recorder
+from .sim.critical_path import critical_path
+from .sim.machine import Machine
+from .sim.memory_use import MemoryUse
+from .sim.report import Report
+from .sim.table import Table
+from .sim.units import size_text, time_text
+from .work import work_of
 
 if TYPE_CHECKING:
-    from .cluster import Cluster, Recorded
+    from .cluster import Cluster
+
+# Operations that training does for a parameter and a token, without attention: two
+# going forward, four in backward. J. Kaplan and others, Scaling Laws for Neural
+# Language Models (2020), table 1.
+FOR_PARAMETER = 6
+
+
+@dataclass(frozen=True)
+class RankUse:
+    """What one rank did.
+
+    Attributes:
+        clock: its simulated clock, with what it did in the last step.
+        machine: its node's devices, of which it used one; ``index`` is that one's.
+        memory: what its memory was used for.
+        parameters: how many the optimizer updates, of all ranks that share them.
+    """
+
+    rank: int
+    clock: Recorder
+    machine: Machine
+    index: int
+    memory: MemoryUse
+    parameters: int
+
+    @property
+    def allocated(self) -> int:
+        """The most bytes that were allocated at a time."""
+        return self.machine.allocated(self.index)[1]
+
+    @property
+    def reserved(self) -> int:
+        """The most bytes that the caching allocator had reserved at a time."""
+        return self.machine.reserved(self.index)[1]
+
+    def report(self) -> Report:
+        """Return what the rank's device and links did in the last step, as tables."""
+        return Report(self.clock, f"rank {self.rank}, simulated")
+
+
+class ClusterTimeline(Timeline):
+    """A drawing of what ran when on the devices of several ranks."""
+
+    def _rows(self, clock):
+        rows = super()._rows(clock)
+        del rows["host"]  # of all ranks together
+        return rows
 
 
 class Run:
-    def __init__(self, cluster: "Cluster", recorded: "dict[int, Recorded]", tokens):
-        self.cluster, self.recorded, self.tokens = cluster, recorded, tokens
+    """What a program did on a cluster. Times are those of its last step.
+
+    A step ends when the optimizer has updated the parameters. A program without two
+    steps is taken as a whole.
+
+    Attributes:
+        cluster: on which it ran.
+        ranks: those that ran, by their numbers. Others do what one of these does.
+        tokens: what all ranks together process in a step, None if it wasn't said.
+    """
+
+    def __init__(
+        self, cluster: "Cluster", ranks: Mapping[int, RankUse], tokens: int | None
+    ):
+        self.cluster, self.ranks, self.tokens = cluster, dict(ranks), tokens
+        clocks = [each.clock for each in self.ranks.values()]
+        if all(len(clock.steps) > 1 for clock in clocks):
+            begins, ends = (
+                [clock.steps[i][1].time for clock in clocks] for i in (-2, -1)
+            )
+            self._begin, self._end = max(begins), max(ends)
+            for each, begin, end in zip(self.ranks.values(), begins, ends, strict=True):
+                each.memory.between(begin, end)
+        else:
+            self._begin = 0
+            self._end = max(round(clock.elapsed() * PICO) for clock in clocks)
+        for clock in clocks:
+            clock.origin = self._begin
 
     @property
     def seconds(self) -> float:
-        """Simulated seconds of the last step, or of everything if there was none."""
-        steps = [each.steps for each in self.recorded.values()]
-        if min(map(len, steps)) < 2:
-            return max(each.clock.elapsed() for each in self.recorded.values())
-        ends = [max(step[i].time for step in steps) for i in (-2, -1)]
-        return (ends[1] - ends[0]) / PICO
+        """Simulated seconds of the step."""
+        return (self._end - self._begin) / PICO
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens per second of all ranks together."""
+        return None if self.tokens is None else self.tokens / self.seconds
+
+    @property
+    def utilization(self) -> float:
+        """The operations done, as a share of what the GPUs could do at peak (HFU).
+
+        What is computed a second time because of activation checkpoints counts, too.
+        """
+        shares = []
+        for each in self.ranks.values():
+            report = each.report()
+            at_peak = sum(use.share_of_peak for use in report.devices) * report.seconds
+            shares.append(at_peak / self.seconds)
+        return sum(shares) / len(shares)
+
+    @property
+    def mfu(self) -> float | None:
+        """The operations that a model needs, as a share of the GPUs' peak (MFU).
+
+        Those are six for each parameter and token; attention isn't counted.
+        """
+        if self.tokens is None:
+            return None
+        parameters = sum(each.parameters for each in self._different())
+        model = self.cluster.model
+        peak = max(model.rate(kind, True) for kind in ("bf16", "fp16"))
+        done = FOR_PARAMETER * parameters * self.tokens
+        return done / (peak * self.cluster.world_size * self.seconds)
+
+    def _different(self) -> list[RankUse]:
+        """Return ranks that do different things, such as stages of a pipeline."""
+        size = self.cluster.world_size
+        return list(
+            {each.clock.shape(size): each for each in self.ranks.values()}.values()
+        )
+
+    def critical_path(self) -> Table:
+        """Return what the step took its time for.
+
+        From its end back, it's the chain of work of which each piece had to wait for
+        the one before, on whatever rank that was.
+        """
+        clocks = {rank: each.clock for rank, each in self.ranks.items()}
+        total: Counter[str] = Counter()
+        for name, _, seconds in critical_path(clocks, self._begin, self._end):
+            total[name] += seconds
+        return Table(
+            ["critical path", "time", "share"],
+            [
+                [name, time_text(seconds), f"{seconds / self.seconds:.0%}"]
+                for name, seconds in total.most_common()
+            ],
+            ["time", "share"],
+        )
+
+    def memory(self) -> Table:
+        """Return the memory at each rank's peak, by category."""
+        found = {rank: each.memory.peak for rank, each in self.ranks.items()}
+        names = list(dict.fromkeys(k for x in found.values() for k in x if x[k]))
+        head = ["rank", "allocated", "reserved", *names]
+        return Table(
+            head,
+            [
+                [
+                    str(rank),
+                    size_text(each.allocated),
+                    size_text(each.reserved),
+                    *(size_text(found[rank].get(name, 0)) for name in names),
+                ]
+                for rank, each in self.ranks.items()
+            ],
+            head,
+        )
+
+    def timeline(self) -> ClusterTimeline:
+        """Return a drawing of what the ranks' devices did in the step.
+
+        Its ``save('trace.json')`` writes a trace that ui.perfetto.dev opens.
+        """
+        one = next(iter(self.ranks.values()))
+        models = {
+            rank: each.clock.models[each.index] for rank, each in self.ranks.items()
+        }
+        merged = Clock(models, one.clock.link, work_of)
+        merged.names |= {rank: f"rank {rank}" for rank in self.ranks}
+        merged.origin, merged.hosts = self._begin, {merged.main: self._end}
+        for rank, each in self.ranks.items():
+            for span in map(Span._make, each.clock.spans):
+                index = HOST if span.index == HOST else rank
+                merged.spans.append(
+                    span._replace(index=index, thread=merged.main + rank)
+                )
+        return ClusterTimeline(merged, f"a step, simulated ({self.cluster.model.name})")
 
     def __repr__(self) -> str:
-        return f"{time_text(self.seconds)}"
+        said = [f"{time_text(self.seconds)} a step"]
+        if self.tokens is not None:
+            said.append(f"{self.tokens_per_second:,.0f} tokens/s")
+            said.append(f"MFU {self.mfu:.1%}")
+        said.append(f"{self.utilization:.1%} of peak with what is recomputed")
+        tables = f"{self.memory()!r}\n\n{self.critical_path()!r}"
+        return f"{self.cluster!r}\n{', '.join(said)}\n\n{tables}"
+
+    def _repr_html_(self) -> str:
+        first, *_ = repr(self).split("\n\n")
+        lines = "<br>".join(first.split("\n"))
+        tables = (self.memory(), self.critical_path())
+        return f"<p>{lines}</p>" + "".join(x._repr_html_() for x in tables)

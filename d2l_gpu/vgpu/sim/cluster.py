@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from . import nccl
-from .clock import Clock
-from .commands import COMMUNICATION, Collective, HostWaits, StreamWaits
+from .clock import NOTES, Clock, Moment
+from .commands import COMMUNICATION, Collective, HostWaits, Record, StreamWaits
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +67,7 @@ class Recorder(Clock):
         rank: its number in the cluster.
         kept: the notes.
         stops: the positions in them where the rank may have to wait for others.
+        steps: for each step of the program that ends, the position and the moment.
         resolving: whether the notes are worked off now.
     """
 
@@ -75,6 +76,7 @@ class Recorder(Clock):
         self.rank = 0
         self.kept: list[tuple] = []
         self.stops: list[int] = []
+        self.steps: list[tuple[int, Moment]] = []
         self.resolving = False
         self._same: dict[tuple, tuple] = {}
         self._queues: dict[tuple, int] = {}
@@ -122,9 +124,13 @@ class Recorder(Clock):
     def work_off(self) -> None:
         if self.resolving:
             super().work_off()
-            return
+        elif len(self.notes) >= NOTES:
+            self._keep(NOTES // 2)  # changes of memory look at the latest note
+
+    def _keep(self, count: int) -> None:
+        """Keep the first notes of those that have come in."""
         with self.lock:
-            notes = self.notes[:]
+            notes = self.notes[:count]
             del self.notes[: len(notes)]
             for note in notes:
                 if type(note[0]) is tuple:  # most kernels are issued many times
@@ -132,6 +138,30 @@ class Recorder(Clock):
                 elif isinstance(note[0], Meeting | StreamWaits | HostWaits):
                     self.stops.append(len(self.kept))
                 self.kept.append(note)
+
+    def step_ends(self, index: int, stream: int) -> None:
+        """Note that a step of the program ends once a stream has done its work."""
+        moment = Moment()
+        self.note(Record(moment), index, stream)
+        self.steps.append((len(self.kept) + len(self.notes), moment))
+
+    @property
+    def last_step(self) -> int:
+        """The position at which the last step begins, 0 if there weren't two."""
+        return self.steps[-2][0] if len(self.steps) > 1 else 0
+
+    def finish(self) -> None:
+        """Keep everything: the program has ended."""
+        self._keep(len(self.notes))
+
+    def forget(self) -> None:
+        """Forget what was done so far, but not how long it took."""
+        self.spans, self.memory = [], []
+        for kernels in self.kernels.values():
+            for kernel in kernels.values():
+                kernel.count = 0
+        for lane in [*self.compute.values(), *self.links.values()]:
+            lane.busy = lane.nbytes = lane.count = 0
 
     def reset(self) -> None:
         """Time begins when the program does."""
@@ -143,7 +173,6 @@ class Recorder(Clock):
 
         They may send to different ranks, as long as those are equally far away.
         """
-        self.work_off()
         found = 0
         for note, *rest in self.kept:
             if isinstance(note, Meeting) and note.kind == "send":
@@ -159,7 +188,6 @@ class Recorder(Clock):
 
     def meetings(self) -> Iterable[Meeting]:
         """Return the meetings, in the order in which the rank issued them."""
-        self.work_off()
         notes = (self.kept[i][0] for i in self.stops)
         return [note for note in notes if isinstance(note, Meeting)]
 
@@ -182,7 +210,17 @@ class _Progress:
     waiting: Meeting | None = None
 
     def feed(self, until: int) -> None:
-        """Work off the notes before a place."""
+        """Work off the notes before a place.
+
+        What comes before the last step is forgotten: that one is reported and drawn.
+        """
+        last = self.clock.last_step
+        if self.place < last <= until:
+            self._feed(last)
+            self.clock.forget()
+        self._feed(until)
+
+    def _feed(self, until: int) -> None:
         self.clock.notes.extend(self.clock.kept[self.place : until])
         self.clock.work_off()
         self.place = until
@@ -296,6 +334,5 @@ def resolve(clocks: Mapping[int, Recorder]) -> None:
             collective.
     """
     for clock in clocks.values():
-        clock.work_off()
         clock.resolving = True
     _Resolver(clocks).run()

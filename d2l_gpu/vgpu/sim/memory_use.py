@@ -130,7 +130,7 @@ class MemoryUse:
 
     def start(self) -> None:
         machine = self.machine
-        self._begin = self._now()
+        self._begin = self._since = self._now()
         with machine.lock:
             for account, block in machine.blocks.items():
                 index, _, nbytes, *_ = Block._make(block)
@@ -244,6 +244,10 @@ class MemoryUse:
 
     # -------------------------------------------------------------- results
 
+    def between(self, begin: int, end: int) -> None:
+        """Show only what was recorded between two times, in picoseconds."""
+        self._begin, self._end, self._since = begin, end, 0
+
     @property
     def seconds(self) -> float:
         end = self._end if self._stopped else self._now()
@@ -281,6 +285,9 @@ class MemoryUse:
         times, columns = [0.0], {name: [nbytes] for name, nbytes in now.items()}
         for time, change in self._timed():
             now[self._category(change.holding)] += change.nbytes
+            if time < 0:
+                columns = {name: [nbytes] for name, nbytes in now.items()}
+                continue
             times.append(time)
             for name, column in columns.items():
                 column.append(now[name])
@@ -297,6 +304,8 @@ class MemoryUse:
         self._work_off()
         found: list[list] = []
         for time, change in self._timed():
+            if time < 0:
+                continue
             name = self._phases[change.phase]
             name = BACKWARD if name == RECOMPUTING else name
             if not found or found[-1][0] != name:
@@ -414,7 +423,7 @@ class MemoryUse:
 
     def _timed(self) -> Iterator[tuple[float, Change]]:
         """Yield each change with the seconds since the beginning, which only grow."""
-        latest = self._begin
+        latest = self._since
         for change in self._changes[:]:
             latest = max(latest, change.time)
             yield (latest - self._begin) / PICO, change

@@ -37,7 +37,7 @@ easiest to read in this order:
 * ``processes``: tensors that are sent to other processes, and forked processes.
 * ``patches``: every change made to PyTorch itself.
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
-* ``cluster``: a program on as many GPUs as you like, run as the ranks that differ.
+* ``clusters``: a program on as many GPUs as you like, run as the ranks that differ.
 * ``one_rank``, ``waits``: how it runs as one of them, and who waits for whom.
 * ``cluster_run``: what it did there.
 * ``simulators``: devices of their own beside those of ``enable``, and their clock.
@@ -67,7 +67,7 @@ from .sim.units import time_text
 if TYPE_CHECKING:
     import torch
 
-    from .cluster import Cluster
+    from .clusters import Cluster
     from .sim.fabric import Network
     from .simulators import Simulator
 
@@ -243,7 +243,7 @@ def cluster(
     Raises:
         TypeError, ValueError: an argument makes no sense.
     """
-    from .cluster import Cluster
+    from .clusters import Cluster
 
     return Cluster(
         nodes, gpus, model, network, link, cards, wiring, memory, host, allocator

@@ -2,14 +2,20 @@
 
 python -m d2l_gpu.vgpu --gpus 2 train.py --epochs 3
 python -m d2l_gpu.vgpu --gpus 2 --memory 4GiB -m package.train --epochs 3
+
+Or simulate it on a cluster, on shapes only, and print what it takes there:
+
+python -m d2l_gpu.vgpu --cluster 8x8:H100 train.py --epochs 3
 """
 
 import argparse
 import json
 import os
+import re
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,17 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     program = options.module or options.script
     if not program:
         parser.error("name the script to run, or -m and a module.")
+    start = partial(_start, program, options.module is not None)
     try:
         _check(program[0], options.module is not None)
-        _enable(options.gpus, options.memory, options.allocator)
+        if options.cluster is None:
+            _enable(options.gpus, options.memory, options.allocator)
+        else:
+            start = _on_cluster(options, start)
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
-    sys.argv = list(program)
     try:
-        if options.module:
-            runpy.run_module(program[0], run_name="__main__", alter_sys=True)
-        else:
-            run_script(Path(program[0]))
+        start()
     except Exception as error:
         # Show it as Python would: starting at the program's own first line.
         error.__traceback__ = of_program(error.__traceback__, __file__)
@@ -54,12 +60,51 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
+def _start(program: Sequence[str], is_module: bool) -> None:
+    sys.argv = list(program)
+    if is_module:
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    else:
+        run_script(Path(program[0]))
+
+
+def _on_cluster(
+    options: argparse.Namespace, start: Callable[[], None]
+) -> Callable[[], None]:
+    """Return what runs a program on a cluster, and prints what it did."""
+    form = re.fullmatch(r"(\d+)x(\d+):([^:]+)(?::([^:]+))?", options.cluster)
+    if not form:
+        raise ValueError(
+            "a cluster is written as nodes, GPUs in a node, their model and, if you "
+            f"like, the network: 8x8:H100 or 8x8:H100:NDR, but got {options.cluster!r}."
+        )
+    nodes, gpus, model, network = form.groups()
+    from d2l_gpu import vgpu
+
+    cluster = vgpu.cluster(
+        *(int(nodes), int(gpus), model, network),
+        memory=options.memory,
+        allocator=options.allocator or "caching",
+    )
+    # Names, such as cuda, are those of a single process with virtual GPUs.
+    vgpu.enable(1, backing="meta", as_cuda=True)
+
+    def run() -> None:
+        done = cluster.run_as_it_is(start, [0], options.tokens)
+        print(done)
+        if options.timeline:
+            done.timeline().save(options.timeline)
+
+    return run
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=NAME,
         description="Run a program written for CUDA on virtual GPUs, which are "
         "simulated on the CPU.",
-        usage="%(prog)s [--gpus N] [--memory SIZE] [--allocator NAME] "
+        usage="%(prog)s [--gpus N | --cluster NODESxGPUS:MODEL[:NETWORK]] "
+        "[--memory SIZE] [--allocator NAME] [--tokens N] [--timeline FILE] "
         "(SCRIPT | -m MODULE) [ARGUMENT ...]",
         allow_abbrev=False,
     )
@@ -78,6 +123,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="caching, for PyTorch's caching allocator; settings can follow, as in "
         "caching,expandable_segments:True",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="NODESxGPUS:MODEL[:NETWORK]",
+        help="simulate the program as torchrun would start it on a cluster, such as "
+        "8x8:H100, without values; print the time and memory of a step",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        metavar="N",
+        help="with --cluster: what all ranks process in a step, for tokens/s and MFU",
+    )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE",
+        help="with --cluster: write what ran when, as .json for ui.perfetto.dev, or as "
+        ".svg",
     )
     parser.add_argument(
         "-m",

@@ -17,7 +17,7 @@ from .sim.units import size_text, time_text
 from .work import work_of
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from .clusters import Cluster
 
 # Operations that training does for a parameter and a token, without attention: two
 # going forward, four in backward. J. Kaplan and others, Scaling Laws for Neural

@@ -6,7 +6,6 @@ torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator
 """
 
 import re
-import warnings
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -110,11 +109,6 @@ def no_values(asked: str) -> RuntimeError:
         f"{asked} needs the values of a tensor, but backing='meta' simulates only "
         "shapes: use backing='cpu' to have values."
     )
-
-
-def warn_of_zeros() -> None:
-    """Say that a program gets zeros instead of values that aren't there."""
-    warnings.warn(NO_VALUES, stacklevel=2)
 
 
 NO_VALUES = (

@@ -15,7 +15,7 @@ from .layouts import bytes_of, parts
 from .operators import overload
 from .sim.machine import HOST
 from .storage import set_pinned_mark
-from .sync_debug import mode, report
+from .sync_debug import mode, report, warn_program
 from .tensor import VirtualTensor, refresh, reserve, run, wrap
 
 # ------------------------------------------------------------------ copies
@@ -192,7 +192,7 @@ def _values(backing: torch.Tensor, asked: str) -> torch.Tensor:
     values, version = getattr(backing, "_kept", (None, None))
     if values is not None and version == backing._version:
         return values
-    errors.warn_of_zeros()
+    warn_program(errors.NO_VALUES)
     return torch.zeros_like(backing, device="cpu")
 
 

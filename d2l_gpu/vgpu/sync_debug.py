@@ -52,6 +52,11 @@ def report(device: torch.device) -> None:
     sentence = SENTENCE.format(device=device)
     if mode.number == 2:
         raise RuntimeError(sentence)
+    warn_program(sentence)
+
+
+def warn_program(sentence: str) -> None:
+    """Warn, and name the program's own line."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(_NOT_PROGRAMS):
         frame = frame.f_back

@@ -7,9 +7,12 @@ are taken to do what one of these does, at the same time. Once everything is rec
 """
 
 import gc
+import re
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +22,7 @@ from . import backend
 from .categories import memory_use
 from .cluster_run import RankUse, Run
 from .devices import Devices, current
+from .errors import NO_VALUES
 from .one_rank import Needs, Objects, one_rank
 from .programs import run_script
 from .sim.catalogue import Link, Model
@@ -141,18 +145,30 @@ class Cluster:
                     f"There is no rank {rank}: this cluster has ranks 0 to "
                     f"{self.world_size - 1}."
                 )
-        if not callable(program) and not Path(program).is_file():
+        if callable(program):
+            start = partial(_run_function, program)
+        elif Path(program).is_file():
+            start = partial(_run_script, Path(program), arguments)
+        else:
             raise ValueError(f"There is no file {str(program)!r}.")
+        return self.run_as_it_is(start, wanted, tokens)
+
+    def run_as_it_is(
+        self, start: Callable[[], None], wanted: Sequence[int], tokens: int | None
+    ) -> Run:
+        """Run what a function starts, which has to set up ``torch.distributed``."""
         state = Devices.machine, Devices.machines, Devices.backings
         try:
-            recorded = self._record_all(program, arguments, wanted)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("once", re.escape(NO_VALUES))
+                recorded = self._record_all(start, wanted)
         finally:
             Devices.machine, Devices.machines, Devices.backings = state
             gc.collect()
         resolve({rank: each.clock for rank, each in recorded.items()})
         return Run(self, recorded, tokens)
 
-    def _record_all(self, program, arguments, wanted) -> dict[int, RankUse]:
+    def _record_all(self, start, wanted) -> dict[int, RankUse]:
         """Run the program as all ranks that are wanted, and those that they send to."""
         objects, recorded = Objects(), {}
         todo = list(dict.fromkeys(wanted))
@@ -163,7 +179,7 @@ class Cluster:
             if rank in recorded:
                 continue
             try:
-                recorded[rank] = self._record(rank, program, arguments, objects)
+                recorded[rank] = self._record(rank, start, objects)
             except Needs as needs:
                 if needs.rank in recorded or (
                     tried.get(needs.rank) == tried.get(rank) == len(objects.sent)
@@ -185,7 +201,7 @@ class Cluster:
                     todo += [r for r in meeting.ranks if r not in recorded]
         return recorded
 
-    def _record(self, rank, program, arguments, objects) -> RankUse:
+    def _record(self, rank, start, objects) -> RankUse:
         """Run the program as one rank."""
         gc.collect()
         machine = self._settings.machine(first=0, clock=Recorder)
@@ -197,11 +213,7 @@ class Cluster:
         try:
             with one_rank(rank, self.world_size, self._on_host, objects):
                 with memory_use() as memory:
-                    if callable(program):
-                        torch.distributed.init_process_group()
-                        program()
-                    else:
-                        _run_script(Path(program), arguments)
+                    start()
                 index = current.index
         except Exception as error:
             error.add_note(f"(rank {rank} of {self!r})")
@@ -239,6 +251,11 @@ def _link_of(model) -> str:
         if name.startswith(start):
             return link
     return model.link if isinstance(model, Model) else "PCIe4"
+
+
+def _run_function(program: Callable[[], object]) -> None:
+    torch.distributed.init_process_group()
+    program()
 
 
 def _run_script(path: Path, arguments: Sequence[str]) -> None:

@@ -82,7 +82,8 @@ class Run:
     def __init__(
         self, cluster: "Cluster", ranks: Mapping[int, RankUse], tokens: int | None
     ):
-        self.cluster, self.ranks, self.tokens = cluster, dict(ranks), tokens
+        self.cluster, self.tokens = cluster, tokens
+        self.ranks = dict(sorted(ranks.items()))
         clocks = [each.clock for each in self.ranks.values()]
         if all(len(clock.steps) > 1 for clock in clocks):
             begins, ends = (
@@ -203,8 +204,8 @@ class Run:
         said = [f"{time_text(self.seconds)} a step"]
         if self.tokens is not None:
             said.append(f"{self.tokens_per_second:,.0f} tokens/s")
-            said.append(f"MFU {self.mfu:.1%}")
-        said.append(f"{self.utilization:.1%} of peak with what is recomputed")
+            said.append(f"{self.mfu:.1%} of the tensor cores' peak (MFU)")
+        said.append(f"{self.utilization:.1%} of peak with what is computed twice (HFU)")
         tables = f"{self.memory()!r}\n\n{self.critical_path()!r}"
         return f"{self.cluster!r}\n{', '.join(said)}\n\n{tables}"
 

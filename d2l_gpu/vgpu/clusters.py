@@ -30,6 +30,7 @@ from .sim.clock import queues
 from .sim.cluster import Recorder, resolve
 from .sim.fabric import Fabric, Network
 from .sim.fabric import network as network_named
+from .sim.units import size_text
 from .simulators import Settings
 
 # What connects the GPUs of a node, by the first letters of their model.
@@ -215,6 +216,11 @@ class Cluster:
                 with memory_use() as memory:
                     start()
                 index = current.index
+        except torch.OutOfMemoryError as error:
+            raise torch.OutOfMemoryError(
+                f"The program doesn't fit on rank {rank} of {self!r}: at least "
+                f"{size_text(machine.missing)} are missing. {error}"
+            ) from None
         except Exception as error:
             error.add_note(f"(rank {rank} of {self!r})")
             raise

@@ -172,6 +172,7 @@ class CachingMachine(Machine):
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
+        self.missing = nbytes - self.free(index)
         allocator = self.allocators[index]
         allowed = ""
         if allocator.limit is not None:

@@ -54,6 +54,7 @@ class Machine:
         requested: the bytes that were asked for, before rounding to whole blocks.
         allocations: the number of allocations.
         overflows: how often each device had too little memory.
+        missing: how many bytes more were needed the last time.
         blocks: what lives on all devices, each like a `Block`, by the identity of its
             account.
         fractions: the share of its memory that each device may give.
@@ -92,7 +93,7 @@ class Machine:
         # Indexed by device; entries before the first device stay 0.
         self.used = [0] * (first + count)
         self.peak, self.kernels = self.used[:], self.used[:]
-        self.taken, self.overflows = self.used[:], self.used[:]
+        self.taken, self.overflows, self.missing = self.used[:], self.used[:], 0
         self.requested = [Count() for _ in self.used]
         self.allocations = [Count() for _ in self.used]
         self.blocks: dict[int, tuple] = {}
@@ -158,6 +159,7 @@ class Machine:
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
+        self.missing = nbytes - self.free(index)
         limit, capacity = self.limits[index], self.capacities[index]
         if self.history is not None:
             self.history("oom", index, capacity - self.used[index], nbytes)

@@ -10,6 +10,7 @@ same time.
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from . import nccl
 from .clock import NOTES, Clock, Moment
@@ -26,7 +27,8 @@ class Meeting(Collective):
         size: bytes of the whole tensor.
         number: counts what has the same ranks; sends have numbers of their own.
         rank: whose meeting this is.
-        ready: the time at which this rank is ready, once that is known.
+        ready: the time at which this rank is ready. At first it's that of its stream;
+            once it's known, that at which earlier meetings are over, too.
         last: the rank that was ready last.
     """
 
@@ -35,11 +37,11 @@ class Meeting(Collective):
     size: int = 0
     number: int = 0
     rank: int = 0
-    ready: int | None = None
+    ready: int = 0
     last: int = 0
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        self.ready = self.reach(clock, stream, thread)
+        self.ready = self.ask(clock, stream, thread)
 
     @property
     def key(self) -> tuple:
@@ -198,15 +200,15 @@ class _Progress:
 
     Attributes:
         place: of the next note; ``stop`` counts the stops before it.
-        open: meetings that it has reached, and that haven't begun.
-        waiting: the one of them that has to end before it continues.
+        queues: meetings that have been asked for and haven't begun, in their order.
+        waiting: the one of them that has to end before the rank continues.
     """
 
     rank: int
     clock: Recorder
     place: int = 0
     stop: int = 0
-    open: list[Meeting] = field(default_factory=list)
+    queues: dict[int, deque[Meeting]] = field(default_factory=dict)
     waiting: Meeting | None = None
 
     def feed(self, until: int) -> None:
@@ -225,15 +227,11 @@ class _Progress:
         self.clock.work_off()
         self.place = until
 
-    def blocking(self, command) -> Meeting | None:
-        """Return the open meeting that has to end before a command, if there is one."""
-        for meeting in self.open:
-            moment = getattr(command, "moment", None)
-            if isinstance(command, Meeting):
-                waits = command.queue == meeting.queue
-            else:  # the host may wait for everything
-                waits = moment is None or moment is meeting.done
-            if waits:
+    def blocking(self, command: StreamWaits | HostWaits) -> Meeting | None:
+        """Return a meeting that has to end before a command, if there is one."""
+        for meeting in chain(*self.queues.values()):
+            # The host may wait for everything.
+            if command.moment is None or command.moment is meeting.done:
                 return meeting
         return None
 
@@ -243,8 +241,8 @@ class _Resolver:
 
     def __init__(self, clocks: Mapping[int, Recorder]):
         self.ranks = {rank: _Progress(rank, clock) for rank, clock in clocks.items()}
-        # Meetings that somebody waits for: who has come, and in which stream.
-        self.arrived: dict[tuple, dict[int, tuple[Meeting, int]]] = {}
+        # Meetings that somebody waits for, and who has come.
+        self.arrived: dict[tuple, dict[int, Meeting]] = {}
 
     def run(self) -> None:
         todo = deque(self.ranks.values())
@@ -256,6 +254,10 @@ class _Resolver:
                     if self.ranks[rank].waiting is not None:
                         todo.append(self.ranks[rank])
         stuck = [each for each in self.ranks.values() if each.waiting is not None]
+        if not stuck:  # nobody waits, but some have asked for what never begins
+            for each in self.ranks.values():
+                each.waiting = next(chain(*each.queues.values()), None)
+                stuck += [each] * (each.waiting is not None)
         if stuck:
             raise RuntimeError(self._deadlock(stuck))
 
@@ -263,35 +265,53 @@ class _Resolver:
         """Work off a rank's notes up to and with the next stop, unless it has to wait.
 
         Returns:
-            the ranks that have met, if any have.
+            the ranks whose meetings have begun.
         """
         kept, stops = each.clock.kept, each.clock.stops
         if each.stop == len(stops):
             each.feed(len(kept))
             return ()
-        command, _, stream, _ = kept[stops[each.stop]]
+        command = kept[stops[each.stop]][0]
         each.feed(stops[each.stop])
-        each.waiting = each.blocking(command)
-        if each.waiting is not None:
-            return ()
+        if not isinstance(command, Meeting):
+            each.waiting = each.blocking(command)
+            if each.waiting is not None:
+                return ()
         each.feed(each.place + 1)
         each.stop += 1
         if not isinstance(command, Meeting):
             return ()
-        each.open.append(command)
-        met = self.arrived.setdefault(command.key, {})
-        met[each.rank] = command, stream
-        _check(met)
-        if len(met) < sum(rank in self.ranks for rank in command.ranks):
-            each.waiting = None if command.beside else command
-            return ()
-        del self.arrived[command.key]
-        last = max(met, key=lambda rank: (met[rank][0].ready, -rank))
-        for rank, (meeting, stream) in met.items():
-            meeting.last = last
-            meeting.begin(self.ranks[rank].clock, stream, met[last][0].ready)
-            self.ranks[rank].open.remove(meeting)
-        return met
+        queue = each.queues.setdefault(command.queue, deque())
+        queue.append(command)
+        return self._come(each, command) if queue[0] is command else ()
+
+    def _come(self, each: _Progress, meeting: Meeting) -> set[int]:
+        """Let a rank come to the first meeting of a queue, and to those that follow.
+
+        Returns:
+            the ranks whose meetings have begun.
+        """
+        begun, coming = set(), deque([(each, meeting)])
+        while coming:
+            each, meeting = coming.popleft()
+            meeting.ready = max(meeting.ready, meeting.free(each.clock))
+            met = self.arrived.setdefault(meeting.key, {})
+            met[each.rank] = meeting
+            _check(met)
+            if len(met) < sum(rank in self.ranks for rank in meeting.ranks):
+                continue
+            del self.arrived[meeting.key]
+            last = max(met, key=lambda rank: (met[rank].ready, -rank))
+            for rank, its in met.items():
+                there = self.ranks[rank]
+                its.last = last
+                its.begin(there.clock, 0, met[last].ready)
+                queue = there.queues[its.queue]
+                queue.popleft()
+                if queue:
+                    coming.append((there, queue[0]))
+            begun |= met.keys()
+        return begun
 
     def _deadlock(self, stuck: list[_Progress]) -> str:
         """Say who waits for whom."""
@@ -311,10 +331,10 @@ class _Resolver:
         return f"The ranks wait for each other for ever: {'; '.join(sentences)}."
 
 
-def _check(met: Mapping[int, tuple[Meeting, int]]) -> None:
+def _check(met: Mapping[int, Meeting]) -> None:
     """Raise RuntimeError unless all ranks that meet do the same."""
-    (first, (one, _)), *others = met.items()
-    for rank, (other, _) in others:
+    (first, one), *others = met.items()
+    for rank, other in others:
         if (one.kind, one.size) != (other.kind, other.size):
             raise RuntimeError(
                 f"Ranks {first} and {rank} meet in different collectives: rank {first} "

@@ -257,16 +257,22 @@ class Collective:
     issued: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        self.begin(clock, stream, self.reach(clock, stream, thread))
+        asked = self.ask(clock, stream, thread)
+        self.begin(clock, stream, max(asked, self.free(clock)))
 
-    def reach(self, clock: Clock, stream: int, thread: int) -> int:
-        """Let the host issue it, and return the time at which it can begin."""
+    def ask(self, clock: Clock, stream: int, thread: int) -> int:
+        """Let the host issue it, and return when it and the stream are ready."""
         host = clock.hosts[thread] + clock.issue
         self.issued = host, clock.issue, stream, thread
         clock.hosts[thread] = host
         return max(
             host + pico(catalogue.START.value),
             *(clock.end_of(i, stream) for i in self.indices),
+        )
+
+    def free(self, clock: Clock) -> int:
+        """Return when earlier collectives are done and the links are free."""
+        return max(
             *(clock.end_of(i, self.queue) for i in self.indices),
             *(lane.free for lane in self._lanes(clock)),
         )

@@ -1,5 +1,6 @@
 """Programs on simulated clusters: ranks that differ run, and wait for each other."""
 
+import itertools
 import json
 import os
 import random
@@ -150,6 +151,10 @@ def test_the_order_in_which_sends_are_asked_for_makes_no_deadlock(n, order, coun
     assert set(run.ranks) == set(range(n))
     for rank, each in run.ranks.items():
         assert len(list(each.clock.meetings())) == 2 * (n - 1) * count, rank
+        for side in ("in", "out"):  # a link does one thing at a time
+            busy = sorted(x[2:4] for x in each.clock.spans if x[1] == side)
+            assert len(busy) == (n - 1) * count
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(busy))
 
 
 def test_a_ring_runs_as_its_first_ranks_only():
@@ -171,6 +176,46 @@ def test_a_ring_runs_as_its_first_ranks_only():
     assert len(run.ranks) == 3
     slowest = cluster.run(program, ranks=range(16))
     assert slowest.seconds >= run.seconds
+
+
+def test_a_chain_of_sends_is_followed_to_its_end():
+    def program() -> None:
+        rank, X = dist.get_rank(), torch.zeros(2**20, device="vgpu")
+        if rank % 2:  # a chain for even ranks
+            return
+        if rank:
+            dist.recv(X, rank - 2)
+        layers(2)
+        if rank < 8:
+            dist.send(X, rank + 2)
+
+    run = vgpu.cluster(1, 10, "A100", wiring="NVSwitch").run(program)
+    assert list(run.ranks) == [0, 2, 4, 6, 8]
+    ends = [each.clock.elapsed() for each in run.ranks.values()]
+    assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize(("nodes", "peer"), [(1, "other GPUs"), (2, "other nodes")])
+def test_reports_say_where_gradients_went(nodes, peer):
+    run = vgpu.cluster(nodes, 4 // nodes, "A100").run(data_parallel)
+    ends = {end for x in run.ranks[0].report().links for end in (x.source, x.target)}
+    assert ends - {"host"} == {"GPU 0", peer}
+
+
+def test_a_step_of_several_optimizers_is_one_step():
+    def program(n: int) -> None:
+        net = layers(4)
+        parts = [list(net[i::n].parameters()) for i in range(n)]
+        optimizers = [torch.optim.SGD(part, lr=0.1) for part in parts]
+        for _ in range(3):
+            net(torch.zeros(256, WIDTH, device="vgpu")).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    cluster = vgpu.cluster(1, 1, "A100")
+    one, two = (cluster.run(lambda n=n: program(n)) for n in (1, 2))
+    assert two.seconds == pytest.approx(one.seconds, rel=0.2)
 
 
 # ------------------------------------------------------------------ memory

@@ -294,13 +294,14 @@ class _Resolver:
         begun, coming = set(), deque([(each, meeting)])
         while coming:
             each, meeting = coming.popleft()
-            meeting.ready = max(meeting.ready, meeting.free(each.clock))
             met = self.arrived.setdefault(meeting.key, {})
             met[each.rank] = meeting
             _check(met)
             if len(met) < sum(rank in self.ranks for rank in meeting.ranks):
                 continue
             del self.arrived[meeting.key]
+            for rank, its in met.items():
+                its.ready = max(its.ready, its.free(self.ranks[rank].clock))
             last = max(met, key=lambda rank: (met[rank].ready, -rank))
             for rank, its in met.items():
                 there = self.ranks[rank]

@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch._C._distributed_c10d import FakeWork
 from torch._subclasses import FakeTensorMode
 from torch.autograd import graph
@@ -35,6 +36,9 @@ _Cache = type(functools.lru_cache(len))
 for _device in ("vgpu", "meta"):
     if _device not in dist.Backend.backend_capability["fake"]:
         dist.Backend.backend_capability["fake"].append(_device)
+
+
+LARGE = 2**16  # numbers
 
 
 class Needs(BaseException):
@@ -134,6 +138,22 @@ def forget_groups() -> None:
             cache.cache_clear()
 
 
+def _unless_large(initialize):
+    """Return a function of ``torch.nn.init`` that skips large tensors on the CPU.
+
+    A model that is made there would need as much memory of this computer. Memory that
+    nobody writes to isn't taken, and on the GPU the numbers are gone anyway.
+    """
+
+    @functools.wraps(initialize)
+    def initialized(tensor, *args, **kwargs):
+        if tensor.device.type == "cpu" and tensor.numel() >= LARGE:
+            return tensor
+        return initialize(tensor, *args, **kwargs)
+
+    return initialized
+
+
 def _average(group, bucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients, as DDP's reducer does in C++.
 
@@ -221,6 +241,9 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
             (module, "recv_object_list", recv_object_list),
             (module, "broadcast_object_list", broadcast_object_list),
         ]
+    for name, function in vars(nn.init).items():
+        if name.endswith("_") and callable(function) and not name.startswith("_"):
+            changes.append((nn.init, name, _unless_large(function)))
     for module in (graph, torch.autograd):
         changes.append((module, "_engine_run_backward", _engine_run_backward))
     changes.append(

@@ -366,6 +366,19 @@ def test_values_are_zeros_and_a_warning_says_so():
     simulator.close()
 
 
+def test_a_large_model_made_on_the_cpu_takes_no_memory_there():
+    small, large = torch.zeros(16), torch.zeros(2**20)
+
+    def program() -> None:
+        for x in (small, large):
+            nn.init.constant_(x, 3)
+
+    vgpu.cluster(1, 2).run(program)
+    assert (small.max(), large.max()) == (3, 0)  # no page of it was written
+    program()
+    assert large.min() == 3
+
+
 def test_a_program_sees_the_cluster_that_torchrun_would_tell_it_of():
     seen = []
     names = "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"

@@ -66,7 +66,7 @@ def collective(op, *args, **kwargs):
         backing_args = [_behind(value) for value in backing_args]
     if asked.factor is not None:
         place = 1 if op.record.collective == "reduce_scatter" else 0
-        backing_args[place] = _scaled(
+        backing_args[place] = scaled(
             backing_args[place], asked.factor, in_place=place == 0
         )
     if op.record.flat:
@@ -134,7 +134,7 @@ def functional(op, *args, **kwargs):
         args = ["sum" if x == "avg" else x for x in args]
         in_place = op.aliases[0] is not None
         with torch.no_grad():
-            args[0] = _scaled(args[0], 1 / n, in_place)
+            args[0] = scaled(args[0], 1 / n, in_place)
     result = run(op, args, kwargs)
     device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
     if device is not None:
@@ -174,7 +174,7 @@ def _size(value) -> int | None:
     return None
 
 
-def _scaled(tensors, factor: float, in_place: bool):
+def scaled(tensors, factor: float, in_place: bool):
     """Multiply tensors by a factor before they are added, as NCCL does for an average.
 
     So a sum that would overflow doesn't.

@@ -1,0 +1,289 @@
+"""Small worlds: the ranks of ``torch.distributed`` in one process, with real values.
+
+Each rank is a thread with a virtual GPU of its own, and they take turns (``turns.py``).
+Their collectives meet in a process group of ours (``meetings.py``). What a process has
+for itself, and threads share, is put in place whenever a rank gets its turn: its process
+groups, its generators of random numbers, and the variables that torchrun sets.
+
+PyTorch has two relatives. ``MultiThreadedTestCase``, for its own tests, also runs ranks
+as threads; its group has no sends, doesn't notice mismatches, and leaves the order of
+threads to the operating system. ``LocalTensorMode`` runs a program once for all ranks,
+so the program can't do something else on rank 0.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _set_thread_isolation_mode
+from torch.distributed import distributed_c10d
+from torch.distributed.distributed_c10d import Backend, BackendConfig
+
+from .devices import Devices, current
+from .generator import Generator, default_generators
+from .meetings import NAME, Group, World
+from .turns import Turns
+
+# The world whose ranks are running, None outside of ``run_ranks``.
+_running: World | None = None
+
+
+def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list:
+    """See ``d2l_gpu.vgpu.run_ranks``."""
+    _check(function, world_size)
+    results = [None] * world_size
+    caller = Process.now()
+    processes = [caller.child(rank, world_size) for rank in range(world_size)]
+
+    def enter(rank: int) -> None:
+        processes[rank].resume()
+
+    def leave(rank: int) -> None:
+        processes[rank] = Process.now()
+
+    def run(rank: int) -> None:
+        current.index = rank
+        with _default_group(world, rank, world_size):
+            results[rank] = function(rank, world_size)
+
+    world = World(Turns(world_size, enter, leave))
+    try:
+        with _groups_of(world):
+            world.turns.run(run)
+    finally:
+        caller.resume()
+    return results
+
+
+def _check(function, world_size) -> None:
+    if not callable(function):
+        raise TypeError(
+            "run_ranks needs a function of rank and world size, but got "
+            f"{function!r}."
+        )
+    if isinstance(world_size, bool) or not isinstance(world_size, int):
+        raise TypeError(f"The world size must be an integer, but got {world_size!r}.")
+    if world_size < 1:
+        raise ValueError(f"The world size must be at least 1, but got {world_size}.")
+    if Devices.machine is None:
+        raise RuntimeError(
+            "Ranks need virtual GPUs: call vgpu.enable first, with one for each rank."
+        )
+    if world_size > Devices.machine.count:
+        raise ValueError(
+            f"{world_size} ranks need {world_size} virtual GPUs, but there are "
+            f"{Devices.machine.count}: call vgpu.enable({world_size})."
+        )
+    if _running is not None:
+        raise RuntimeError("Ranks are running already, and a rank can't start others.")
+    if dist.is_initialized():
+        raise RuntimeError(
+            "This process is a rank already, because torch.distributed is initialized: "
+            "call torch.distributed.destroy_process_group first."
+        )
+
+
+# ------------------------------------------------------------------ process groups
+
+
+@contextmanager
+def _groups_of(world: World) -> Iterator[None]:
+    """Make all process groups that are created inside groups of a world.
+
+    Whichever backend they are to have: real ones would wait where no other rank can
+    have its turn.
+    """
+    global _running
+    if NAME not in Backend.backend_list:
+        Backend.register_backend(NAME, _create, True, ["cpu", "vgpu"])
+    original = distributed_c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def _new_process_group_helper(size, rank, ranks, backend, *args, **kwargs):
+        group, store = original(size, rank, ranks, NAME, *args, **kwargs)
+        if isinstance(group, Group):
+            group.stands_for(backend)
+            groups = distributed_c10d._world
+            groups.pg_map[group] = backend, store
+            groups.pg_backend_config[group] = str(BackendConfig(backend))
+        return group, store
+
+    hook, method = sys.excepthook, distributed_c10d._default_pg_init_method
+    distributed_c10d._new_process_group_helper = _new_process_group_helper
+    _set_thread_isolation_mode(True)
+    _running = world
+    try:
+        yield
+    finally:
+        _running = None
+        _set_thread_isolation_mode(False)
+        distributed_c10d._new_process_group_helper = original
+        # init_process_group has changed these.
+        sys.excepthook = hook
+        distributed_c10d._default_pg_init_method = method
+
+
+def _create(options, backend_options) -> Group:
+    members = options.global_ranks_in_group or range(options.group_size)
+    return Group(_running, list(members), options.group_rank, options.group_id)
+
+
+@contextmanager
+def _default_group(world: World, rank: int, world_size: int) -> Iterator[None]:
+    dist.init_process_group(
+        Backend.default_device_backend_map["vgpu"],
+        store=Store(world),
+        rank=rank,
+        world_size=world_size,
+    )
+    try:
+        yield
+    finally:
+        if dist.is_initialized():  # the program may have destroyed it
+            dist.destroy_process_group()
+
+
+class Store(dist.Store):
+    """What ranks tell each other beside collectives: texts, by keys."""
+
+    def __init__(self, world: World):
+        super().__init__()
+        self._world, self._values = world, world.store
+
+    def set(self, key: str, value) -> None:
+        self._values[key] = _bytes(value)
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        number = int(self._values.get(key, b"0")) + amount
+        self._values[key] = _bytes(str(number))
+        return number
+
+    def compare_set(self, key: str, expected, desired) -> bytes:
+        if self._values.get(key, b"") == _bytes(expected):
+            self._values[key] = _bytes(desired)
+        return self._values.get(key, _bytes(expected))
+
+    def delete_key(self, key: str) -> bool:
+        return self._values.pop(key, None) is not None
+
+    def num_keys(self) -> int:
+        return len(self._values)
+
+    def check(self, keys: list[str]) -> bool:
+        self._world.turns.others_first()
+        return all(key in self._values for key in keys)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        self._world.turns.wait(_Keys(keys, self._values))
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Do nothing: nobody waits for ever."""
+
+
+def _bytes(value) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+@dataclass
+class _Keys:
+    """A rank waits until keys are in the store; see ``turns.Reason``."""
+
+    keys: list[str]
+    values: dict[str, bytes]
+
+    def over(self) -> bool:
+        return all(key in self.values for key in self.keys)
+
+    def text(self) -> str:
+        return f"waits for {' and '.join(map(repr, self.keys))} in the store"
+
+
+# ------------------------------------------------------------------ processes
+
+
+class _Groups(distributed_c10d._World):
+    """The process groups that a rank knows. PyTorch keeps one such object a process."""
+
+    default_pg = pg_map = pg_names = pg_group_ranks = pg_backend_config = None
+    tags_to_pg = pg_to_tag = None
+
+    def __init__(self):
+        super().__init__()
+        self.pg_map, self.pg_names, self.pg_group_ranks = {}, {}, {}
+        self.pg_backend_config, self.tags_to_pg, self.pg_to_tag = {}, {}, {}
+        self.default_pg, self.group_count = None, 0
+
+    group_count = 0
+
+
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+
+
+@dataclass
+class Process:
+    """What a process has for itself, and threads of one process share.
+
+    Attributes:
+        groups: its process groups.
+        variables: of the environment, those that torchrun sets.
+        numbers: the state of the CPU's generator.
+        generators: those of virtual GPUs, by index.
+        shards: DTensor's generator of random numbers, None if there is none yet.
+    """
+
+    groups: Any
+    variables: dict[str, str | None]
+    numbers: torch.Tensor
+    generators: dict[int, Generator]
+    shards: Any
+
+    @classmethod
+    def now(cls) -> "Process":
+        """Return what the running rank, or the caller, has now."""
+        return cls(
+            distributed_c10d._world,
+            {name: os.environ.get(name) for name in VARIABLES},
+            torch.get_rng_state(),
+            default_generators.made,
+            getattr(_random(), "_rng_tracker", None),
+        )
+
+    def child(self, rank: int, world_size: int) -> "Process":
+        """Return what a rank begins with: generators in the same state as here."""
+        values = map(str, (rank, rank, world_size, world_size))
+        return Process(
+            _Groups(),
+            dict(zip(VARIABLES, values, strict=True)),
+            self.numbers.clone(),
+            {i: generator.clone_state() for i, generator in self.generators.items()},
+            None,
+        )
+
+    def resume(self) -> None:
+        """Put all of this in place."""
+        distributed_c10d._world = self.groups
+        for name, value in self.variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        torch.set_rng_state(self.numbers)
+        default_generators.made = self.generators
+        if _random() is not None:
+            _random()._rng_tracker = self.shards
+
+
+def _random():
+    """Return DTensor's module of random numbers, if it has been imported."""
+    return sys.modules.get("torch.distributed.tensor._random")

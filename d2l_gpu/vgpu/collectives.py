@@ -38,9 +38,10 @@ BEHIND = ", behind NCCL"  # added to its name
 
 
 class _Asked(threading.local):
-    """What a caller in this thread asked for that gloo doesn't have."""
+    """What a caller in this thread asked for that C++ doesn't pass on."""
 
-    factor = None  # for each rank's numbers, before they are added
+    factor = None  # for each rank's numbers, before they are added; gloo has none
+    index = None  # of the device that a functional collective computes for
 
 
 asked = _Asked()
@@ -129,16 +130,22 @@ def functional(op, *args, **kwargs):
     args = [_name_behind(str(x)) if isinstance(x, str) else x for x in args]
     n = 1
     if op.record.collective is not None:
-        n = torch.distributed.distributed_c10d._resolve_process_group(names[-1]).size()
+        group = torch.distributed.distributed_c10d._resolve_process_group(names[-1])
+        # A group of threads tells the clock itself.
+        n = 1 if hasattr(group, "hold_up") else group.size()
     if "avg" in names and names[-1] in behind:
         args = ["sum" if x == "avg" else x for x in args]
         in_place = op.aliases[0] is not None
         with torch.no_grad():
             args[0] = scaled(args[0], 1 / n, in_place)
-    result = run(op, args, kwargs)
-    device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
-    if device is not None:
-        _issued(op, (args[0], result), n, device._index)
+    given = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
+    asked.index = None if given is None else given._index
+    try:
+        result = run(op, args, kwargs)
+    finally:
+        asked.index = None
+    if given is not None:
+        _issued(op, (args[0], result), n, given._index)
     return result
 
 

@@ -24,6 +24,7 @@ class Call:
         gives, takes: ordinary tensors that it reads, and those that it writes.
         root: the rank that gives to all others, or takes from them.
         reduction: how numbers are combined.
+        on_device: whether they belong to a virtual GPU, so that its clock hears of it.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Call:
     takes: Sequence[torch.Tensor]
     root: int | None = None
     reduction: ReduceOp | None = None
+    on_device: bool = True
 
     @property
     def operator(self):

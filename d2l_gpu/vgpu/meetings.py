@@ -11,16 +11,20 @@ functional collectives, with backing tensors.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import Backend
 
+from .collectives import asked
 from .devices import Devices
 from .exchange import COMPUTE, Call
-from .sim.clock import HOST
+from .sim.clock import HOST, Moment, queues
+from .sim.commands import HostWaits, StreamWaits
+from .sim.worlds import Exchange, Reaches
 from .special import home
-from .tensor import is_virtual
+from .tensor import engine, is_virtual
 from .turns import Turns
 
 NAME = "vgpu_ranks"  # by which PyTorch knows this kind of group
@@ -37,11 +41,16 @@ class Meeting:
         calls: what each rank has brought, by its place among the members. It's a list,
             because several collectives of a kind can be one.
         done: whether all have come and the results are there.
+        reached: when each rank came, on the simulated clock.
+        ended: when the results are there, on that clock; None as long as it isn't
+            known, and for tensors that aren't on devices.
     """
 
     def __init__(self, kind: str, members: list[int | None], tag: int = 0):
         self.kind, self.members, self.tag = kind, members, tag
         self.calls: dict[int, Sequence[Call]] = {}
+        self.reached: list[Moment] = []
+        self.ended: Moment | None = None
         self.done = False
 
     def compute(self) -> None:
@@ -89,20 +98,25 @@ class World:
 class Work(dist.Work):
     """A collective under way."""
 
-    def __init__(self, world: World, meeting: Meeting, tensors: Sequence):
+    def __init__(self, group: "Group", meeting: Meeting, tensors: Sequence):
         super().__init__()
-        self._world, self._meeting, self._tensors = world, meeting, list(tensors)
+        self._group, self._turns = group, group.world.turns
+        self._meeting, self._tensors = meeting, list(tensors)
 
     def wait(self, timeout=None) -> bool:
-        """Wait until all ranks have come."""
-        self._world.turns.wait(self._meeting)
+        """Wait until all ranks have come.
+
+        On the simulated clock, the rank's current stream waits, but not its host.
+        """
+        self._turns.wait(self._meeting)
+        self._group.hold_up(self._meeting)
         return True
 
     synchronize = wait
 
     def is_completed(self) -> bool:
         """Whether all have come; lets them come, so a loop that asks does end."""
-        self._world.turns.others_first()
+        self._turns.others_first()
         return self._meeting.done
 
     is_success = is_completed
@@ -117,9 +131,16 @@ class Work(dist.Work):
     def get_future(self) -> torch.futures.Future:
         """Return a future that has its value already.
 
-        C++ waits for a future where no other rank could have its turn.
+        C++ waits for a future where no other rank could have its turn. DDP does so
+        when backward ends, so that's when the stream waits on the simulated clock.
         """
-        self.wait()
+        self._turns.wait(self._meeting)
+        if engine.depth:
+            torch.autograd.Variable._execution_engine.queue_callback(
+                lambda: self._group.hold_up(self._meeting)
+            )
+        else:
+            self._group.hold_up(self._meeting)
         future = torch.futures.Future()
         future.set_result(self._tensors)
         return future
@@ -128,6 +149,40 @@ class Work(dist.Work):
         return self._meeting.members[0]
 
     _source_rank = source_rank
+
+
+@dataclass
+class Cut:
+    """A tensor that stands for its pieces, one for each rank.
+
+    Attributes:
+        sizes: of the pieces along the first dimension; equal ones if there are none.
+    """
+
+    tensor: torch.Tensor
+    sizes: Sequence[int] = ()
+
+    def __iter__(self):
+        return iter([self.tensor])
+
+    def pieces(self, n: int) -> list[torch.Tensor]:
+        """Return n ordinary tensors, views of the whole."""
+        whole = _ordinary(self.tensor)
+        if self.sizes:
+            return list(whole.split(list(self.sizes)))
+        if not whole.is_contiguous():
+            raise ValueError("Tensors must be contiguous")
+        if whole.numel() % n:
+            raise ValueError(
+                f"A tensor of shape {tuple(whole.shape)} can't be divided evenly among "
+                f"{n} ranks."
+            )
+        return list(whole.view(n, whole.numel() // n).unbind())
+
+
+def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with the values, without its history."""
+    return tensor._backing if is_virtual(tensor) else tensor.data
 
 
 class Group(dist.ProcessGroup):
@@ -144,27 +199,25 @@ class Group(dist.ProcessGroup):
 
     def __init__(self, world: World, members: list[int], rank: int, name: str):
         super().__init__(rank, len(members))
-        self._world, self._members, self._place = world, members, rank
+        self.world, self._members, self._place = world, members, rank
         self._key = (name, *members)
         self._name, self._desc, self._kind = name, "", Backend.GLOO
         self._count = 0
 
     # -------------------------------------------------------------- meeting
 
-    def _meet(self, calls: Sequence[Call], tensors: Sequence, kind: str = "") -> Work:
+    def _meet(self, kind: str, calls: Sequence[Call], tensors: Sequence) -> Work:
         """Bring calls of one kind to the next meeting of this group."""
-        kind = kind or calls[0].kind
         key = (self._key, self._count)
         self._count += 1
-        meeting = self._world.meetings.setdefault(key, Meeting(kind, self._members))
+        meeting = self.world.meetings.setdefault(key, Meeting(kind, self._members))
         for place, others in meeting.calls.items():
             if not _agree(kind, calls, meeting.kind, others):
-                self._world.turns.fail(self._disagreement(kind, calls, meeting, place))
-        meeting.calls[self._place] = calls
-        if len(meeting.calls) == len(self._members):
-            del self._world.meetings[key]
-            meeting.compute()
-        return Work(self._world, meeting, tensors)
+                self.world.turns.fail(self._disagreement(kind, calls, meeting, place))
+        self._come(meeting, self._place, calls)
+        if meeting.done:
+            del self.world.meetings[key]
+        return Work(self, meeting, tensors)
 
     def _disagreement(self, kind, calls, meeting, place) -> RuntimeError:
         others = meeting.calls[place]
@@ -182,7 +235,7 @@ class Group(dist.ProcessGroup):
         """Bring one end of a send, as sender (place 0) or receiver (1)."""
         me = self._members[self._place]
         other = None if peer is None else self._members[peer]
-        pending = self._world.sends.setdefault(self._key, [])
+        pending = self.world.sends.setdefault(self._key, [])
         for meeting in pending:
             source, target = meeting.members
             if place in meeting.calls or meeting.tag != tag:
@@ -195,166 +248,178 @@ class Group(dist.ProcessGroup):
             members = [me, other] if place == 0 else [other, me]
             meeting = Meeting("send", members, tag)
             pending.append(meeting)
-        meeting.calls[place] = [call]
-        if len(meeting.calls) == 2:
+        if place == 0:
+            meeting.members[0] = me
+        self._come(meeting, place, [call])
+        if meeting.done:
             pending.remove(meeting)
-            if place == 0:
-                meeting.members[0] = me
-            meeting.compute()
-        return Work(self._world, meeting, call.gives or call.takes)
+        return Work(self, meeting, call.gives or call.takes)
 
-    def _ordinary(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors with the values, having seen that they are this rank's."""
-        return [self._backing(x) for x in tensors]
+    def _come(self, meeting: Meeting, place: int, calls: Sequence[Call]) -> None:
+        """Bring calls to a meeting; the last to come computes the results."""
+        meeting.calls[place] = calls
+        moment = Moment()
+        timed = all(call.on_device for call in calls) and len(meeting.members) > 1
+        if timed:
+            meeting.reached.append(moment)
+            self._note(Reaches(moment))
+        if len(meeting.calls) < len(meeting.members):
+            return
+        meeting.compute()
+        if timed:
+            everybody = zip(*meeting.calls.values(), strict=True)
+            nbytes = sum(max(call.nbytes for call in same) for same in everybody)
+            exchange = Exchange(meeting.kind, meeting.members, nbytes, meeting.reached)
+            self._note(exchange)
+            meeting.ended = exchange.done
 
-    def _backing(self, tensor: torch.Tensor) -> torch.Tensor:
+    def hold_up(self, meeting: Meeting) -> None:
+        """Let the current stream wait, on the clock, for what a meeting results in."""
+        if meeting.ended is None:
+            return
+        self._note(StreamWaits(meeting.ended))
+        if meeting.kind == "barrier":  # for which NCCL's group makes the host wait
+            self._note(HostWaits(moment=meeting.ended))
+
+    def _note(self, command) -> None:
         me = self._members[self._place]
-        if is_virtual(tensor):
-            index, backing = tensor._index, tensor._backing
-        else:
-            index, backing = home(tensor), tensor.data
-        if backing.layout is not torch.strided:
-            raise NotImplementedError(
-                "Virtual GPUs have no collectives of sparse tensors: make this tensor "
-                "dense first."
-            )
-        if index == HOST and self._kind == Backend.NCCL:
-            raise RuntimeError("No backend type associated with device type cpu")
-        if index not in (HOST, me):
-            raise RuntimeError(
-                f"Rank {me} has the device {Devices.names[me]}, but passes a tensor on "
-                f"{Devices.names[index]} to a collective."
-            )
-        return backing
+        Devices.machine.clock.note(command, me, queues.of.get(me, 0))
 
-    def _pieces(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Return the equal pieces of a tensor, one for each rank."""
-        (backing,) = self._ordinary([tensor])
+    def _call(
+        self,
+        kind: str,
+        gives: "Sequence[torch.Tensor] | Cut",
+        takes: "Sequence[torch.Tensor] | Cut",
+        options=None,
+    ) -> Call:
+        """Return a call with ordinary tensors, having checked those that were given.
+
+        Args:
+            options: of the collective, with a root or a reduction.
+        """
+        on_device = self._check([*gives, *takes])
         n = len(self._members)
-        if not backing.is_contiguous():
-            raise ValueError("Tensors must be contiguous")
-        if backing.numel() % n:
-            raise ValueError(
-                f"A tensor of {backing.numel()} elements can't be divided among {n} "
-                "ranks."
+        gives, takes = (
+            side.pieces(n) if isinstance(side, Cut) else [_ordinary(x) for x in side]
+            for side in (gives, takes)
+        )
+        root = getattr(options, "rootRank", None)
+        reduction = getattr(options, "reduceOp", None)
+        return Call(kind, gives, takes, root, reduction, on_device)
+
+    def _check(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return whether the tensors of a collective are on this rank's device.
+
+        Raises:
+            NotImplementedError: one is sparse.
+            RuntimeError: one is on a device that isn't this rank's, or on the CPU
+                while others aren't or where NCCL would be.
+        """
+        me = self._members[self._place]
+        places = set()
+        for x in tensors:
+            place = x._index if is_virtual(x) else home(x)
+            if place == HOST and asked.index is not None:
+                place = asked.index  # made by C++, for a result
+            if x.layout is not torch.strided:
+                raise NotImplementedError(
+                    "Virtual GPUs have no collectives of sparse tensors: make this "
+                    "tensor dense first."
+                )
+            if place == HOST and self._kind == Backend.NCCL:
+                raise RuntimeError("No backend type associated with device type cpu")
+            if place not in (HOST, me):
+                raise RuntimeError(
+                    f"Rank {me} has the device {Devices.names[me]}, but it passes a "
+                    f"tensor on {Devices.names[place]} to a collective."
+                )
+            places.add(place)
+        if len(places) > 1:
+            raise RuntimeError(
+                "The tensors of a collective must be on one device, but found cpu and "
+                f"{Devices.names[me]}."
             )
-        return list(backing.view(n, backing.numel() // n).unbind())
+        return places == {me}
 
     # -------------------------------------------------------------- collectives
 
     def allreduce(self, tensors, opts=None):
         opts = opts or dist.AllreduceOptions()
-        calls = [
-            Call("all_reduce", [x], [x], reduction=opts.reduceOp)
-            for x in self._ordinary(tensors)
-        ]
-        return self._meet(calls, tensors, "all_reduce")
+        calls = [self._call("all_reduce", [x], [x], opts) for x in tensors]
+        return self._meet("all_reduce", calls, tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors, opts=None):
         opts = opts or dist.ReduceOptions()
-        takes = self._place == opts.rootRank
-        calls = [
-            Call("reduce", [x], [x] * takes, opts.rootRank, opts.reduceOp)
-            for x in self._ordinary(tensors)
-        ]
-        return self._meet(calls, tensors, "reduce")
+        mine = self._place == opts.rootRank
+        calls = [self._call("reduce", [x], [x] * mine, opts) for x in tensors]
+        return self._meet("reduce", calls, tensors)
 
     def broadcast(self, tensors, opts=None):
         opts = opts or dist.BroadcastOptions()
-        backings = self._ordinary(tensors)
-        return self._meet(
-            [Call("broadcast", [x], [x], opts.rootRank) for x in backings],
-            tensors,
-            "broadcast",
-        )
+        calls = [self._call("broadcast", [x], [x], opts) for x in tensors]
+        return self._meet("broadcast", calls, tensors)
 
     def allgather(self, outputs, inputs, opts=None):
-        calls = [
-            Call("all_gather", self._ordinary([x]), self._ordinary(takes))
-            for takes, x in zip(outputs, inputs, strict=True)
-        ]
-        return self._meet(calls, [x for takes in outputs for x in takes], "all_gather")
+        pairs = zip(outputs, inputs, strict=True)
+        calls = [self._call("all_gather", [x], takes) for takes, x in pairs]
+        return self._meet("all_gather", calls, [x for takes in outputs for x in takes])
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
-        # Here the first list is by rank, and each rank's list by input.
+        # Here the first list is by rank, and each of them by input.
         return self.allgather(list(zip(*outputs, strict=True)), inputs, opts)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        calls = [
-            Call("all_gather", self._ordinary([x]), self._pieces(taking))
-            for taking, x in zip(outputs, inputs, strict=True)
-        ]
-        return self._meet(calls, outputs, "all_gather")
+        pairs = zip(outputs, inputs, strict=True)
+        calls = [self._call("all_gather", [x], Cut(whole)) for whole, x in pairs]
+        return self._meet("all_gather", calls, outputs)
 
     def all_gather_single(self, output, x, opts=None):
         return self.all_gather_single_coalesced([output], [x], opts)
 
     def gather(self, outputs, inputs, opts=None):
-        takes = self._ordinary(outputs[0]) if outputs else []
-        call = Call("gather", self._ordinary(inputs), takes, opts.rootRank)
-        return self._meet([call], outputs[0] if outputs else [])
+        outputs = outputs[0] if outputs else []
+        call = self._call("gather", inputs, outputs, opts or dist.GatherOptions())
+        return self._meet("gather", [call], outputs)
 
     def scatter(self, outputs, inputs, opts=None):
-        gives = self._ordinary(inputs[0]) if inputs else []
-        call = Call("scatter", gives, self._ordinary(outputs), opts.rootRank)
-        return self._meet([call], outputs)
+        inputs = inputs[0] if inputs else []
+        call = self._call("scatter", inputs, outputs, opts or dist.ScatterOptions())
+        return self._meet("scatter", [call], outputs)
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         opts = opts or dist.ReduceScatterOptions()
-        calls = [
-            Call(
-                "reduce_scatter",
-                self._ordinary(gives),
-                self._ordinary([taking]),
-                reduction=opts.reduceOp,
-            )
-            for taking, gives in zip(outputs, inputs, strict=True)
-        ]
-        return self._meet(calls, outputs, "reduce_scatter")
+        pairs = zip(outputs, inputs, strict=True)
+        calls = [self._call("reduce_scatter", x, [out], opts) for out, x in pairs]
+        return self._meet("reduce_scatter", calls, outputs)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        opts = opts or dist.ReduceScatterOptions()
-        calls = [
-            Call(
-                "reduce_scatter",
-                self._pieces(x),
-                self._ordinary([taking]),
-                reduction=opts.reduceOp,
-            )
-            for taking, x in zip(outputs, inputs, strict=True)
-        ]
-        return self._meet(calls, outputs, "reduce_scatter")
+        return self.reduce_scatter(outputs, [Cut(x) for x in inputs], opts)
 
     def reduce_scatter_single(self, output, x, opts=None):
-        return self.reduce_scatter_single_coalesced([output], [x], opts)
+        return self.reduce_scatter([output], [Cut(x)], opts)
 
     def alltoall(self, outputs, inputs, opts=None):
-        call = Call("all_to_all", self._ordinary(inputs), self._ordinary(outputs))
-        return self._meet([call], outputs)
+        call = self._call("all_to_all", inputs, outputs)
+        return self._meet("all_to_all", [call], outputs)
 
     def all_to_all_single(self, output, x, output_sizes, input_sizes, opts=None):
-        takes, gives = (
-            list(self._ordinary([tensor])[0].split(list(sizes)))
-            if sizes
-            else self._pieces(tensor)
-            for tensor, sizes in ((output, output_sizes), (x, input_sizes))
-        )
-        return self._meet([Call("all_to_all", gives, takes)], [output])
+        parts = Cut(x, input_sizes), Cut(output, output_sizes)
+        return self._meet("all_to_all", [self._call("all_to_all", *parts)], [output])
 
     def barrier(self, opts=None):
-        return self._meet([Call("barrier", [], [])], [])
+        return self._meet("barrier", [Call("barrier", [], [])], [])
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         self.barrier().wait()
 
     def send(self, tensors, peer, tag=0):
-        return self._send(Call("send", self._ordinary(tensors), []), 0, peer, tag)
+        return self._send(self._call("send", tensors, []), 0, peer, tag)
 
     def recv(self, tensors, peer, tag=0):
-        return self._send(Call("send", [], self._ordinary(tensors)), 1, peer, tag)
+        return self._send(self._call("send", [], tensors), 1, peer, tag)
 
     def recv_anysource(self, tensors, tag=0):
         return self.recv(tensors, None, tag)
@@ -397,7 +462,8 @@ class Group(dist.ProcessGroup):
         self._kind = backend
 
     def getBackendName(self) -> str:
-        return str(self._kind)
+        # Not the name that it passes for: by that, C++ would take it for its own class.
+        return NAME
 
     name = _get_backend_name = getBackendName
 

@@ -1,9 +1,10 @@
 """Small worlds: the ranks of ``torch.distributed`` in one process, with real values.
 
-Each rank is a thread with a virtual GPU of its own, and they take turns (``turns.py``).
-Their collectives meet in a process group of ours (``meetings.py``). What a process has
-for itself, and threads share, is put in place whenever a rank gets its turn: its process
-groups, its generators of random numbers, and the variables that torchrun sets.
+Each rank is a thread with a virtual GPU of its own, and the threads take turns
+(``turns.py``). Their collectives meet in a process group of ours (``meetings.py``).
+What each process would have for itself, but threads share, is put in place whenever a
+rank gets its turn: its process groups, its generators of random numbers, and the
+variables that torchrun sets.
 
 PyTorch has two relatives. ``MultiThreadedTestCase``, for its own tests, also runs ranks
 as threads; its group has no sends, doesn't notice mismatches, and leaves the order of
@@ -15,7 +16,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -29,6 +30,8 @@ from torch.distributed.distributed_c10d import Backend, BackendConfig
 from .devices import Devices, current
 from .generator import Generator, default_generators
 from .meetings import NAME, Group, World
+from .sim.clock import new_threads, queues
+from .sim.worlds import Fork, Join
 from .turns import Turns
 
 # The world whose ranks are running, None outside of ``run_ranks``.
@@ -49,15 +52,19 @@ def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list:
         processes[rank] = Process.now()
 
     def run(rank: int) -> None:
-        current.index = rank
+        current.index, queues.thread = rank, threads[rank]
         with _default_group(world, rank, world_size):
             results[rank] = function(rank, world_size)
 
     world = World(Turns(world_size, enter, leave))
+    clock, threads = Devices.machine.clock, new_threads(world_size)
+    clock.processes.update(threads)
+    clock.note(Fork(threads), 0, 0)
     try:
         with _groups_of(world):
             world.turns.run(run)
     finally:
+        clock.note(Join(threads), 0, 0)
         caller.resume()
     return results
 
@@ -65,8 +72,7 @@ def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list:
 def _check(function, world_size) -> None:
     if not callable(function):
         raise TypeError(
-            "run_ranks needs a function of rank and world size, but got "
-            f"{function!r}."
+            f"run_ranks needs a function of rank and world size, but got {function!r}."
         )
     if isinstance(world_size, bool) or not isinstance(world_size, int):
         raise TypeError(f"The world size must be an integer, but got {world_size!r}.")

@@ -55,6 +55,11 @@ class _Queues(threading.local):
 queues = _Queues()
 
 
+def new_threads(n: int) -> list[int]:
+    """Return numbers for n threads that are yet to begin; see ``worlds.py``."""
+    return [next(_threads) for _ in range(n)]
+
+
 class Part(NamedTuple):
     """One kernel's work.
 
@@ -246,6 +251,8 @@ class Clock:
         names: of the host and of the devices, which are counted from 0.
         notes: work that was issued but not worked off yet; ``note`` adds to it.
         hosts: the time of each thread of the host, in picoseconds.
+        processes: threads that stand for processes with a host of their own, the ranks
+            of a small world (``worlds.py``).
     """
 
     def __init__(
@@ -265,6 +272,7 @@ class Clock:
         self.lock = threading.RLock()
         self.main = queues.thread
         self.hosts = {self.main: 0}
+        self.processes: set[int] = set()
         self.origin = 0
         self.kernels: dict[int, dict[tuple, Kernel]] = {i: {} for i in models}
         self.compute = {i: Lane() for i in models}
@@ -353,7 +361,9 @@ class Clock:
                         {
                             thread
                             for key, index, _, thread in run
-                            if type(key) is tuple and self._kernel(key, index).python
+                            if type(key) is tuple
+                            and thread not in self.processes
+                            and self._kernel(key, index).python
                         }
                     )
                     - 1,
@@ -380,8 +390,13 @@ class Clock:
     # -------------------------------------------------------------- times, in seconds
 
     def host(self) -> int:
-        """Return the host's time, in picoseconds since the clock was made."""
+        """Return the host's time, in picoseconds since the clock was made.
+
+        A process asks for the time of its own host.
+        """
         self.work_off()
+        if queues.thread in self.processes:
+            return self._host_of(queues.thread)
         return max(self.hosts.values())
 
     def now(self) -> float:
@@ -401,10 +416,10 @@ class Clock:
     def has_passed(self, moment: "Moment") -> bool:
         """Whether the host is past a moment; asking takes it some time, too."""
         self.work_off()
+        thread = queues.thread if queues.thread in self.processes else self.main
         with self.lock:
-            host = self.hosts[self.main] = self._host_of(self.main) + pico(
-                catalogue.ISSUE.value
-            )
+            host = self._host_of(thread) + pico(catalogue.ISSUE.value)
+            self.hosts[thread] = host
         return moment.time is None or moment.time <= host
 
     def reset(self) -> None:

@@ -20,14 +20,13 @@ from torch.distributed.distributed_c10d import Backend
 from .collectives import asked
 from .devices import Devices
 from .exchange import COMPUTE, Call
+from .patches.ranks import NAME
 from .sim.clock import HOST, Moment, queues
 from .sim.commands import HostWaits, StreamWaits
 from .sim.worlds import Exchange, Reaches
 from .special import home
 from .tensor import engine, is_virtual
 from .turns import Turns
-
-NAME = "vgpu_ranks"  # by which PyTorch knows this kind of group
 
 
 class Meeting:
@@ -53,13 +52,16 @@ class Meeting:
         self.ended: Moment | None = None
         self.done = False
 
-    def compute(self) -> None:
-        """Compute the results of all ranks, which have come."""
+    def compute(self) -> int:
+        """Compute everybody's results, and return the bytes of a whole tensor."""
         ranks = [self.calls[place] for place in range(len(self.members))]
+        nbytes = 0
         with torch.no_grad():
             for calls in zip(*ranks, strict=True):
                 COMPUTE[self.kind](calls)
-        self.done = True
+                nbytes += max(call.nbytes for call in calls)
+        self.done, self.calls = True, {}  # which would keep the tensors
+        return nbytes
 
     def over(self) -> bool:
         return self.done
@@ -265,10 +267,8 @@ class Group(dist.ProcessGroup):
             self._note(Reaches(moment))
         if len(meeting.calls) < len(meeting.members):
             return
-        meeting.compute()
+        nbytes = meeting.compute()
         if timed:
-            everybody = zip(*meeting.calls.values(), strict=True)
-            nbytes = sum(max(call.nbytes for call in same) for same in everybody)
             exchange = Exchange(meeting.kind, meeting.members, nbytes, meeting.reached)
             self._note(exchange)
             meeting.ended = exchange.done

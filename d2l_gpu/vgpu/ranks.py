@@ -12,7 +12,6 @@ threads to the operating system. ``LocalTensorMode`` runs a program once for all
 so the program can't do something else on rank 0.
 """
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -23,13 +22,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _set_thread_isolation_mode
 from torch.distributed import distributed_c10d
-from torch.distributed.distributed_c10d import Backend, BackendConfig
+from torch.distributed.distributed_c10d import Backend
 
 from .devices import Devices, current
 from .generator import Generator, default_generators
-from .meetings import NAME, Group, World
+from .meetings import Group, World
+from .patches.ranks import process_groups
 from .sim.clock import new_threads, queues
 from .sim.worlds import Fork, Join
 from .turns import Turns
@@ -40,16 +39,20 @@ _running: World | None = None
 
 def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list:
     """See ``d2l_gpu.vgpu.run_ranks``."""
+    global _running
     _check(function, world_size)
     results = [None] * world_size
     caller = Process.now()
     processes = [caller.child(rank, world_size) for rank in range(world_size)]
 
+    # A thread that Ctrl-C couldn't end may wake when this is over.
     def enter(rank: int) -> None:
-        processes[rank].resume()
+        if _running is world:
+            processes[rank].resume()
 
     def leave(rank: int) -> None:
-        processes[rank] = Process.now()
+        if _running is world:
+            processes[rank] = Process.now()
 
     def run(rank: int) -> None:
         current.index, queues.thread = rank, threads[rank]
@@ -60,10 +63,16 @@ def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list:
     clock, threads = Devices.machine.clock, new_threads(world_size)
     clock.processes.update(threads)
     clock.note(Fork(threads), 0, 0)
+
+    def create(name: str, members: list[int], place: int) -> Group:
+        return Group(world, members, place, name)
+
     try:
-        with _groups_of(world):
+        with process_groups(create):
+            _running = world
             world.turns.run(run)
     finally:
+        _running = None
         clock.note(Join(threads), 0, 0)
         caller.resume()
     return results
@@ -97,48 +106,6 @@ def _check(function, world_size) -> None:
 
 
 # ------------------------------------------------------------------ process groups
-
-
-@contextmanager
-def _groups_of(world: World) -> Iterator[None]:
-    """Make all process groups that are created inside groups of a world.
-
-    Whichever backend they are to have: real ones would wait where no other rank can
-    have its turn.
-    """
-    global _running
-    if NAME not in Backend.backend_list:
-        Backend.register_backend(NAME, _create, True, ["cpu", "vgpu"])
-    original = distributed_c10d._new_process_group_helper
-
-    @functools.wraps(original)
-    def _new_process_group_helper(size, rank, ranks, backend, *args, **kwargs):
-        group, store = original(size, rank, ranks, NAME, *args, **kwargs)
-        if isinstance(group, Group):
-            group.stands_for(backend)
-            groups = distributed_c10d._world
-            groups.pg_map[group] = backend, store
-            groups.pg_backend_config[group] = str(BackendConfig(backend))
-        return group, store
-
-    hook, method = sys.excepthook, distributed_c10d._default_pg_init_method
-    distributed_c10d._new_process_group_helper = _new_process_group_helper
-    _set_thread_isolation_mode(True)
-    _running = world
-    try:
-        yield
-    finally:
-        _running = None
-        _set_thread_isolation_mode(False)
-        distributed_c10d._new_process_group_helper = original
-        # init_process_group has changed these.
-        sys.excepthook = hook
-        distributed_c10d._default_pg_init_method = method
-
-
-def _create(options, backend_options) -> Group:
-    members = options.global_ranks_in_group or range(options.group_size)
-    return Group(_running, list(members), options.group_rank, options.group_id)
 
 
 @contextmanager

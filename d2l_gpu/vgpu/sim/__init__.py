@@ -7,6 +7,7 @@ browser.
 * ``catalogue``: data of GPUs and links, every figure with its source.
 * ``clock``: when the host issues work, and when devices and links do it.
 * ``commands``: work other than kernels: copies, collectives, waiting.
+* ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.

@@ -3,8 +3,7 @@
 Each rank is a thread with a virtual GPU of its own, and the threads take turns
 (``turns.py``). Their collectives meet in a process group of ours (``meetings.py``).
 What each process would have for itself, but threads share, is put in place whenever a
-rank gets its turn: its process groups, its generators of random numbers, and the
-variables that torchrun sets.
+rank gets its turn (``own_state.py``).
 
 PyTorch has two relatives. ``MultiThreadedTestCase``, for its own tests, also runs ranks
 as threads; its group has no sends, doesn't notice mismatches, and leaves the order of
@@ -12,22 +11,18 @@ threads to the operating system. ``LocalTensorMode`` runs a program once for all
 so the program can't do something else on rank 0.
 """
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Backend
 
 from .devices import Devices, current
-from .generator import Generator, default_generators
 from .meetings import Group, World
+from .own_state import Process
 from .patches.ranks import process_groups
 from .sim.clock import new_threads, queues
 from .sim.worlds import Fork, Join
@@ -180,83 +175,3 @@ class _Keys:
 
     def text(self) -> str:
         return f"waits for {' and '.join(map(repr, self.keys))} in the store"
-
-
-# ------------------------------------------------------------------ processes
-
-
-class _Groups(distributed_c10d._World):
-    """The process groups that a rank knows. PyTorch keeps one such object a process."""
-
-    default_pg = pg_map = pg_names = pg_group_ranks = pg_backend_config = None
-    tags_to_pg = pg_to_tag = None
-
-    def __init__(self):
-        super().__init__()
-        self.pg_map, self.pg_names, self.pg_group_ranks = {}, {}, {}
-        self.pg_backend_config, self.tags_to_pg, self.pg_to_tag = {}, {}, {}
-        self.default_pg, self.group_count = None, 0
-
-    group_count = 0
-
-
-VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-
-
-@dataclass
-class Process:
-    """What a process has for itself, and threads of one process share.
-
-    Attributes:
-        groups: its process groups.
-        variables: of the environment, those that torchrun sets.
-        numbers: the state of the CPU's generator.
-        generators: those of virtual GPUs, by index.
-        shards: DTensor's generator of random numbers, None if there is none yet.
-    """
-
-    groups: Any
-    variables: dict[str, str | None]
-    numbers: torch.Tensor
-    generators: dict[int, Generator]
-    shards: Any
-
-    @classmethod
-    def now(cls) -> "Process":
-        """Return what the running rank, or the caller, has now."""
-        return cls(
-            distributed_c10d._world,
-            {name: os.environ.get(name) for name in VARIABLES},
-            torch.get_rng_state(),
-            default_generators.made,
-            getattr(_random(), "_rng_tracker", None),
-        )
-
-    def child(self, rank: int, world_size: int) -> "Process":
-        """Return what a rank begins with: generators in the same state as here."""
-        values = map(str, (rank, rank, world_size, world_size))
-        return Process(
-            _Groups(),
-            dict(zip(VARIABLES, values, strict=True)),
-            self.numbers.clone(),
-            {i: generator.clone_state() for i, generator in self.generators.items()},
-            None,
-        )
-
-    def resume(self) -> None:
-        """Put all of this in place."""
-        distributed_c10d._world = self.groups
-        for name, value in self.variables.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        torch.set_rng_state(self.numbers)
-        default_generators.made = self.generators
-        if _random() is not None:
-            _random()._rng_tracker = self.shards
-
-
-def _random():
-    """Return DTensor's module of random numbers, if it has been imported."""
-    return sys.modules.get("torch.distributed.tensor._random")

@@ -22,16 +22,15 @@ from .generator import Generator, default_generators
 class _Groups(distributed_c10d._World):
     """The process groups that a rank knows. PyTorch keeps one such object a process."""
 
+    # Properties there, of the whole process.
     default_pg = pg_map = pg_names = pg_group_ranks = pg_backend_config = None
-    tags_to_pg = pg_to_tag = None
+    tags_to_pg = pg_to_tag = group_count = None
 
     def __init__(self):
         super().__init__()
         self.pg_map, self.pg_names, self.pg_group_ranks = {}, {}, {}
         self.pg_backend_config, self.tags_to_pg, self.pg_to_tag = {}, {}, {}
         self.default_pg, self.group_count = None, 0
-
-    group_count = 0
 
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")

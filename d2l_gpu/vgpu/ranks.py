@@ -14,7 +14,6 @@ so the program can't do something else on rank 0.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -105,9 +104,10 @@ def _check(function, world_size) -> None:
 
 @contextmanager
 def _default_group(world: World, rank: int, world_size: int) -> Iterator[None]:
+    store = Store(world)  # our reference keeps it: C++ holds only its own part of it
     dist.init_process_group(
         Backend.default_device_backend_map["vgpu"],
-        store=Store(world),
+        store=store,
         rank=rank,
         world_size=world_size,
     )
@@ -152,10 +152,10 @@ class Store(dist.Store):
         self._world.turns.others_first()
         return all(key in self._values for key in keys)
 
-    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+    def wait(self, keys: list[str], timeout=None) -> None:
         self._world.turns.wait(_Keys(keys, self._values))
 
-    def set_timeout(self, timeout: timedelta) -> None:
+    def set_timeout(self, timeout) -> None:
         """Do nothing: nobody waits for ever."""
 
 

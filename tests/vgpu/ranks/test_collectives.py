@@ -13,7 +13,11 @@ from torch.distributed import ReduceOp
 from d2l_gpu import vgpu
 from tests.helpers.properties import sizes
 
-pytestmark = pytest.mark.virtual_gpus(5, memory="64MiB")
+pytestmark = [
+    pytest.mark.virtual_gpus(5, memory="64MiB"),
+    # The names that PyTorch has had until 2.12.
+    pytest.mark.filterwarnings("ignore:.* is deprecated:FutureWarning"),
+]
 
 WORLDS = st.integers(1, 5)
 DTYPES = st.sampled_from([torch.float32, torch.float64, torch.bfloat16, torch.int64])

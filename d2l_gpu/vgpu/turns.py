@@ -9,14 +9,18 @@ we know what for.
 """
 
 import ctypes
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
-from .tensor import engine
+from .operators import operator
+from .tensor import VirtualTensor, contained, engine
 
-# Seconds for which an interrupted rank may stay in code that isn't Python's.
-PATIENCE = 5.0
+# An interrupted rank may stay for PATIENCE seconds in code that isn't Python's. We look
+# every STEP seconds, and wait GRACE steps for an operator.
+PATIENCE, STEP, GRACE = 5.0, 0.02, 15
 
 
 class Ended(BaseException):
@@ -93,18 +97,22 @@ class Turns:
                 del error
 
     def _interrupt(self, threads: list[threading.Thread]) -> None:
-        """End the rank whose turn it is, and so all others one after the other."""
-        step = 0.02
-        for _ in range(round(PATIENCE / step)):
-            if self._done.acquire(timeout=step):
-                return
-            rank = self.current
-            # Not in backward: there an error of Python's would end the process.
-            if self._interruptible and not self._engines[rank].get("depth"):
-                number = ctypes.c_ulong(threads[rank].ident)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    number, ctypes.py_object(Ended)
-                )
+        """End the rank whose turn it is, and so all others one after the other.
+
+        Its next operator on a virtual GPU raises an error. Only if none comes, Python
+        raises one wherever the thread is: below an operator, that could end the
+        process.
+        """
+        with _operators_end({thread.ident for thread in threads}):
+            for step in range(round(PATIENCE / STEP)):
+                if self._done.acquire(timeout=STEP):
+                    return
+                rank = self.current
+                in_backward = self._engines[rank].get("depth")
+                if step >= GRACE and self._interruptible and not in_backward:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(threads[rank].ident), ctypes.py_object(Ended)
+                    )
 
     # -------------------------------------------------------------- in a rank
 
@@ -200,6 +208,23 @@ class Turns:
             for i in range(self.n)
         ]
         return RuntimeError(f"The ranks would wait for ever: {', '.join(parts)}.")
+
+
+@contextmanager
+def _operators_end(idents: set[int | None]) -> Iterator[None]:
+    """Let every operator on virtual tensors end its thread, if it's one of these."""
+    original = VirtualTensor.__torch_dispatch__
+
+    def end(func, types, args=(), kwargs=None):
+        if threading.get_ident() in idents:
+            return contained(Ended(), sys._getframe(1), operator(func))
+        return original(func, types, args, kwargs)
+
+    VirtualTensor.__torch_dispatch__ = staticmethod(end)
+    try:
+        yield
+    finally:
+        VirtualTensor.__torch_dispatch__ = staticmethod(original)
 
 
 class _Once:

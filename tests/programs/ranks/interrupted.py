@@ -1,4 +1,4 @@
-"""Ctrl-C while ranks run: in a loop, asleep, between collectives, in backward."""
+"""Ctrl-C while ranks run: in a loop, asleep, in collectives, in operators."""
 
 import _thread
 import faulthandler
@@ -25,6 +25,8 @@ def work(rank, where):
             dist.barrier()
         elif where == "sleep":
             time.sleep(0.05)
+        elif where == "forward":
+            (X * X).sum()
         elif where == "backward":
             (X * X).sum().backward()
     dist.barrier()
@@ -36,7 +38,7 @@ def interrupt():
     _thread.interrupt_main()
 
 
-for where in "loop", "sleep", "collective", "backward":
+for where in "loop", "sleep", "collective", "forward", "backward":
     begun.clear()
     threading.Thread(target=interrupt).start()
     try:

@@ -179,4 +179,4 @@ def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
 
 
 def test_programs_that_say_cuda_and_nccl():
-    assert run_program("ranks/cuda.py").split() == ["done"]
+    assert run_program("ranks/says_cuda.py").split() == ["done"]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional_collectives
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -153,6 +154,23 @@ def test_sends_keep_one_direction_busy(size):
     assert moved == {(0, "out"), (1, "in")}
     lanes = simulator.clock.links
     assert lanes[0, "out", "device"].nbytes == 4 * size
+
+
+def test_a_functional_collective_takes_as_long_as_the_other():
+    def plain(rank, world_size):
+        dist.all_reduce(torch.ones(2**16, device="vgpu"))
+
+    def functional(rank, world_size):
+        X = torch.ones(2**16, device="vgpu")
+        functional_collectives.all_reduce(X, "sum", dist.group.WORLD) + 0
+
+    def exchanges(function):
+        elapsed(function, 3)
+        lane = vgpu.current_simulator().clock.links[0, "in", "device"]
+        return lane.count, lane.busy
+
+    assert exchanges(plain) == exchanges(functional)
+    assert exchanges(plain)[0] == 1
 
 
 def test_an_event_asked_by_a_rank_is_on_its_own_host():

@@ -34,6 +34,8 @@ easiest to read in this order:
 * ``sync_debug``: where the host waits for a device.
 * ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
 * ``collectives``: ``torch.distributed``, with gloo underneath.
+* ``ranks``, ``turns``: small worlds, whose ranks are threads that take turns.
+* ``meetings``, ``exchange``: their process group, and what its collectives compute.
 * ``processes``: tensors that are sent to other processes, and forked processes.
 * ``patches``: every change made to PyTorch itself.
 * ``sim``: the simulation without PyTorch: memory, clock, catalogue, reports.
@@ -51,7 +53,7 @@ easiest to read in this order:
 """
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +98,7 @@ __all__ = [
     "memory_use",
     "peek",
     "record_copies",
+    "run_ranks",
     "simulator",
     "simulator_of",
     "time_text",
@@ -388,3 +391,47 @@ def machine_in_use() -> Machine:
 def record_copies() -> AbstractContextManager[list[Copy]]:
     """Return a context that collects the copies made inside it, in order."""
     return machine_in_use().record_copies()
+
+
+def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list[Any]:
+    """Run a function as the ranks of ``torch.distributed``, in this process.
+
+    Rank i has ``vgpu:i`` as its current device, and a default process group:
+
+        def total(rank, world_size):
+            X = torch.full((2,), rank + 1.0, device='vgpu')
+            torch.distributed.all_reduce(X)
+            return X
+
+        vgpu.enable(4)
+        results = vgpu.run_ranks(total, 4)
+
+    Values are real. ``DistributedDataParallel``, ``fully_shard``, DTensor and pipelines
+    work as on GPUs. It's called ``run_ranks`` because that's what it does: like
+    ``torchrun``, it runs ranks, but nothing is spawned, so lambdas, closures and
+    results of any type are fine.
+
+    Ranks share variables, which processes wouldn't: give each a network of its own.
+    They take turns in a fixed order, so the same program has the same results and the
+    same simulated times at each run. On the simulated clock each rank has a host of its
+    own, and a collective begins when the last rank reaches it. Generators of random
+    numbers begin in the caller's state on all ranks, and the caller's stay as they are.
+
+    Args:
+        function: is called with the rank and the world size.
+        world_size: number of ranks, at most one for each device of ``enable``.
+    Returns:
+        What the function has returned on each rank, in order.
+    Raises:
+        TypeError, ValueError: an argument makes no sense, or there are too few devices.
+        RuntimeError: ``enable`` hasn't been called yet; this process is a rank already;
+            a rank has raised an error, which is the cause of this one; or the ranks
+            would wait for each other for ever.
+    """
+    import torch
+
+    if not torch.distributed.is_available():
+        raise RuntimeError("This build of PyTorch doesn't have torch.distributed.")
+    from . import ranks
+
+    return ranks.run_ranks(function, world_size)

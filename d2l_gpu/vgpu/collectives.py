@@ -28,7 +28,7 @@ from .devices import Devices
 from .operators import operator
 from .sim.clock import HOST, queues
 from .sim.cluster import Meeting, Recorder
-from .sim.commands import RINGS, chosen, ring
+from .sim.commands import chosen, ring
 from .special import home
 from .storage import has_pinned_mark, set_pinned_mark
 from .tensor import VirtualTensor, contained, is_virtual, run, wrap
@@ -39,9 +39,10 @@ BEHIND = ", behind NCCL"  # added to its name
 
 
 class _Asked(threading.local):
-    """What a caller in this thread asked for that gloo doesn't have."""
+    """What a caller in this thread asked for that C++ doesn't pass on."""
 
-    factor = None  # for each rank's numbers, before they are added
+    factor = None  # for each rank's numbers, before they are added; gloo has none
+    index = None  # of the device that a functional collective computes for
 
 
 asked = _Asked()
@@ -67,7 +68,7 @@ def collective(op, *args, **kwargs):
         backing_args = [_behind(value) for value in backing_args]
     if asked.factor is not None:
         place = 1 if op.record.collective == "reduce_scatter" else 0
-        backing_args[place] = _scaled(
+        backing_args[place] = scaled(
             backing_args[place], asked.factor, in_place=place == 0
         )
     if op.record.flat:
@@ -147,11 +148,16 @@ def functional(op, *args, **kwargs):
         args = ["sum" if x == "avg" else x for x in args]
         in_place = op.aliases[0] is not None
         with torch.no_grad():
-            args[0] = _scaled(args[0], 1 / n, in_place)
-    result = run(op, args, kwargs)
-    device = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
-    if device is not None and group is not None:
-        meeting = _issued(op, (args[0], result), group, device._index)
+            args[0] = scaled(args[0], 1 / n, in_place)
+    given = next((x for x in tree_leaves(args[0]) if type(x) is VirtualTensor), None)
+    asked.index = None if given is None else given._index
+    try:
+        result = run(op, args, kwargs)
+    finally:
+        asked.index = None
+    # A group of ranks that are threads tells the clock itself.
+    if given is not None and group is not None and not hasattr(group, "hold_up"):
+        meeting = _issued(op, (args[0], result), group, given._index)
         if meeting is not None:
             waits.expect_results(meeting, tree_leaves(result))
     return result
@@ -188,7 +194,7 @@ def _group(value) -> "torch.distributed.ProcessGroup | None":
     return None
 
 
-def _scaled(tensors, factor: float, in_place: bool):
+def scaled(tensors, factor: float, in_place: bool):
     """Multiply tensors by a factor before they are added, as NCCL does for an average.
 
     So a sum that would overflow doesn't.
@@ -220,8 +226,6 @@ def _issued(op, tensors, group, index: int, peer: int | None = None) -> Meeting 
     kind, clock = op.record.collective, Devices.machines[index].clock
     n = group.size()
     if kind is None or n == 1 or clock is None:
-        return None
-    if clock.fabric is None and kind not in RINGS:
         return None
     # The whole tensor: what goes in, or what comes out after gathering.
     nbytes = max(

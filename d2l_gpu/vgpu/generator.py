@@ -71,7 +71,7 @@ class DefaultGenerators(Sequence):
     """
 
     def __init__(self):
-        self._made: dict[int, Generator] = {}
+        self.made: dict[int, Generator] = {}
 
     def __len__(self) -> int:
         return 0 if Devices.machine is None else Devices.machine.count
@@ -83,11 +83,11 @@ class DefaultGenerators(Sequence):
 
     def of(self, index: int) -> Generator:
         """Return a device's generator, also if the device is a simulator's."""
-        if index not in self._made:
+        if index not in self.made:
             made = Generator(Devices.names[index])
             # torch.manual_seed may have come first.
-            self._made[index] = made.manual_seed(torch.initial_seed())
-        return self._made[index]
+            self.made[index] = made.manual_seed(torch.initial_seed())
+        return self.made[index]
 
 
 default_generators = DefaultGenerators()

@@ -60,8 +60,8 @@ class Record:
             operands and results.
         layer: whether layers with parameters issue it going forward, in whose code
             the host spends time.
-        collective: which collective the simulated clock treats it as. Those that aren't
-            in ``commands.RINGS`` take time only where the clock has a fabric.
+        collective: which collective the simulated clock treats it as, a key of
+            ``nccl.SENT``.
         between_two: whether two ranks exchange a tensor, rather than all of a group.
         flat: whether it's a collective to which only the number of elements matters;
             to gloo the shapes matter too.

@@ -14,6 +14,7 @@ Each module is named after the part of PyTorch that it changes:
 * ``loading``: files of ``torch.save``, and ``torch.load``.
 * ``nn_parallel``: ``torch.nn.parallel``, and the copies that ``DataParallel`` makes.
 * ``distributed``: ``torch.distributed`` and ``DistributedDataParallel``.
+* ``ranks``: process groups, only while the ranks of a small world run.
 * ``compiler``: ``torch.compile``.
 * ``data_loader``: the workers of a ``DataLoader``.
 * ``profiling``: ``torch.profiler``, asked for virtual GPUs.

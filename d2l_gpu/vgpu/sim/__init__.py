@@ -8,6 +8,7 @@ browser.
 * ``clock``: when the host issues work, and when devices and links do it.
 * ``commands``: work other than kernels: copies, collectives, waiting.
 * ``fabric``: what connects the GPUs of a cluster: links, wiring, network cards.
+* ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.
 * ``allocator``, ``allocator_config``: PyTorch's caching allocator and its settings.

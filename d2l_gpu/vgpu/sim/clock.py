@@ -61,6 +61,11 @@ class _Queues(threading.local):
 queues = _Queues()
 
 
+def new_threads(n: int) -> list[int]:
+    """Return numbers for n threads that are yet to begin; see ``worlds.py``."""
+    return [next(_threads) for _ in range(n)]
+
+
 class Part(NamedTuple):
     """One kernel's work.
 
@@ -331,6 +336,8 @@ class Clock:
         spans: what took time since the last reset, each a `Span` as a plain tuple.
         memory: the bytes allocated on a device each time that they changed, as
             ``(time, index, nbytes)``; only while the machine notes them.
+        processes: threads that stand for processes with a host of their own, the ranks
+            of a small world (``worlds.py``).
     """
 
     def __init__(
@@ -353,6 +360,7 @@ class Clock:
         self.lock = threading.RLock()
         self.main = queues.thread
         self.hosts = {self.main: 0}
+        self.processes: set[int] = set()
         self.origin = 0
         self.kernels: dict[int, dict[tuple, Kernel]] = {i: {} for i in models}
         self.compute = {i: Lane() for i in models}
@@ -461,7 +469,9 @@ class Clock:
                         {
                             thread
                             for key, index, _, thread in run
-                            if type(key) is tuple and self._kernel(key, index).python
+                            if type(key) is tuple
+                            and thread not in self.processes
+                            and self._kernel(key, index).python
                         }
                     )
                     - 1,
@@ -488,8 +498,13 @@ class Clock:
     # -------------------------------------------------------------- times, in seconds
 
     def host(self) -> int:
-        """Return the host's time, in picoseconds since the clock was made."""
+        """Return the host's time, in picoseconds since the clock was made.
+
+        A process asks for the time of its own host.
+        """
         self.work_off()
+        if queues.thread in self.processes:
+            return self._host_of(queues.thread)
         return max(self.hosts.values())
 
     def now(self) -> float:
@@ -509,9 +524,10 @@ class Clock:
     def has_passed(self, moment: "Moment") -> bool:
         """Whether the host is past a moment; asking takes it some time, too."""
         self.work_off()
+        thread = queues.thread if queues.thread in self.processes else self.main
         with self.lock:
-            host = self._host_of(self.main) + self.issue
-            self.hosts[self.main] = host
+            host = self._host_of(thread) + self.issue
+            self.hosts[thread] = host
         return moment.time is None or moment.time <= host
 
     def reset(self) -> None:

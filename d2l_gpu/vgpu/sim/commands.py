@@ -200,6 +200,12 @@ RINGS = {
     "reduce_scatter": lambda n: (n - 1, (n - 1) / n),
     "broadcast": lambda n: (n - 1, 1.0),
     "reduce": lambda n: (n - 1, 1.0),
+    # No rings: NCCL makes these of sends, from each device to each other one at most.
+    # NCCL's documentation, "Point-to-point communication".
+    "all_to_all": lambda n: (n - 1, (n - 1) / n),
+    "gather": lambda n: (n - 1, (n - 1) / n),
+    "scatter": lambda n: (n - 1, (n - 1) / n),
+    "send": lambda n: (1, 1.0),
 }
 
 

@@ -89,7 +89,8 @@ class Turns:
         for thread, finished in zip(threads, self.finished, strict=True):
             if finished:
                 thread.join()
-        error, self.error = self.error, None  # its traceback would keep this object
+        # A thread that is left ends when it wakes. A traceback would keep this object.
+        error, self.error = self.error, Ended()
         if error is not None:
             try:
                 raise error

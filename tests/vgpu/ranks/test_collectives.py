@@ -175,6 +175,21 @@ def test_a_ring_of_sends(world, size):
         assert torch.equal(third, 2 * before)
 
 
+def test_sends_meet_the_receive_with_their_tag():
+    def exchange(rank):
+        X = [torch.full((1,), 10.0 + tag, device="vgpu") for tag in range(3)]
+        if rank == 0:
+            works = [dist.isend(X[tag], 1, tag=tag) for tag in range(3)]
+        else:
+            works = [dist.irecv(X[tag].zero_(), 0, tag=tag) for tag in (2, 0, 1)]
+        for work in works:
+            work.wait()
+        return X
+
+    for X in on_ranks(exchange, 2):
+        assert torch.cat(X).tolist() == [10, 11, 12]
+
+
 def test_one_rank_receives_from_any_other():
     def collect(rank, world_size):
         X = torch.full((1,), float(rank), device="vgpu")

@@ -1,6 +1,7 @@
 """Errors in a small world: one sentence each, and nobody waits for ever."""
 
 import gc
+import sys
 import threading
 import traceback
 
@@ -21,11 +22,12 @@ pytestmark = pytest.mark.virtual_gpus(4, memory="64MiB")
 @pytest.fixture(autouse=True)
 def nothing_remains():
     """Whatever a test does: no thread and no group remain, and ranks run again."""
-    threads = set(threading.enumerate())
+    threads, hook = set(threading.enumerate()), sys.excepthook
     yield
     gc.collect()  # of modules and errors that know each other; pytest does it once more
     assert set(threading.enumerate()) <= threads
     assert not dist.is_initialized()
+    assert sys.excepthook is hook  # init_process_group changes it
     assert vgpu.run_ranks(total, 3) == [6, 6, 6]
 
 
@@ -72,7 +74,8 @@ def test_ranks_need_virtual_gpus():
     )
 
 
-def test_a_process_that_is_a_rank_already_is_refused():
+def test_a_process_that_is_a_rank_already_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     store = dist.HashStore()
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:

@@ -6,7 +6,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import (
+    DTensor,
+    Replicate,
+    Shard,
+    _random,
+    distribute_tensor,
+)
 from torch.distributed.tensor import rand as random_dtensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -173,6 +179,7 @@ def test_random_dtensors_differ_by_shard_and_are_repeated_by_seeds():
         return torch.stack([first, random_dtensor(8, **options).full_tensor()])
 
     one, two = vgpu.run_ranks(draw, 2)
+    assert _random._rng_tracker is None  # of this process, where nobody has drawn
     assert torch.equal(one.cpu(), two.cpu())
     assert torch.equal(one[0], one[1])
     assert len(set(one[0].tolist())) == 8

@@ -1,5 +1,7 @@
 """Small worlds on the simulated clock."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -75,15 +77,25 @@ def test_a_collective_begins_when_the_last_rank_reaches_it(world, kernels):
 def test_ranks_are_processes_and_do_not_share_python():
     def layers(rank, world_size):
         net, X = nn.Linear(4, 4).to("vgpu"), torch.ones(1, 4, device="vgpu")
-        torch.vgpu.synchronize()
-        start = vgpu.current_simulator().now()
         for _ in range(10):
             net(X)
-        return vgpu.current_simulator().now() - start
 
-    (alone,), _ = elapsed(layers, 1)
-    together, _ = elapsed(layers, 4)
-    assert together == pytest.approx([alone] * 4)
+    _, alone = elapsed(layers, 1)
+    _, together = elapsed(layers, 4)
+    assert alone == together
+
+
+def test_a_barrier_holds_up_the_host():
+    def wait(rank, world_size):
+        X = torch.ones(4, device="vgpu")
+        for _ in range(100 * rank):
+            X += 1
+        dist.barrier()
+        return vgpu.current_simulator().now()
+
+    (first, *others), _ = elapsed(wait, 3)
+    assert first > 200 * ISSUE
+    assert others == [first] * 2
 
 
 def test_the_caller_goes_on_when_the_last_rank_has_ended():
@@ -175,17 +187,34 @@ def test_a_functional_collective_takes_as_long_as_the_other():
 
 def test_an_event_asked_by_a_rank_is_on_its_own_host():
     def ask(rank, world_size):
-        X = torch.ones(1000, 1000, device="vgpu")
-        if rank == 1:
-            for _ in range(5):
-                X = X @ X
-            event = torch.vgpu.current_stream().record_event()
-            asked = 1
-            while not event.query():
-                asked += 1
-            return asked
+        X = torch.ones(4, device="vgpu")
+        for _ in range(1000 if rank == 0 else 1):
+            X += 1
+        event = torch.vgpu.current_stream().record_event()
+        while not event.query():
+            pass
         return vgpu.current_simulator().now()
 
-    (first, asked), _ = elapsed(ask, 2)
-    assert first == pytest.approx(ISSUE)
-    assert asked > 1
+    (late, early), _ = elapsed(ask, 2)
+    assert early < 10 * ISSUE + START < 1000 * ISSUE < late
+
+
+def test_any_thread_can_start_ranks_and_waits_for_them():
+    def busy(rank, world_size):
+        start = vgpu.current_simulator().now()
+        for _ in range(10 * rank):
+            torch.ones(4, device="vgpu")
+        return start
+
+    def caller():
+        for _ in range(5):
+            torch.ones(4, device="vgpu:0")
+        starts = vgpu.run_ranks(busy, 3)
+        torch.ones(4, device="vgpu:0")
+        return starts
+
+    simulator = vgpu.current_simulator()
+    simulator.reset()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(caller).result() == pytest.approx([5 * ISSUE] * 3)
+    assert simulator.now() == pytest.approx((5 + 20 + 1) * ISSUE)

@@ -67,7 +67,7 @@ class Rules:
         expandable_segments: bool = False,
         per_process_memory_fraction: float | None = None,
         large_segment_size: int = 20 * MB,
-        max_non_split_rounding: int = 20 * MB,
+        max_non_split_rounding: int | None = None,
     ):
         self.capacity = capacity
         self.max_split = NEVER if max_split_size is None else max_split_size
@@ -79,7 +79,8 @@ class Rules:
         limited = fraction is not None and fraction < 1
         self.allowed = int(fraction * capacity) if limited else None
         self.large_segment = large_segment_size
-        self.rounding = max_non_split_rounding
+        # AcceleratorAllocatorConfig::parseArgs (2.13)
+        self.rounding = max_non_split_rounding or large_segment_size
         self.memory: list[Segment] = []
         self.end = 0  # of the highest segment so far
         self.searches = {True: 0, False: 0}  # get_free_blocks_call_count, by `large`

@@ -1,8 +1,139 @@
-"""The transcribed rules of PyTorch's allocator, on examples worked out by hand."""
+"""The simulated allocator agrees with rules that were transcribed independently.
+
+The transcription itself (``tests/helpers/allocator_rules.py``) is tested on examples
+worked out by hand.
+"""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from d2l_gpu.vgpu.sim.allocator import CachingAllocator, OutOfMemory
+from tests.helpers import properties  # noqa: F401  (hypothesis runs as it says)
 from tests.helpers.allocator_rules import MB, Rules
+
+# ------------------------------------------------------------------ both of them
+
+# What the sizes of requests and of segments are compared with.
+LIMITS = [512, 2048, MB, 2 * MB, 10 * MB, 20 * MB, 24 * MB, 40 * MB, 48 * MB]
+NEAR = st.sampled_from([-MB, -513, -512, -1, 0, 1, 511, 512, MB, MB + 1])
+SIZES = st.one_of(
+    st.integers(0, 3000),
+    st.integers(1, 2 * MB),
+    st.integers(1, 48).map(lambda size: size * MB),
+    st.integers(19 * MB, 64 * MB),
+    st.builds(lambda limit, by: max(0, limit + by), st.sampled_from(LIMITS), NEAR),
+)
+MALLOC = st.tuples(st.just("malloc"), SIZES, st.sampled_from([0, 0, 0, 1, 2]))
+FREE = st.tuples(st.just("free"), st.integers(0, 99), st.none())
+EMPTY = st.tuples(st.just("empty"), st.none(), st.none())
+STEP = st.sampled_from([EMPTY] + 12 * [FREE] + 17 * [MALLOC]).flatmap(lambda step: step)
+STEPS = st.integers(1, 60).flatmap(  # rather than `lists`, which draws few long ones
+    lambda count: st.lists(STEP, min_size=count, max_size=count)
+)
+CAPACITIES = st.sampled_from([2, 21, 40, 61, 80, 100, 150, 200, 300, 4000]).map(
+    lambda size: size * MB
+)
+DIVISIONS = st.one_of(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 4, 8, 16, 32, ">"]), st.sampled_from([0, 1, 2, 8])
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+
+
+@st.composite
+def options(draw) -> tuple[str, dict]:
+    """The same options as a text of PyTorch's and as arguments of `Rules`."""
+
+    def some(strategy):
+        return draw(st.one_of(st.none(), strategy))
+
+    texts, found = [], {}
+
+    def option(name, argument, value, factor=1):
+        if value is not None:
+            texts.append(f"{name}:{value}")
+            found[argument] = value * factor
+
+    large = some(st.integers(11, 48))
+    from_large = st.sampled_from([0, 1, 2, 4, 11, 30]).map((large or 20).__add__)
+    option("large_segment_size_mb", "large_segment_size", large, MB)
+    option("max_split_size_mb", "max_split_size", some(from_large), MB)
+    rounding = "max_non_split_rounding_mb", "max_non_split_rounding"
+    option(*rounding, some(from_large), MB)
+    for name, few in (
+        ("garbage_collection_threshold", [0.01, 0.3, 0.5, 0.8]),
+        ("per_process_memory_fraction", [0.4, 0.7, 0.9, 1.0]),
+    ):
+        option(name, name, some(st.sampled_from(few)))
+    expandable = "expandable_segments"
+    option(expandable, expandable, some(st.booleans()))
+    divisions = some(DIVISIONS)
+    if divisions is not None:
+        found["roundup_power2_divisions"] = text = divisions
+        if isinstance(divisions, list):
+            text = "[" + ",".join(f"{key}:{value}" for key, value in divisions) + "]"
+        texts.append(f"roundup_power2_divisions:{text}")
+    return ",".join(draw(st.permutations(texts))), found
+
+
+def served(malloc, *request):
+    """What a request returns, or None if memory runs out."""
+    try:
+        return malloc(*request)
+    except MemoryError as error:
+        assert type(error) is MemoryError or isinstance(error, OutOfMemory)
+        return None
+
+
+def tiles(allocator: CachingAllocator) -> list[tuple]:
+    return [
+        (
+            segment.address,
+            segment.size,
+            not segment.small,
+            segment.stream,
+            [
+                (block.address - segment.address, block.size, block.allocated)
+                for block in segment.blocks
+            ],
+        )
+        for segment in allocator.segments()
+    ]
+
+
+@settings(max_examples=500)
+@given(options=options(), capacity=CAPACITIES, steps=STEPS)
+def test_the_allocator_follows_the_rules_on_any_trace(options, capacity, steps):
+    text, arguments = options
+    allocator = CachingAllocator(capacity, text, start=0)
+    rules = Rules(capacity, **arguments)
+    living = []
+    for what, value, stream in steps:
+        if what == "malloc":
+            block = served(allocator.malloc, value, stream)
+            address = served(rules.malloc, value, stream)
+            assert (block and block.address) == address
+            if block is not None:
+                living.append(block)
+        elif what == "empty":
+            allocator.empty_cache()
+            rules.empty_cache()
+        elif living:
+            block = living.pop(value % len(living))
+            rules.free(block.address)
+            allocator.free(block)
+        assert allocator.reserved == rules.reserved
+        assert allocator.allocated == rules.allocated
+        assert tiles(allocator) == rules.segments()
+
+
+# ------------------------------------------------------------------ the rules alone
 
 
 def test_small_requests_share_a_segment_of_2_mb():

@@ -34,7 +34,7 @@ class Config:
         large_segment: what requests of 1 to 10 MiB share (``large_segment_size_mb``).
         max_split: blocks of this size aren't split (``max_split_size_mb``).
         max_rounding: by how much such a block may be larger than what it's needed for
-            (``max_non_split_rounding_mb``).
+            (``max_non_split_rounding_mb``); ``large_segment`` unless it's set.
         divisions: into how many parts each interval between powers of two is divided,
             to whose borders sizes are rounded; 0 for none
             (``roundup_power2_divisions``).
@@ -66,13 +66,15 @@ class Config:
     def parse(cls, text: str) -> "Config":
         """Return the settings that a text gives: names and values, ``name:value,…``.
 
-        As in PyTorch, a setting is checked against those before it.
+        As in PyTorch, ``large_segment_size_mb`` is read first, wherever it's written:
+        others can't be smaller (``parseArgs`` of c10/core/AllocatorConfig.cpp).
 
         Raises:
             ValueError: it has another form, an unknown name, or an impossible value.
         """
         config = cls(text=text)
-        for item in _items("".join(text.split())):
+        items = _items("".join(text.split()))
+        for item in sorted(items, key=lambda item: not item.startswith(_FIRST)):
             name, colon, value = item.partition(":")
             if not colon or not value:
                 raise ValueError(
@@ -110,6 +112,9 @@ class Config:
         return -(-nbytes // part) * part
 
 
+_FIRST = "large_segment_size_mb:"
+
+
 def _items(text: str) -> list[str]:
     """Split a text at its commas, except those within brackets."""
     return [item for item in re.split(r",(?![^\[]*\])", text) if item]
@@ -117,8 +122,8 @@ def _items(text: str) -> list[str]:
 
 # ------------------------------------------------------------------ values
 
-# Each function gets a value and the settings before it, and returns what changes. What
-# it says when it raises completes a sentence that begins with the setting's name.
+# Each function gets a value and the settings read so far, and returns what changes.
+# What it says when it raises completes a sentence that begins with the name.
 
 
 def _number(value: str, least: int, unit: str = "MiB", more: bool = False) -> int:
@@ -139,7 +144,8 @@ def _fraction(value: str, inside: bool) -> float:
 
 
 def _large_segment(value: str, config: Config) -> dict:
-    return {"large_segment": _number(value, 10, more=True) * MB}
+    nbytes = _number(value, 10, more=True) * MB
+    return {"large_segment": nbytes, "max_rounding": nbytes}
 
 
 def _max_split(value: str, config: Config) -> dict:
@@ -169,18 +175,17 @@ def _divisions(value: str, config: Config) -> dict:
     if not value.startswith("["):
         return {"divisions": (_power_of_two(value),) * INTERVALS}
     found = [0] * INTERVALS
-    last = None
+    last, first = 0, True
     for item in _items(value[1:-1] if value.endswith("]") else value):
         size, _, number = item.partition(":")
         number = 0 if number == "0" else _power_of_two(number)
-        if size == ">":
-            begin = 0 if last is None else last + 1
-            found[begin:] = [number] * (INTERVALS - begin)
+        if size == ">":  # even on its own it's about the intervals from 2 MiB on
+            found[last + 1 :] = [number] * (INTERVALS - last - 1)
             continue
         place = min(_power_of_two(size).bit_length() - 1, INTERVALS - 1)
-        if last is None:  # the first one holds for everything smaller, too
+        if first:  # the first one holds for everything smaller, too
             found[:place] = [number] * place
-        found[place], last = number, place
+        found[place], last, first = number, place, False
     return {"divisions": tuple(found)}
 
 

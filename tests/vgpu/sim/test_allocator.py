@@ -418,6 +418,7 @@ def test_divisions_hold_for_intervals():
     text = "roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]"
     found = Config.parse(text).divisions
     assert found == (8,) * 7 + (2, 4, 2, 4) + (1,) * 5
+    assert Config.parse("roundup_power2_divisions:[>:4]").divisions == (0,) + (4,) * 15
     # The example of PyTorch's notes on CUDA: 1200 with 4 divisions is 1280.
     config = Config.parse("roundup_power2_divisions:4")
     assert config.rounded(1200 * 1024) == 1280 * 1024
@@ -430,6 +431,9 @@ def test_settings_are_read_as_pytorch_reads_them():
     )
     assert (config.max_split, config.collect_above) == (40 * MB, 0.5)
     assert config.expandable
+    for text, rounding in (("", 40), ("max_non_split_rounding_mb:50,", 50)):
+        config = Config.parse(text + "large_segment_size_mb:40")
+        assert (config.large_segment, config.max_rounding) == (40 * MB, rounding * MB)
     for name in IGNORED:
         assert Config.parse(f"{name}:True").divisions == Config().divisions
 
@@ -442,6 +446,7 @@ def test_settings_are_read_as_pytorch_reads_them():
         ("max_split_size_mb:19", "max_split_size_mb must be a number of MiB, at least"),
         ("large_segment_size_mb:10", "more than 10, but got '10'"),
         ("large_segment_size_mb:40,max_split_size_mb:30", "at least 40"),
+        ("max_split_size_mb:30,large_segment_size_mb:40", "at least 40"),
         ("garbage_collection_threshold:1.0", "between 0 and 1"),
         ("roundup_power2_divisions:3", "power of two"),
         ("roundup_power2_divisions:[3:4]", "power of two"),

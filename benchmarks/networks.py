@@ -1,4 +1,4 @@
-"""Networks whose training others have timed, written as a reader would write them."""
+"""Networks whose training others have measured, written as their users write them."""
 
 import torch
 from torch import nn
@@ -218,7 +218,7 @@ class Lamb(torch.optim.Optimizer):
 class LlamaLayer(nn.Module):
     """Attention with fewer keys than queries, and a gated layer."""
 
-    def __init__(self, width: int, heads: int, groups: int, hidden: int):
+    def __init__(self, width: int, heads: int, groups: int, hidden: int, norm):
         super().__init__()
         size = width // heads
         self.size = size
@@ -227,7 +227,7 @@ class LlamaLayer(nn.Module):
         self.wo = nn.Linear(heads * size, width, bias=False)
         self.gate, self.up = (nn.Linear(width, hidden, bias=False) for _ in "gu")
         self.down = nn.Linear(hidden, width, bias=False)
-        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-5) for _ in range(2))
+        self.norms = nn.ModuleList(norm(width, eps=1e-5) for _ in range(2))
 
     def forward(self, X, turns):
         """Return an output of X's shape, (batch, length, width)."""
@@ -253,10 +253,27 @@ def turned(X, turns):
     return torch.view_as_real(pairs * turns[:, None]).flatten(3).type_as(X)
 
 
+class FloatRMSNorm(nn.Module):
+    """The same as ``nn.RMSNorm``, step by step in float32, as torchtitan had it."""
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.eps, self.weight = eps, nn.Parameter(torch.ones(width))
+
+    def forward(self, X):
+        """Return an output of X's shape and type."""
+        H = X.float()
+        H = H * torch.rsqrt(H.pow(2).mean(-1, keepdim=True) + self.eps)
+        return H.type_as(X) * self.weight
+
+
 class Llama(nn.Module):
     """Llama 3.1 8B, unless other sizes are given.
 
     A. Grattafiori and others, The Llama 3 herd of models (2024), table 3.
+
+    Args:
+        norm: makes the layers that normalize, given the width and ``eps``.
     """
 
     def __init__(
@@ -268,13 +285,14 @@ class Llama(nn.Module):
         hidden: int = 14_336,
         words: int = 128_256,
         length: int = 8192,
+        norm=nn.RMSNorm,
     ):
         super().__init__()
         self.words = nn.Embedding(words, width)
         self.layers = nn.ModuleList(
-            LlamaLayer(width, heads, groups, hidden) for _ in range(layers)
+            LlamaLayer(width, heads, groups, hidden, norm) for _ in range(layers)
         )
-        self.norm = nn.RMSNorm(width, eps=1e-5)
+        self.norm = norm(width, eps=1e-5)
         self.output = nn.Linear(width, words, bias=False)
         size = width // heads
         turns = torch.ones(length, size // 2, dtype=torch.complex64)
@@ -286,3 +304,196 @@ class Llama(nn.Module):
         for layer in self.layers:
             H = layer(H, self.turns[: X.shape[1]])
         return self.output(self.norm(H))
+
+
+# ------------------------------------------------------------------ GPT-2
+
+
+class OwnLayerNorm(nn.Module):
+    """Layer normalization from scratch, as a course writes it."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.shift = nn.Parameter(torch.zeros(width))
+
+    def forward(self, X):
+        """Return an output of X's shape, (batch, length, width)."""
+        mean = X.mean(-1, keepdim=True)
+        var = X.var(-1, keepdim=True, unbiased=False)
+        return self.scale * ((X - mean) / torch.sqrt(var + 1e-5)) + self.shift
+
+
+class OwnGELU(nn.Module):
+    """The GELU from scratch."""
+
+    def forward(self, X):
+        """Return an output of X's shape."""
+        inner = torch.sqrt(torch.tensor(2 / torch.pi)) * (X + 0.044715 * X.pow(3))
+        return 0.5 * X * (1 + torch.tanh(inner))
+
+
+class OwnAttention(nn.Module):
+    """Causal attention from scratch, with a matrix of scores.
+
+    Args:
+        length: of the mask that it keeps; None if it makes one each time.
+    """
+
+    def __init__(self, width: int, heads: int, length: int | None):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (
+            nn.Linear(width, width, bias=False) for _ in range(3)
+        )
+        self.project, self.dropout = nn.Linear(width, width), nn.Dropout(0.1)
+        mask = None if length is None else torch.ones(length, length).triu(1)
+        self.register_buffer("mask", mask)
+
+    def forward(self, X):
+        """Return an output of X's shape, (batch, length, width)."""
+        key, query, value = (
+            layer(X).view(*X.shape[:2], self.heads, -1).transpose(1, 2)
+            for layer in (self.key, self.query, self.value)
+        )
+        scores, n = query @ key.transpose(2, 3), X.shape[1]
+        mask = self.mask
+        if mask is None:
+            mask = torch.ones(n, n, device=X.device).triu(1)
+        scores.masked_fill_(mask.bool()[:n, :n], -torch.inf)
+        weights = torch.softmax(scores / key.shape[-1] ** 0.5, -1)
+        found = self.dropout(weights) @ value
+        return self.project(found.transpose(1, 2).reshape(X.shape))
+
+
+class FusedAttention(nn.Module):
+    """Causal attention by PyTorch's own function."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.inputs = nn.Linear(width, 3 * width, bias=False)
+        self.project = nn.Linear(width, width)
+
+    def forward(self, X):
+        """Return an output of X's shape, (batch, length, width)."""
+        each = self.inputs(X).view(*X.shape[:2], 3, self.heads, -1)
+        found = F.scaled_dot_product_attention(
+            *each.permute(2, 0, 3, 1, 4),
+            dropout_p=0.1 if self.training else 0.0,
+            is_causal=True,
+        )
+        return self.project(found.transpose(1, 2).contiguous().view(X.shape))
+
+
+class GPTBlock(nn.Module):
+    """Attention and two layers, each with a path around it."""
+
+    def __init__(self, width: int, attention: nn.Module, norm, gelu: nn.Module):
+        super().__init__()
+        self.attention, self.dropout = attention, nn.Dropout(0.1)
+        self.layers = nn.Sequential(
+            nn.Linear(width, 4 * width), gelu, nn.Linear(4 * width, width)
+        )
+        self.norms = nn.ModuleList(norm(width) for _ in range(2))
+
+    def forward(self, X):
+        """Return an output of X's shape, (batch, length, width)."""
+        for norm, layer in zip(self.norms, (self.attention, self.layers), strict=True):
+            around = X
+            X = norm(X)
+            X = layer(X)
+            X = self.dropout(X)
+            X = X + around
+        return X
+
+
+class GPT(nn.Module):
+    """GPT-2 with 124 million parameters, and as many again for the output.
+
+    S. Raschka, Build a large language model (from scratch) (2024), chapter 4.
+
+    Args:
+        keeps_mask: whether attention keeps its mask.
+        classes: whether layers are PyTorch's own, rather than from scratch.
+        fused: whether attention is, too.
+    """
+
+    def __init__(
+        self, keeps_mask: bool = False, classes: bool = False, fused: bool = False
+    ):
+        super().__init__()
+        words, width, heads, length = 50_257, 768, 12, 1024
+        self.words, self.places = (
+            nn.Embedding(words, width),
+            nn.Embedding(length, width),
+        )
+        self.dropout = nn.Dropout(0.1)
+        norm = nn.LayerNorm if classes else OwnLayerNorm
+        self.blocks = nn.Sequential()
+        for _ in range(12):
+            attention = OwnAttention(width, heads, length if keeps_mask else None)
+            if fused:
+                attention = FusedAttention(width, heads)
+            gelu = nn.GELU(approximate="tanh") if classes else OwnGELU()
+            self.blocks.append(GPTBlock(width, attention, norm, gelu))
+        self.norm, self.output = norm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, X):
+        """Return scores of all words for each place, (batch, length, words)."""
+        words = self.words(X)
+        places = self.places(torch.arange(X.shape[1], device=X.device))
+        H = words + places
+        H = self.dropout(H)
+        H = self.blocks(H)
+        H = self.norm(H)
+        return self.output(H)
+
+
+# ------------------------------------------------------------------ ViT
+
+
+class ViTBlock(nn.Module):
+    """Attention and two layers, each with a path around it."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.layers = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=1e-6) for _ in range(2))
+
+    def forward(self, X):
+        """Return an output of X's shape, (batch, places, width)."""
+        H = self.norms[0](X)
+        H, _ = self.attention(H, H, H, need_weights=False)
+        X = H + X
+        H = self.norms[1](X)
+        H = self.layers(H)
+        return X + H
+
+
+class ViT(nn.Module):
+    """ViT-L/16 for images of (N, 3, 224, 224), in the order of torchvision's steps.
+
+    A. Dosovitskiy and others, An image is worth 16×16 words (2020).
+    """
+
+    def __init__(self, classes: int = 1000):
+        super().__init__()
+        width = 1024
+        self.patches = nn.Conv2d(3, width, 16, 16)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.places = nn.Parameter(torch.zeros(1, 197, width))
+        self.blocks = nn.Sequential(*(ViTBlock(width, 16) for _ in range(24)))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.output = nn.Linear(width, classes)
+
+    def forward(self, X):
+        """Return scores of the classes."""
+        H = self.patches(X).flatten(2).permute(0, 2, 1)
+        H = torch.cat([self.token.expand(len(X), -1, -1), H], dim=1)
+        H = H + self.places
+        H = self.norm(self.blocks(H))
+        return self.output(H[:, 0])

@@ -5,8 +5,13 @@ chooses: flash attention, or the whole composite (``composites.py``). But
 ``context_parallel`` splits a sequence over ranks, and for that DTensor has to see one
 of the GPU's kernels, flash attention or memory-efficient attention. Here they are
 computed by the CPU's flash attention, with results in the shapes and types of the
-GPU's. Where there are no values (``backing='meta'``), the GPU's kernels are taken too.
+GPU's. Where there are no values (``backing='meta'``), the GPU's kernels are always
+taken, also with dropout, a mask or fewer keys than queries. There PyTorch itself knows
+the shapes of their results and how these lie in memory (``_meta_registrations.py``).
 """
+
+from collections.abc import Callable
+from functools import wraps
 
 import torch
 from torch.nn.attention import SDPBackend
@@ -43,11 +48,12 @@ def chosen(func):
         enable_gqa=False,
     ):
         plain = attn_mask is None and not (dropout_p or enable_gqa)
-        if plain and (is_foreign(query) or _has_no_values(query)):
-            fused = _on_gpu(query, key, value, is_causal=is_causal)
+        if _has_no_values(query) or (plain and is_foreign(query)):
+            fused = _on_gpu(query, key, value, attn_mask, is_causal, enable_gqa)
             if fused is not None:
                 options = {"is_causal": is_causal, "scale": scale}
-                return _FUSED[fused](query, key, value, **options)[0]
+                operands = query, key, value, attn_mask
+                return _FUSED[fused](*operands, dropout_p, **options)[0]
         if plain and _flash_on_the_cpu(query, key, value, is_causal, scale):
             return _forward(query, key, value, 0.0, is_causal, scale=scale)[0]
         options = {"scale": scale, "enable_gqa": enable_gqa}
@@ -170,21 +176,48 @@ def _flash_on_the_cpu(query, key, value, is_causal: bool, scale) -> bool:
     return torch._fused_sdp_choice(*backings, None, 0.0, is_causal, **options) == _FLASH
 
 
-def _efficiently(query, key, value, **options):
-    return torch.ops.aten._scaled_dot_product_efficient_attention(
-        query, key, value, None, True, **options
+def _fast(query, key, value, mask, dropout_p, **options):
+    return torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, dropout_p, **options
     )
 
 
-_FUSED = {
-    "flash": torch.ops.aten._scaled_dot_product_flash_attention,
-    "efficient": _efficiently,
-}
+def _efficiently(query, key, value, mask, dropout_p, **options):
+    if mask is not None:
+        # As in attention.cpp of ATen/native/transformers, a truth value becomes what is
+        # added to a score.
+        if mask.dtype is torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(
+                ~mask, -torch.inf
+            )
+        mask = mask.expand(*query.shape[:3], key.shape[2])
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, True, dropout_p, **options
+    )
+
+
+_FUSED = {"flash": _fast, "efficient": _efficiently}
 
 
 # ------------------------------------------------------------------ computing them
 
 
+def _with_values(name: str) -> Callable:
+    """Make a kernel compute values where there are any; PyTorch knows shapes itself."""
+
+    def decorate(compute):
+        shapes = overload(name)
+
+        @wraps(compute)
+        def kernel(first, *args, **kwargs):
+            return (shapes if first.is_meta else compute)(first, *args, **kwargs)
+
+        return kernel
+
+    return decorate
+
+
+@_with_values("_scaled_dot_product_flash_attention")
 def flash(
     query,
     key,
@@ -213,6 +246,7 @@ def flash(
     )
 
 
+@_with_values("_scaled_dot_product_flash_attention_backward")
 def flash_backward(
     grad_out,
     query,
@@ -237,6 +271,7 @@ def flash_backward(
     return _backward(*operands, 0.0, is_causal, scale=scale)
 
 
+@_with_values("_scaled_dot_product_efficient_attention")
 def efficient(
     query,
     key,
@@ -262,6 +297,7 @@ def efficient(
     return out, logsumexp, seed, offset
 
 
+@_with_values("_scaled_dot_product_efficient_attention_backward")
 def efficient_backward(
     grad_out,
     query,

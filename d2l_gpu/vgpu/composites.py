@@ -180,6 +180,9 @@ class _OnBacking(torch.autograd.Function):
     def backward(ctx, *grads):
         call: _Call = ctx.call
         leaves, backings, results = _OnBacking._kept(ctx)
+        if not torch._C._autograd._get_current_graph_task_keep_graph():
+            # As any operator does, it lets go of what it kept (retain_graph=False).
+            ctx.leaves = ctx.backings = ctx.results = None
         wanted = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
         given = [i for i, g in enumerate(grads) if g is not None]
         grads = [grads[i] for i in given]
@@ -204,6 +207,11 @@ class _OnBacking(torch.autograd.Function):
     def _kept(ctx) -> tuple:
         """Return what the call was given, its backing tensors, and what came out."""
         if not ctx.again:
+            if ctx.leaves is None:
+                raise RuntimeError(
+                    "Trying to backward through the graph a second time: specify "
+                    "retain_graph=True the first time."
+                )
             return ctx.leaves, ctx.backings, ctx.results
         saved = iter(ctx.saved_tensors)
         leaves = [next(saved) if x is None else x[0] for x in ctx.others]

@@ -230,6 +230,18 @@ def test_a_published_run_is_simulated_as_recorded():
     assert set(runs) <= set(kept.splitlines())
 
 
+def test_a_published_peak_is_simulated_as_recorded():
+    lines, result = run_benchmark("memory", "gpt2-flash")
+    kept = (REPOSITORY / "benchmarks" / "results" / "memory.txt").read_text()
+    (row,) = [line for line in lines if line.startswith("gpt2-flash")]
+    assert row in kept.splitlines()
+    allocated, reserved, published, error = (x.rstrip("%") for x in row.split()[-4:])
+    ratio = float(reserved) / float(published)
+    assert float(error) == pytest.approx(100 * (ratio - 1), abs=0.2)
+    assert result["value"] == pytest.approx(abs(float(error)) / 100, abs=1e-3)
+    assert float(allocated) <= float(reserved)
+
+
 def test_the_values_of_the_book_are_medians_of_its_builds():
     with (published.DATA.parent / "book_builds.csv").open() as file:
         builds = csv.DictReader(line for line in file if not line.startswith("#"))

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -197,9 +199,11 @@ def test_the_simulated_gpu_runs_the_kernel_that_pytorch_chooses_there(
         expected = {name, f"{name}_backward"} if gradient else {name}
         assert {x for x in found if "scaled" in x} == expected
         assert "bmm" not in found
-        # No matrix of scores: some tensors of the operands' sizes.
+        # No matrix of scores: some tensors of the operands' sizes, and the mask as
+        # truth values and as numbers.
         one = 2 * 512 * 64 * dtype.itemsize
-        assert peak <= (8 if gradient else 2) * one
+        mask = 512 * 512 * (1 + dtype.itemsize) if "attn_mask" in options else 0
+        assert peak <= (8 if gradient else 2) * one + mask
 
 
 @pytest.mark.parametrize(
@@ -247,8 +251,51 @@ def test_attention_costs_the_same_with_and_without_values(gradient):
         simulated("A100", LONG, torch.float32, gradient, backing, dropout_p=0.1)[0]
         for backing in ("meta", "cpu")
     ]
+    # Copies aside: how results lie in memory is the GPU's only without values.
     one, other = (
-        {name: (use.calls, use.operations) for name, use in uses.items()}
+        {
+            name: (use.calls, use.operations)
+            for name, use in uses.items()
+            if name != "copy_"
+        }
         for uses in found
     )
     assert one == other
+
+
+@given(
+    sizes=st.tuples(*(st.integers(1, 4) for _ in range(3)), st.sampled_from([8, 64])),
+    order=st.permutations(range(3)),
+    groups=st.sampled_from([1, 2]),
+    dropout=st.sampled_from([0.0, 0.1]),
+    kernel=st.sampled_from(["flash", "efficient"]),
+)
+def test_without_values_results_lie_in_memory_as_on_a_gpu(
+    sizes, order, groups, dropout, kernel
+):
+    """PyTorch's shape functions are the reference; the order of strides counts."""
+    batch, heads, rows, features = sizes
+    sim = vgpu.simulator(1, "A100", backing="meta")
+    dtype = torch.bfloat16 if kernel == "flash" else torch.float32
+    groups = groups if kernel == "flash" else 1  # the other takes no groups
+
+    def operand(heads, device):
+        shape = batch, heads, rows
+        places = [shape[i] for i in order]
+        x = torch.empty(*places, features, dtype=dtype, device=device)
+        return x.permute(*(order.index(i) for i in range(3)), 3).requires_grad_()
+
+    found = []
+    for device in (sim.gpu(0), "meta"):
+        operands_ = [operand(n, device) for n in (groups * heads, heads, heads)]
+        if device == "meta" and kernel == "flash":
+            output = flash(*operands_, dropout, True)[0]
+        elif device == "meta":
+            output = efficient(*operands_, None, True, dropout, True)[0]
+        else:
+            output = F.scaled_dot_product_attention(
+                *operands_, dropout_p=dropout, is_causal=True, enable_gqa=groups > 1
+            )
+        gradients = torch.autograd.grad(output, operands_, torch.ones_like(output))
+        found.append([(x.shape, x.stride(), x.dtype) for x in (output, *gradients)])
+    assert found[0] == found[1]

@@ -50,6 +50,32 @@ def test_a_graph_lasts_as_long_as_the_program_asks(kind):
     assert torch.equal(X.grad, gradients[0])
 
 
+@pytest.mark.parametrize("kind", ["lstm", "attention"])
+def test_backward_lets_go_of_what_was_kept_for_it(kind):
+    """Also while the program holds on to the loss, as most training loops do."""
+    X = torch.randn(3, 64, 256, device=gpu(1), requires_grad=True)
+    layer = nn.LSTM(256, 256).to(gpu(1)).requires_grad_(False)
+    memory = []
+    for _ in range(2):
+        before = torch.vgpu.memory_allocated(gpu(1))
+        Y = (
+            layer(X)[0]
+            if kind == "lstm"
+            else F.scaled_dot_product_attention(X, X, X, dropout_p=0.5)
+        )
+        loss = Y.sum()
+        del Y
+        kept = torch.vgpu.memory_allocated(gpu(1)) - before
+        torch.autograd.grad(loss, X)
+        memory.append((kept, torch.vgpu.memory_allocated(gpu(1)) - before))
+        with pytest.raises(RuntimeError, match="backward through the graph a second"):
+            torch.autograd.grad(loss, X)
+        del loss
+    for kept, left in memory:
+        assert kept > X.nbytes
+        assert left <= 512  # the loss
+
+
 def test_recurrent_layers_take_packed_sequences():
     sequences = [torch.ones(3, 2), torch.ones(1, 2)]
     torch.manual_seed(0)

@@ -252,6 +252,29 @@ def test_sharding_divides_parameters_gradients_and_state(gpus):
     assert run.ranks[0].reserved >= run.ranks[0].allocated
 
 
+@pytest.mark.parametrize("synchronizes", [False, True])
+def test_memory_that_another_stream_used_is_used_again(synchronizes):
+    """FSDP1 records streams, and waits for the host so that it can use memory again."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    def program(steps: int) -> None:
+        policy = ModuleWrapPolicy({nn.Linear})
+        net = FullyShardedDataParallel(layers(6), auto_wrap_policy=policy, device_id=0)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(steps):
+            net(torch.zeros(8, WIDTH, device="vgpu")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if synchronizes:
+                torch.vgpu.synchronize()
+
+    cluster = vgpu.cluster(1, 4, "A100")
+    two, six = (cluster.run(lambda n=n: program(n)).ranks[0] for n in (3, 6))
+    assert six.allocated == two.allocated
+    assert six.reserved <= 1.1 * two.reserved
+
+
 def test_a_plan_that_does_not_fit_says_where_and_how_much_is_missing():
     with pytest.raises(torch.OutOfMemoryError) as caught:
         vgpu.cluster(1, 2, "T4", memory="1GiB").run(lambda: train(layers(40)))

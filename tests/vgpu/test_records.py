@@ -119,10 +119,14 @@ def comparisons(tree: ast.AST) -> Iterator[set[str]]:
             yield set().union(*map(texts, sides))
 
 
+# Also the names of collectives, and the keys of an event of memory.
+ALSO = {"gather", "scatter", "addr", "size"}
+
+
 def misplaced(code: str) -> list[set[str]]:
     """Return the operators' names in a file that look like facts about operators."""
     tree = ast.parse(code)
-    found = [names & (NAMES | OVERLOADS) for names in tables(tree)]
+    found = [names & (NAMES | OVERLOADS) - ALSO for names in tables(tree)]
     found = [names for names in found if len(names) > 1]
     # A comparison can also ask for the beginning of a name, as in "_foreach".
     found += [

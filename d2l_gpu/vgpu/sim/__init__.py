@@ -8,6 +8,9 @@ browser.
 * ``clock``: when the host issues work, and when devices and links do it.
 * ``commands``: work other than kernels: copies, collectives, waiting.
 * ``fabric``: what connects the GPUs of a cluster: links, wiring, network cards.
+* ``cluster``: ranks that are recorded one by one, and put on one time axis.
+* ``knowledge``: what a rank's host knows to be over as long as no time is known.
+* ``critical_path``: what a step of a cluster took its time for.
 * ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.

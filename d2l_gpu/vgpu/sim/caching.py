@@ -248,9 +248,7 @@ class CachingMachine(Machine):
             self._time = self.clock.host()
 
     def _has_passed(self, moment: Moment) -> bool:
-        if self.clock is None:
-            return True
-        return moment.time is not None and moment.time <= self._time
+        return self.clock is None or self.clock.is_over(moment, self._time)
 
     # These run with the lock held, so they leave notes that are worked off later.
 

@@ -530,6 +530,10 @@ class Clock:
             self.hosts[thread] = host
         return moment.time is None or moment.time <= host
 
+    def is_over(self, moment: Moment, host: int) -> bool:
+        """Whether a moment is known to be past at a time of the host."""
+        return moment.time is not None and moment.time <= host
+
     def reset(self) -> None:
         """Wait for everything, then restart time and counts at zero."""
         self.work_off()

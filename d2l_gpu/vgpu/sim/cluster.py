@@ -15,6 +15,7 @@ from itertools import chain
 from . import nccl
 from .clock import NOTES, Clock, Moment
 from .commands import COMMUNICATION, Collective, HostWaits, Record, StreamWaits
+from .knowledge import Knowledge
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +84,7 @@ class Recorder(Clock):
         self._same: dict[tuple, tuple] = {}
         self._queues: dict[tuple, int] = {}
         self._numbers: Counter[tuple] = Counter()
+        self._knowledge, self._learnt = Knowledge(), 0
 
     def meet(
         self, kind: str, nbytes: int, ranks: tuple[int, ...], index: int, stream: int
@@ -164,6 +166,17 @@ class Recorder(Clock):
                 kernel.count = 0
         for lane in [*self.compute.values(), *self.links.values()]:
             lane.busy = lane.nbytes = lane.count = 0
+
+    def is_over(self, moment: Moment, host: int) -> bool:
+        """Whether the host has waited for a moment, or for what came after it."""
+        with self.lock:
+            place = self._learnt - len(self.kept)
+            fresh = self.notes[max(0, place) :]
+            if place < 0:
+                fresh = self.kept[place:] + fresh
+            self._learnt += len(fresh)
+            self._knowledge.learn(fresh)
+            return self._knowledge.is_over(moment)
 
     def reset(self) -> None:
         """Time begins when the program does."""

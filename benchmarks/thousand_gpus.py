@@ -42,7 +42,9 @@ class Stage(nn.Module):
         super().__init__()
         width, heads, *_ = sizes
         self.words = nn.Embedding(WORDS, width) if first else None
-        self.layers = nn.ModuleList(LlamaLayer(*sizes) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            LlamaLayer(*sizes, nn.RMSNorm) for _ in range(layers)
+        )
         self.norm = nn.RMSNorm(width) if last else None
         self.output = nn.Linear(width, WORDS, bias=False) if last else None
         turns = torch.ones(LENGTH, width // heads // 2, dtype=torch.complex64)

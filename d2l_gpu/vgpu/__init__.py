@@ -24,6 +24,7 @@ easiest to read in this order:
 * ``composites``: operators that run as a whole on the backing tensors.
 * ``attention``: kernels of attention that PyTorch has for GPUs only.
 * ``own_kernels``: operators that a program defines, with kernels in Python.
+* ``shapes``: layouts of results without values, remembered.
 * ``bounds``: upper bounds of the size of results, to check that they fit.
 * ``work``: how many operations and bytes a call takes, for the clock.
 * ``errors``: the error messages, worded as PyTorch words them.

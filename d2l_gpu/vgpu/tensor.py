@@ -16,7 +16,7 @@ from functools import partial
 
 import torch
 
-from . import errors, generator, sync_debug
+from . import errors, generator, shapes, sync_debug
 from .bounds import WIDEST, size_bound
 from .devices import Devices, index_of
 from .layouts import bytes_of, parts, total_bytes
@@ -161,7 +161,10 @@ def _simple(op: Operator, args):
         bound = bound * WIDEST if op.bound is None else op.bound(args, nbytes)
         if bound > Devices.machines[index].free(index):
             Devices.machines[index].reserve(index, *op.result_sizes(args, {}))
-    result = op.call(*args)
+    if form == FRESH and backing.is_meta:
+        result = shapes.call(op, args)
+    else:
+        result = op.call(*args)
     if form == FRESH:
         tensor = wrap(result, index)
         if op.kernel:

@@ -149,7 +149,7 @@ def test_no_other_file_has_facts_about_operators(path: Path):
         'X = {"mm", "bmm"}',
         'X = ("linear", "conv2d")',
         'X = {"copy_": f, "_to_copy": g}',
-        'X = dict.fromkeys(("gather", "take"), 3)',
+        'X = dict.fromkeys(("index_select", "take"), 3)',
         'self.kernel = self.name != "detach"',
         'waits = op.name in ("index", "index_put")',
         'if op.name.startswith("_foreach"): pass',

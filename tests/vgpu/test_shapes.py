@@ -1,0 +1,68 @@
+"""Layouts that are remembered are those that PyTorch computes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2l_gpu import vgpu
+
+CALLS = {
+    "add": lambda x, y: x + y,
+    "add a number": lambda x, y: x + 1.5,
+    "add an integer": lambda x, y: x + 2,
+    "add a float that equals it": lambda x, y: x + 2.0,
+    "divide": lambda x, y: x / y,
+    "compare": lambda x, y: x > y,
+    "compare with a number": lambda x, y: x == 0,
+    "square root": lambda x, y: x.sqrt(),
+    "sum": lambda x, y: x.sum(),
+    "sum of rows": lambda x, y: x.sum(0),
+    "sum of rows, kept": lambda x, y: x.sum(0, keepdim=True),
+    "product": lambda x, y: x @ y.mT,
+    "power": lambda x, y: x**2,
+    "clone": lambda x, y: x.clone(),
+    "argmax": lambda x, y: x.argmax(-1),
+    "where it is 0": lambda x, y: x.masked_fill(y == 0, 1),
+}
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
+TENSOR = st.tuples(
+    st.integers(1, 3), st.integers(1, 3), st.sampled_from(DTYPES), st.booleans()
+)
+
+
+def make(drawn, device):
+    rows, columns, dtype, transposed = drawn
+    x = torch.empty(rows, columns, dtype=dtype, device=device)
+    return x.t() if transposed else x
+
+
+def layout(call, tensors, default):
+    """Return the layout of a result, or what kind of error there is."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        found = call(*tensors)
+        return found.shape, found.stride(), found.dtype
+    except (IndexError, NotImplementedError, RuntimeError) as error:
+        return RuntimeError if isinstance(error, RuntimeError) else type(error)
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.fixture(scope="module")
+def device():
+    simulator = vgpu.simulator(1, backing="meta")
+    yield simulator.gpu()
+    simulator.close()
+
+
+@settings(max_examples=60)
+@given(tensors=st.tuples(TENSOR, TENSOR))
+def test_a_result_has_the_layout_that_pytorch_gives_it(device, tensors):
+    for name, call in CALLS.items():
+        for default in (torch.float32, torch.float64):
+            expected = layout(call, [make(x, "meta") for x in tensors], default)
+            for _ in range(2):  # computed, then remembered
+                found = layout(call, [make(x, device) for x in tensors], default)
+                assert found == expected, name

@@ -541,13 +541,19 @@ class Clock:
             end = self._end()
             self.hosts = {self.main: end}
             self.origin = end
-            self.spans, self.memory = [], []
-            for kernels in self.kernels.values():
-                for kernel in kernels.values():
-                    kernel.count = 0
-            for lane in [*self.compute.values(), *self.links.values()]:
-                lane.busy = lane.nbytes = lane.count = 0
+            for lane in self.forget():
                 lane.free, lane.gaps = end, []
+
+    def forget(self) -> list[Lane]:
+        """Forget what was done so far, but not how long it took; return all lanes."""
+        self.spans, self.memory = [], []
+        for kernels in self.kernels.values():
+            for kernel in kernels.values():
+                kernel.count = 0
+        lanes = [*self.compute.values(), *self.links.values()]
+        for lane in lanes:
+            lane.busy = lane.nbytes = lane.count = 0
+        return lanes
 
     def _end(self) -> int:
         return max(

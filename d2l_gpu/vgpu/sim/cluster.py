@@ -158,15 +158,6 @@ class Recorder(Clock):
         """Keep everything: the program has ended."""
         self._keep(len(self.notes))
 
-    def forget(self) -> None:
-        """Forget what was done so far, but not how long it took."""
-        self.spans, self.memory = [], []
-        for kernels in self.kernels.values():
-            for kernel in kernels.values():
-                kernel.count = 0
-        for lane in [*self.compute.values(), *self.links.values()]:
-            lane.busy = lane.nbytes = lane.count = 0
-
     def is_over(self, moment: Moment, host: int) -> bool:
         """Whether the host has waited for a moment, or for what came after it."""
         with self.lock:

@@ -90,7 +90,7 @@ def _on_cluster(
     vgpu.enable(1, backing="meta", as_cuda=True)
 
     def run() -> None:
-        done = cluster.run_as_it_is(start, [0], options.tokens)
+        done = cluster.run_as_it_is(start, [0], options.tokens, options.parameters)
         print(done)
         if options.timeline:
             done.timeline().save(options.timeline)
@@ -104,8 +104,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a program written for CUDA on virtual GPUs, which are "
         "simulated on the CPU.",
         usage="%(prog)s [--gpus N | --cluster NODESxGPUS:MODEL[:NETWORK]] "
-        "[--memory SIZE] [--allocator NAME] [--tokens N] [--timeline FILE] "
-        "(SCRIPT | -m MODULE) [ARGUMENT ...]",
+        "[--memory SIZE] [--allocator NAME] [--tokens N] [--parameters N] "
+        "[--timeline FILE] (SCRIPT | -m MODULE) [ARGUMENT ...]",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -134,7 +134,13 @@ def _parser() -> argparse.ArgumentParser:
         "--tokens",
         type=int,
         metavar="N",
-        help="with --cluster: what all ranks process in a step, for tokens/s and MFU",
+        help="with --cluster: what all ranks process in a step, for tokens/s",
+    )
+    parser.add_argument(
+        "--parameters",
+        type=float,
+        metavar="N",
+        help="with --tokens: of the whole model, such as 8e9, for MFU",
     )
     parser.add_argument(
         "--timeline",

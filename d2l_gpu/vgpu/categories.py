@@ -20,6 +20,7 @@ frees before ours sees it is temporary. Without any module, a batch that's moved
 device between two steps counts as activations.
 """
 
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -116,6 +117,22 @@ class _Here(threading.local):
         self.forward = False
 
 
+def _untraced(hook):
+    """Return a hook of modules that Dynamo doesn't compile, nor what it calls."""
+    disabled = []
+
+    def called(*args):
+        if torch.compiler.is_compiling():
+            return None
+        if "torch._dynamo" not in sys.modules:
+            return hook(*args)
+        if not disabled:
+            disabled.append(torch.compiler.disable(hook))
+        return disabled[0](*args)
+
+    return called
+
+
 class _Watch:
     """The hooks that tell a record where the program is and what it keeps.
 
@@ -143,8 +160,8 @@ class _Watch:
     def hooks(self) -> Iterator[None]:
         with ExitStack() as stack:
             for handle in (
-                register_module_forward_pre_hook(self.enters),
-                register_module_forward_hook(self.leaves, always_call=True),
+                register_module_forward_pre_hook(_untraced(self.enters)),
+                register_module_forward_hook(_untraced(self.leaves), always_call=True),
                 register_optimizer_step_pre_hook(self.step_begins),
                 register_optimizer_step_post_hook(self.step_ends),
             ):

@@ -33,7 +33,6 @@ class RankUse:
         clock: its simulated clock, with what it did in the last step.
         machine: its node's devices, of which it used one; ``index`` is that one's.
         memory: what its memory was used for.
-        parameters: how many the optimizer updates, of all ranks that share them.
     """
 
     rank: int
@@ -41,7 +40,6 @@ class RankUse:
     machine: Machine
     index: int
     memory: MemoryUse
-    parameters: int
 
     @property
     def allocated(self) -> int:
@@ -77,15 +75,22 @@ class Run:
         cluster: on which it ran.
         ranks: those that ran, by their numbers. Others do what one of these does.
         tokens: what all ranks together process in a step, None if it wasn't said.
+        parameters: of the whole model, likewise.
+        has_steps: whether times are those of a step, and not of the whole program.
     """
 
     def __init__(
-        self, cluster: "Cluster", ranks: Mapping[int, RankUse], tokens: int | None
+        self,
+        cluster: "Cluster",
+        ranks: Mapping[int, RankUse],
+        tokens: int | None = None,
+        parameters: float | None = None,
     ):
-        self.cluster, self.tokens = cluster, tokens
+        self.cluster, self.tokens, self.parameters = cluster, tokens, parameters
         self.ranks = dict(sorted(ranks.items()))
         clocks = [each.clock for each in self.ranks.values()]
-        if all(len(clock.steps) > 1 for clock in clocks):
+        self.has_steps = all(len(clock.steps) > 1 for clock in clocks)
+        if self.has_steps:
             begins, ends = (
                 [clock.steps[i][1].time for clock in clocks] for i in (-2, -1)
             )
@@ -118,29 +123,22 @@ class Run:
         for each in self.ranks.values():
             report = each.report()
             at_peak = sum(use.share_of_peak for use in report.devices) * report.seconds
-            shares.append(at_peak / self.seconds)
+            shares.append(at_peak / self.seconds if self.seconds else 0.0)
         return sum(shares) / len(shares)
 
     @property
     def mfu(self) -> float | None:
         """The operations that a model needs, as a share of the GPUs' peak (MFU).
 
-        Those are six for each parameter and token; attention isn't counted.
+        Those are six for each parameter and token; attention isn't counted. The peak is
+        that of tensor cores in 16 bits. None without tokens and parameters.
         """
-        if self.tokens is None:
+        if self.tokens is None or self.parameters is None:
             return None
-        parameters = sum(each.parameters for each in self._different())
         model = self.cluster.model
         peak = max(model.rate(kind, True) for kind in ("bf16", "fp16"))
-        done = FOR_PARAMETER * parameters * self.tokens
+        done = FOR_PARAMETER * self.parameters * self.tokens
         return done / (peak * self.cluster.world_size * self.seconds)
-
-    def _different(self) -> list[RankUse]:
-        """Return ranks that do different things, such as stages of a pipeline."""
-        size = self.cluster.world_size
-        return list(
-            {each.clock.shape(size): each for each in self.ranks.values()}.values()
-        )
 
     def critical_path(self) -> Table:
         """Return what the step took its time for.
@@ -165,7 +163,7 @@ class Run:
         """Return the memory at each rank's peak, by category."""
         found = {rank: each.memory.peak for rank, each in self.ranks.items()}
         names = list(dict.fromkeys(k for x in found.values() for k in x if x[k]))
-        head = ["rank", "allocated", "reserved", *names]
+        head = ["rank", "most allocated", "most reserved", "in the step", *names]
         return Table(
             head,
             [
@@ -173,6 +171,7 @@ class Run:
                     str(rank),
                     size_text(each.allocated),
                     size_text(each.reserved),
+                    size_text(sum(found[rank].values())),
                     *(size_text(found[rank].get(name, 0)) for name in names),
                 ]
                 for rank, each in self.ranks.items()
@@ -201,11 +200,16 @@ class Run:
         return ClusterTimeline(merged, f"a step, simulated ({self.cluster.model.name})")
 
     def __repr__(self) -> str:
-        said = [f"{time_text(self.seconds)} a step"]
+        what = "a step" if self.has_steps else "for the whole program"
+        said = [f"{time_text(self.seconds)} {what}"]
         if self.tokens is not None:
             said.append(f"{self.tokens_per_second:,.0f} tokens/s")
-            said.append(f"{self.mfu:.1%} of the tensor cores' peak (MFU)")
-        said.append(f"{self.utilization:.1%} of peak with what is computed twice (HFU)")
+        if self.mfu is not None:
+            said.append(f"MFU {self.mfu:.1%}")
+        said.append(f"HFU {self.utilization:.1%}")
+        ran = ", ".join(map(str, self.ranks))
+        if len(self.ranks) < self.cluster.world_size:
+            said.append(f"run as rank {ran} of {self.cluster.world_size:,}")
         tables = f"{self.memory()!r}\n\n{self.critical_path()!r}"
         return f"{self.cluster!r}\n{', '.join(said)}\n\n{tables}"
 

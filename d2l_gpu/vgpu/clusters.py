@@ -11,7 +11,8 @@ import re
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from .cluster_run import RankUse, Run
 from .devices import Devices, current
 from .errors import NO_VALUES
 from .one_rank import Needs, Objects, one_rank
+from .patches import as_cuda
 from .programs import run_script
 from .sim.catalogue import Link, Model
 from .sim.clock import queues
@@ -119,6 +121,7 @@ class Cluster:
         *,
         ranks: Iterable[int] = (),
         tokens: int | None = None,
+        parameters: float | None = None,
     ) -> Run:
         """Run a program on the cluster, and return what it did.
 
@@ -130,6 +133,7 @@ class Cluster:
                 because they do something else, such as a larger part of a tensor that
                 isn't divided evenly.
             tokens: what all ranks together process in a step, for rates.
+            parameters: of the whole model, for the utilization that it needs (MFU).
 
         Raises:
             Whatever the program raises, with the rank in a note.
@@ -137,6 +141,13 @@ class Cluster:
             RuntimeError: ranks wait for each other for ever, or don't do the same in a
                 collective.
         """
+        if isinstance(ranks, int) or not isinstance(ranks, Iterable):
+            raise TypeError(f"The ranks must be several, such as [7], not {ranks!r}.")
+        for what, n in (("tokens", tokens), ("parameters", parameters)):
+            if n is not None and (
+                isinstance(n, bool) or not isinstance(n, int | float) or not n > 0
+            ):
+                raise ValueError(f"The number of {what} must be over 0, not {n!r}.")
         wanted = [0, *ranks]
         for rank in wanted:
             if isinstance(rank, bool) or not isinstance(rank, int):
@@ -150,12 +161,18 @@ class Cluster:
             start = partial(_run_function, program)
         elif Path(program).is_file():
             start = partial(_run_script, Path(program), arguments)
+            as_cuda.check()
+            as_cuda.apply()  # a script for torchrun says cuda
         else:
             raise ValueError(f"There is no file {str(program)!r}.")
-        return self.run_as_it_is(start, wanted, tokens)
+        return self.run_as_it_is(start, wanted, tokens, parameters)
 
     def run_as_it_is(
-        self, start: Callable[[], None], wanted: Sequence[int], tokens: int | None
+        self,
+        start: Callable[[], None],
+        wanted: Sequence[int],
+        tokens: int | None,
+        parameters: float | None,
     ) -> Run:
         """Run what a function starts, which has to set up ``torch.distributed``."""
         state = Devices.machine, Devices.machines, Devices.backings
@@ -167,7 +184,7 @@ class Cluster:
             Devices.machine, Devices.machines, Devices.backings = state
             gc.collect()
         resolve({rank: each.clock for rank, each in recorded.items()})
-        return Run(self, recorded, tokens)
+        return Run(self, recorded, tokens, parameters)
 
     def _record_all(self, start, wanted) -> dict[int, RankUse]:
         """Run the program as all ranks that are wanted, and those that they send to."""
@@ -213,39 +230,42 @@ class Cluster:
         hook = register_optimizer_step_post_hook(steps.step_ends)
         try:
             with one_rank(rank, self.world_size, self._on_host, objects):
-                with memory_use() as memory:
+                with memory_use() as memory, suppress_success():
                     start()
                 index = current.index
         except torch.OutOfMemoryError as error:
             raise torch.OutOfMemoryError(
-                f"The program doesn't fit on rank {rank} of {self!r}: at least "
-                f"{size_text(machine.missing)} are missing. {error}"
-            ) from None
+                f"The program doesn't fit on rank {rank} of {self!r}: for the next "
+                f"tensor {size_text(machine.missing)} are missing. {error}"
+            ).with_traceback(error.__traceback__) from None
         except Exception as error:
             error.add_note(f"(rank {rank} of {self!r})")
             raise
         finally:
             hook.remove()
             clock.finish()
-        return RankUse(rank, clock, machine, index, memory, steps.parameters)
+        return RankUse(rank, clock, machine, index, memory)
+
+
+@contextmanager
+def suppress_success() -> Iterator[None]:
+    """Let a program end by ``sys.exit()``, as long as it doesn't say that it failed."""
+    try:
+        yield
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
 
 
 class _Steps:
-    """Notes where the steps of a program end.
-
-    Attributes:
-        parameters: how many the optimizer updates.
-    """
+    """Notes where the steps of a program end."""
 
     def __init__(self, clock: Recorder):
-        self.clock, self.optimizer, self.parameters = clock, None, 0
+        self.clock, self.optimizer = clock, None
 
     def step_ends(self, optimizer, *_) -> None:
         if self.optimizer is None:
             self.optimizer = weakref.ref(optimizer)
-            self.parameters = sum(
-                p.numel() for group in optimizer.param_groups for p in group["params"]
-            )
         if optimizer is self.optimizer():  # of several, the first one counts
             index = current.index
             self.clock.step_ends(index, queues.of.get(index, 0))
@@ -269,8 +289,5 @@ def _run_script(path: Path, arguments: Sequence[str]) -> None:
     sys.argv = [str(path), *arguments]
     try:
         run_script(path)
-    except SystemExit as end:
-        if end.code not in (None, 0):
-            raise
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before

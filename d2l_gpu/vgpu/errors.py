@@ -105,6 +105,13 @@ def not_deterministic(kernel: str) -> str:
 
 def no_values(asked: str) -> RuntimeError:
     """Return the error for asking a value of a simulation that has only shapes."""
+    from .devices import Devices  # which imports this module
+
+    if Devices.zeros:
+        return RuntimeError(
+            f"{asked} needs the values of a tensor, which a simulated cluster doesn't "
+            "have: its result would have a size that depends on them."
+        )
     return RuntimeError(
         f"{asked} needs the values of a tensor, but backing='meta' simulates only "
         "shapes: use backing='cpu' to have values."
@@ -114,6 +121,12 @@ def no_values(asked: str) -> RuntimeError:
 NO_VALUES = (
     "In a simulated cluster tensors have no values: what is copied to the CPU, such as "
     "by item(), is zero."
+)
+
+
+NO_TIMES = (
+    "In a simulated cluster no time is known before all ranks have run: elapsed_time() "
+    "is 0."
 )
 
 

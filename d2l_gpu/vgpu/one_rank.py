@@ -160,7 +160,7 @@ def _average(group, bucket) -> torch.futures.Future[torch.Tensor]:
     There it wants a result that the fake process group doesn't have.
     """
     buffer = bucket.buffer().div_(dist.get_world_size(group))
-    dist.all_reduce(buffer, group=group, async_op=True)
+    waits.future(dist.all_reduce(buffer, group=group, async_op=True))
     future = torch.futures.Future()
     future.set_result(buffer)
     return future
@@ -190,7 +190,7 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
     @functools.wraps(run_backward)
     def _engine_run_backward(*args, **kwargs):
         result = run_backward(*args, **kwargs)
-        waits.everything()
+        waits.gradients()
         return result
 
     pre_forward = DistributedDataParallel._pre_forward

@@ -494,6 +494,7 @@ RECORDS: dict[str, Record] = {
     "_linalg_check_errors": Record(waits=always),  # it reads whether one failed
     "linalg_eigvalsh": Record(composite=composites.on_backing_unwatched),
     "linalg_svdvals": Record(composite=composites.on_backing_unwatched),
+    "is_nonzero": Record(handler=special.item),
     # -------------------------------------------------------------- collectives
     "c10d::_allgather_base_": replace(ALL_GATHER, flat=True),
     "c10d::_reduce_scatter_base_": replace(REDUCE_SCATTER, flat=True),

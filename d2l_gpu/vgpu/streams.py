@@ -11,8 +11,10 @@ import torch
 from torch._C._autograd import DeviceType
 
 from .devices import Devices, current, index_of
+from .errors import NO_TIMES
 from .sim.clock import PICO, Moment, queues
 from .sim.commands import HostWaits, Record, StreamWaits
+from .sync_debug import warn_program
 
 PyTorchStream, PyTorchEvent = torch.Stream, torch.Event
 
@@ -207,6 +209,9 @@ class Event(PyTorchEvent):
             )
         for event in (self, end_event):
             Devices.machines[event._stream.device_index].clock.work_off()
+        if self._moment.time is None or end_event._moment.time is None:
+            warn_program(NO_TIMES)  # a rank of a cluster is being recorded
+            return 0.0
         return (end_event._moment.time - self._moment.time) / PICO * 1e3
 
 

@@ -28,6 +28,8 @@ class _Expected(NamedTuple):
 
 _works: dict[int, _Expected] = {}
 _results: dict[int, Meeting] = {}
+# Those of DDP's gradients, by identity.
+_gradients: set[int] = set()
 
 
 def expect(works: Iterable[Work], meeting: Meeting, tensors) -> None:
@@ -50,9 +52,13 @@ def work(work: Work) -> None:
 
 
 def future(work: Work) -> torch.futures.Future:
-    """Return the future of a work; the fake process group has none with a value."""
+    """Return the future of a work; the fake process group has none with a value.
+
+    DDP's hooks ask for it, and DDP waits for it at the end of backward.
+    """
     future = torch.futures.Future()
     expected = _works.get(id(work))
+    _gradients.add(id(work))
     future.set_result([] if expected is None else expected.tensors)
     return future
 
@@ -62,17 +68,20 @@ def result(tensor: torch.Tensor) -> None:
     _wait(_results.pop(_place(tensor), None))
 
 
-def everything() -> None:
-    """Let the current stream wait for all works, as DDP does after backward."""
-    for expected in _works.values():
-        _wait(expected.meeting)
-    _works.clear()
+def gradients() -> None:
+    """Let the current stream wait for DDP's gradients, as it does after backward."""
+    for identity in _gradients:
+        expected = _works.pop(identity, None)
+        if expected is not None:
+            _wait(expected.meeting)
+    _gradients.clear()
 
 
 def clear() -> None:
     """Forget what nobody waited for."""
     _works.clear()
     _results.clear()
+    _gradients.clear()
 
 
 def _wait(meeting: Meeting | None) -> None:

@@ -248,7 +248,6 @@ def test_sharding_divides_parameters_gradients_and_state(gpus):
     peak = run.ranks[0].memory.peak
     nbytes = 4 * (WIDTH + 1) * WIDTH * 4
     assert peak["optimizer state"] == pytest.approx(2 * nbytes / gpus, rel=0.01)
-    assert run.ranks[0].parameters == 4 * (WIDTH + 1) * WIDTH
     assert run.ranks[0].reserved >= run.ranks[0].allocated
 
 
@@ -280,7 +279,9 @@ def test_a_plan_that_does_not_fit_says_where_and_how_much_is_missing():
         vgpu.cluster(1, 2, "T4", memory="1GiB").run(lambda: train(layers(40)))
     message = str(caught.value)
     assert message.startswith("The program doesn't fit on rank 0 of 2 × T4, simulated")
+    assert "for the next tensor" in message
     assert "MiB are missing" in message
+    assert any(x.name == "train" for x in caught.traceback)  # the program's own line
     assert "Largest: parameters" in message
 
 
@@ -337,6 +338,11 @@ def test_bad_arguments_get_a_sentence():
     cluster = vgpu.cluster(1, 2)
     with pytest.raises(ValueError, match="There is no rank 2: this cluster has ranks"):
         cluster.run(data_parallel, ranks=[2])
+    with pytest.raises(TypeError, match="The ranks must be several"):
+        cluster.run(data_parallel, ranks=1)
+    for wrong in (0, -3, "1k", True):
+        with pytest.raises(ValueError, match="The number of tokens must be over 0"):
+            cluster.run(data_parallel, tokens=wrong)
     with pytest.raises(ValueError, match=r"There is no file 'missing\.py'"):
         cluster.run("missing.py")
 
@@ -402,6 +408,60 @@ def test_a_large_model_made_on_the_cpu_takes_no_memory_there():
     assert large.min() == 3
 
 
+def test_what_needs_no_values_runs_although_there_are_none():
+    seen = []
+
+    def program() -> None:
+        net, X = layers(2), torch.ones(8, WIDTH, device="vgpu")
+        start, end = (torch.vgpu.Event(enable_timing=True) for _ in "ab")
+        start.record()
+        torch.compile(net, backend="eager")(X).sum().backward()
+        end.record()
+        torch.vgpu.synchronize()
+        seen.append(start.elapsed_time(end))
+        assert end.query()
+        seen.append(torch.ops.aten.is_nonzero(X.sum()))
+        edge = torch.autograd.graph.get_gradient_edge(net(X).sum())
+        torch.autograd.backward(edge, grad_tensors=torch.ones((), device="vgpu"))
+
+    vgpu.cluster(1, 2).run(program)
+    assert seen == [0.0, False]
+
+
+@pytest.mark.parametrize("code", [None, 0])
+def test_a_program_may_end_by_exit(code):
+    def program() -> None:
+        train(layers(1))
+        sys.exit(code)
+
+    assert vgpu.cluster(1, 2).run(program).has_steps
+    with pytest.raises(SystemExit):
+        vgpu.cluster(1, 2).run(lambda: sys.exit(3))
+
+
+def test_a_program_that_does_nothing_takes_no_time():
+    run = vgpu.cluster(1, 2).run(lambda: None)
+    assert run.seconds == 0
+    assert "0 s for the whole program" in repr(run)
+
+
+def test_work_that_nobody_waits_for_lets_backward_go_on():
+    def program(wait: bool) -> None:
+        net, X = layers(4), torch.ones(4096, WIDTH, device="vgpu")
+        work = dist.all_reduce(torch.zeros(2**31, device="vgpu"), async_op=True)
+        net(X).sum().backward()
+        if wait:
+            work.wait()
+        net(X)
+
+    cluster = vgpu.cluster(1, 8, "A100")
+    free, waiting = (
+        cluster.run(lambda wait=wait: program(wait)).ranks[0].clock.end_of(0, 0)
+        for wait in (False, True)
+    )
+    assert free < waiting
+
+
 def test_a_program_sees_the_cluster_that_torchrun_would_tell_it_of():
     seen = []
     names = "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
@@ -421,9 +481,9 @@ def test_a_program_sees_the_cluster_that_torchrun_would_tell_it_of():
 
 def test_rates_follow_from_what_was_done():
     cluster = vgpu.cluster(1, 2, "A100")
-    run = cluster.run(data_parallel, tokens=512)
-    assert run.tokens_per_second == pytest.approx(512 / run.seconds)
     parameters = 3 * (WIDTH + 1) * WIDTH
+    run = cluster.run(data_parallel, tokens=512, parameters=parameters)
+    assert run.tokens_per_second == pytest.approx(512 / run.seconds)
     needed = 6 * parameters * 512 / run.seconds
     assert run.mfu == pytest.approx(needed / (2 * 312e12))
     assert 0 < run.utilization < 1

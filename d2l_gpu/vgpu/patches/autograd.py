@@ -41,6 +41,8 @@ def backward() -> None:
     @functools.wraps(original)
     def run_backward(outputs, grads=(), *args, **kwargs):
         for i, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
+            if not isinstance(output, torch.Tensor):  # an edge of the graph
+                continue
             virtual = is_virtual(output) or is_virtual(grad)
             # By C++'s names: a batch of gradients inside vmap knows no other.
             if virtual and grad is not None and name_of(grad) != name_of(output):

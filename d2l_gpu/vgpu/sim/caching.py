@@ -172,8 +172,11 @@ class CachingMachine(Machine):
 
     def overflow(self, index: int, nbytes: int) -> Exception:
         self.overflows[index] += 1
-        self.missing = nbytes - self.free(index)
         allocator = self.allocators[index]
+        left = allocator.device_free
+        if allocator.limit is not None:
+            left = min(left, allocator.limit - allocator.reserved)
+        self.missing = nbytes - left
         allowed = ""
         if allocator.limit is not None:
             allowed = f"{size_text(allocator.limit)} allowed; "

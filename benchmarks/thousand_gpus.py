@@ -95,13 +95,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small model, 16 GPUs")
     layers, sizes, shape = 80, (8192, 64, 8, 28_672), (4, 32, 8)
+    parameters = 70.6e9
     if parser.parse_args().quick:
-        layers, sizes, shape = 4, (512, 8, 8, 1024), (2, 4, 2)
+        layers, sizes, shape, parameters = 4, (512, 8, 8, 1024), (2, 4, 2), None
     stages, shards, gpus = shape
     cluster = vgpu.cluster(stages * shards * gpus // 8, 8, "H100", "NDR")
     start = perf_counter()
     run = cluster.run(
-        lambda: train(layers, sizes, shape), tokens=shards * BATCHES * LENGTH
+        lambda: train(layers, sizes, shape),
+        tokens=shards * BATCHES * LENGTH,
+        parameters=parameters,
     )
     seconds = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -3,17 +3,20 @@
 import contextlib
 import dis
 import inspect
+import io
 import linecache
+import marshal
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, BinaryIO
 
 from d2l_gpu.common.children import kill_child, start_child
@@ -138,7 +141,16 @@ def _pickled(answer: Any) -> bytes:
             f"{install('lessons')}.",
             name="cloudpickle",
         ) from error
-    return cloudpickle.dumps(answer)
+
+    buffer = io.BytesIO()
+    pickler = cloudpickle.Pickler(buffer)
+    # Keep the names of files, which errors tell; cloudpickle 3.1.3 leaves them out.
+    pickler.dispatch_table = ChainMap(
+        {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
+        pickler.dispatch_table,
+    )
+    pickler.dump(answer)
+    return buffer.getvalue()
 
 
 @contextlib.contextmanager

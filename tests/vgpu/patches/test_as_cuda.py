@@ -454,7 +454,7 @@ def test_bad_input_is_one_sentence(arguments, sentence):
     assert done.returncode == 2
     assert done.stdout == ""
     usage, error = done.stderr.splitlines()
-    assert usage.startswith("usage: python -m d2l_gpu.vgpu [--gpus N]")
+    assert usage.startswith("usage: python -m d2l_gpu.vgpu [--gpus N")
     assert error.startswith(f"python -m d2l_gpu.vgpu: error: {sentence}")
 
 

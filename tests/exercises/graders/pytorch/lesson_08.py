@@ -41,7 +41,7 @@ def images_of_one_device(base, step):
 
 
 right("08.2")(1024)
-wrong("08.2", "That's enough images if the exchange is hidden")(256)
+wrong("08.2", "That's enough images if the exchange is hidden")(512)
 wrong("08.2", "the exchange takes equally long")(128)
 wrong("08.2", "already reach 0.967 (simulated)")(2048)
 wrong("08.2", "Your answer is 300")(300)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.requirements import install
@@ -142,14 +142,16 @@ def _pickled(answer: Any) -> bytes:
             name="cloudpickle",
         ) from error
 
+    class Pickler(cloudpickle.Pickler):
+        """Keeps the names of files, which errors tell; cloudpickle 3.1.3 doesn't."""
+
+        dispatch_table: ClassVar = ChainMap(
+            {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
+            cloudpickle.Pickler.dispatch_table,
+        )
+
     buffer = io.BytesIO()
-    pickler = cloudpickle.Pickler(buffer)
-    # Keep the names of files, which errors tell; cloudpickle 3.1.3 leaves them out.
-    pickler.dispatch_table = ChainMap(
-        {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
-        pickler.dispatch_table,
-    )
-    pickler.dump(answer)
+    Pickler(buffer).dump(answer)
     return buffer.getvalue()
 
 

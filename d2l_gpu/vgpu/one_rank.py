@@ -166,6 +166,29 @@ def _average(group, bucket) -> torch.futures.Future[torch.Tensor]:
     return future
 
 
+def _random_changes() -> list[tuple]:
+    """Return what lets DTensor draw random numbers that nobody needs to compare."""
+    from torch.distributed import device_mesh
+    from torch.distributed.tensor import _random
+
+    device_mesh._get_device_handle("vgpu")  # applies the lasting change first
+    tracker = _random.OffsetBasedRNGTracker
+    init = tracker.__init__
+
+    @functools.wraps(init)
+    def __init__(self, mesh, run_state_sync=True):
+        init(self, mesh, run_state_sync=False)
+
+    @contextmanager
+    def _distribute_region(self, spec, generator=None):
+        yield
+
+    return [
+        (tracker, "__init__", __init__),
+        (tracker, "_distribute_region", _distribute_region),
+    ]
+
+
 def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
     """Return what is changed in PyTorch as long as the rank runs."""
     init, make = dist.init_process_group, distributed_c10d._new_process_group_helper
@@ -241,6 +264,7 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
             (module, "recv_object_list", recv_object_list),
             (module, "broadcast_object_list", broadcast_object_list),
         ]
+    changes += _random_changes()
     for name, function in vars(nn.init).items():
         if name.endswith("_") and callable(function) and not name.startswith("_"):
             changes.append((nn.init, name, _unless_large(function)))

@@ -274,6 +274,29 @@ def test_memory_that_another_stream_used_is_used_again(synchronizes):
     assert six.reserved <= 1.1 * two.reserved
 
 
+def test_shards_are_initialized_where_they_are():
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import _random
+
+    before = _random.OffsetBasedRNGTracker.__dict__.copy()
+
+    def program() -> None:
+        with torch.device("meta"):
+            net = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+        for part in (*net, net):
+            fully_shard(part)
+        net.to_empty(device="vgpu")
+        for layer in net:
+            layer.reset_parameters()
+            nn.init.trunc_normal_(layer.weight)
+        train_on = torch.ones(8, 64, device="vgpu")
+        net(train_on).sum().backward()
+
+    vgpu.cluster(1, 4).run(program)
+    after = _random.OffsetBasedRNGTracker.__dict__
+    assert after["__init__"] is before["__init__"]
+
+
 def test_a_plan_that_does_not_fit_says_where_and_how_much_is_missing():
     with pytest.raises(torch.OutOfMemoryError) as caught:
         vgpu.cluster(1, 2, "T4", memory="1GiB").run(lambda: train(layers(40)))

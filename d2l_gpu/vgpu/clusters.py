@@ -141,7 +141,7 @@ class Cluster:
             RuntimeError: ranks wait for each other for ever, or don't do the same in a
                 collective.
         """
-        if isinstance(ranks, int) or not isinstance(ranks, Iterable):
+        if not isinstance(ranks, Iterable):
             raise TypeError(f"The ranks must be several, such as [7], not {ranks!r}.")
         for what, n in (("tokens", tokens), ("parameters", parameters)):
             if n is not None and (

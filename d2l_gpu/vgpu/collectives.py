@@ -221,7 +221,7 @@ def _issued(op, tensors, group, index: int, peer: int | None = None) -> Meeting 
             of the group do.
 
     Returns:
-        in a cluster, the meeting that somebody has to wait for; see ``waiting.py``.
+        in a cluster, the meeting that somebody has to wait for; see ``waits.py``.
     """
     kind, clock = op.record.collective, Devices.machines[index].clock
     n = group.size()

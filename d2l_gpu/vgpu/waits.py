@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
-from torch.distributed import Work
 from torch.utils._pytree import tree_leaves
 
 from .devices import Devices
@@ -21,7 +20,7 @@ from .sim.commands import StreamWaits
 class _Expected(NamedTuple):
     """A work that somebody may wait for, which keeps its Python object alive."""
 
-    work: Work
+    work: "torch.distributed.Work"
     meeting: Meeting | None
     tensors: list[torch.Tensor]
 
@@ -32,7 +31,9 @@ _results: dict[int, Meeting] = {}
 _gradients: set[int] = set()
 
 
-def expect(works: Iterable[Work], meeting: Meeting, tensors) -> None:
+def expect(
+    works: Iterable["torch.distributed.Work"], meeting: Meeting, tensors
+) -> None:
     """Note that ``wait()`` of works waits for a meeting that changes these tensors."""
     for work in works:
         _works[id(work)] = _Expected(work, meeting, tree_leaves(tensors))
@@ -44,14 +45,14 @@ def expect_results(meeting: Meeting, tensors: Iterable[torch.Tensor]) -> None:
         _results[_place(tensor)] = meeting
 
 
-def work(work: Work) -> None:
+def work(work: "torch.distributed.Work") -> None:
     """Let the current stream wait for a work."""
     expected = _works.pop(id(work), None)
     if expected is not None:
         _wait(expected.meeting)
 
 
-def future(work: Work) -> torch.futures.Future:
+def future(work: "torch.distributed.Work") -> torch.futures.Future:
     """Return the future of a work; the fake process group has none with a value.
 
     DDP's hooks ask for it, and DDP waits for it at the end of backward.

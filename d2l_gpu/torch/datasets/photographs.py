@@ -78,5 +78,5 @@ class Photographs(Dataset):
             square = square[:, ::-1]
         # NumPy computes in one thread, as workers do. PyTorch's threads would make the
         # same work take longer or shorter in the main process.
-        square = (square.transpose(2, 0, 1) / np.float32(255) - MEAN) / STD
-        return torch.from_numpy(square), label
+        square = np.ascontiguousarray(square.transpose(2, 0, 1), np.float32)
+        return torch.from_numpy((square / 255 - MEAN) / STD), label

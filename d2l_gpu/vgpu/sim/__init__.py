@@ -24,4 +24,5 @@ browser.
 * ``memory_map``: what a caching allocator has taken from a device, and which pieces of
   it are free.
 * ``table``, ``units``: tables and quantities in readable form.
+* ``drawing``: colours, lettering, ticks and units of all pictures.
 """

@@ -8,16 +8,17 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .drawing import COLOURS, GRID, INK, PAPER, SOFT, text_width
 from .units import size_text
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 16, 16, 92, 44
 ROOM = WIDTH - LEFT - RIGHT
 BAR, ROW = 9, 12  # pixels of a segment, and from one to the next
 MOST_ROWS = 40
+SMALL, LARGE = 12, 17  # pixels of the letters
 COLUMNS = 60  # of the text
-LETTER = 6.6  # pixels of a letter, at most on average
 
-USED, FREE, INK, SOFT, GRID = "#0072b2", "#c4c4c4", "#222222", "#666666", "#e4e4e4"
+USED, FREE = COLOURS["compute"], COLOURS["wait"]
 
 
 class Piece(NamedTuple):
@@ -107,12 +108,12 @@ class MemoryMap:
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
             f'width="{WIDTH}" height="{height}" font-family="sans-serif" '
-            'font-size="12" role="img">',
+            f'font-size="{SMALL}" role="img">',
             f"<title>{html.escape(title)}</title>",
             f"<desc>A map of segments, the largest first. {html.escape(conditions)}."
             f"{self._comparison()}</desc>",
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            _text(LEFT, 28, title, INK, ' font-size="17" font-weight="bold"'),
+            f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>',
+            _text(LEFT, 28, title, INK, f' font-size="{LARGE}" font-weight="bold"'),
             _text(LEFT, 48, conditions, SOFT),
             *self._legend(),
             *self._axis(top, bottom),
@@ -147,7 +148,7 @@ class MemoryMap:
     def _request(self, y: float) -> list[str]:
         width = self._width(self.wanted)
         name = f"wanted in one piece: {size_text(self.wanted)}"
-        inside = width > len(name) * LETTER + 16
+        inside = width > text_width(name, SMALL) + 16
         return [
             f'<rect x="{LEFT + 0.5}" y="{y + 0.5}" width="{max(width - 1, 1):g}" '
             f'height="21" fill="none" stroke="{INK}" stroke-dasharray="4 3"/>',

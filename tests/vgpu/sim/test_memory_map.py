@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2l_gpu.vgpu.sim.memory_map import LETTER, MOST_ROWS, WIDTH, MemoryMap, Piece
+from d2l_gpu.vgpu.sim.drawing import COLOURS, text_width
+from d2l_gpu.vgpu.sim.memory_map import MOST_ROWS, WIDTH, MemoryMap, Piece
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -49,7 +50,8 @@ def test_everything_is_inside_the_picture_and_no_text_is_cut_off(segments, wante
     for text in elements(drawing, "text"):
         size = float(text.getAttribute("font-size") or 12)
         assert size >= 12
-        width = len(text.firstChild.data) * LETTER * size / 12
+        bold = text.getAttribute("font-weight") == "bold"
+        width = text_width(text.firstChild.data, size, bold)
         anchor = text.getAttribute("text-anchor") or "start"
         begin = (
             number(text, "x") - {"start": 0, "middle": 0.5, "end": 1}[anchor] * width
@@ -114,8 +116,8 @@ def test_of_many_segments_the_largest_are_drawn_and_the_others_counted():
     )
     assert rest == "and 2 smaller ones, 3.00 MiB"
     assert rest in repr(drawing)
-    blue = [r for r in elements(drawing, "rect") if r.getAttribute("fill") == "#0072b2"]
-    assert len(blue) == MOST_ROWS + 1  # one of them is the legend's
+    fills = [rect.getAttribute("fill") for rect in elements(drawing, "rect")]
+    assert fills.count(COLOURS["compute"]) == MOST_ROWS + 1  # one is the legend's
 
 
 def test_the_axis_counts_in_units_that_people_know():

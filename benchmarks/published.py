@@ -530,8 +530,8 @@ def by_group(found: Sequence[Found]) -> dict[str, list]:
     def group(row: Row) -> str:
         if row.exempt == "kept back":
             return "kept back until convolutions were done"
-        older = row.source == "DLE19"
-        return "software of 2019" if older else "software of 2021 and later"
+        years = "of 2019" if row.source == "DLE19" else "of 2021 and later"
+        return f"known from the start, software {years}"
 
     kinds = groups(found, group)
     return {**kinds, "all": [abs(each.error) for each in found]}

@@ -65,7 +65,7 @@ from .sim.machine import Copy, Machine
 from .sim.memory_use import MemoryUse
 from .sim.report import DeviceUse
 from .sim.table import Table
-from .sim.units import time_text
+from .sim.units import count_text, time_text
 
 if TYPE_CHECKING:
     import torch
@@ -87,6 +87,7 @@ __all__ = [
     "Span",
     "Table",
     "cluster",
+    "count_text",
     "current_simulator",
     "device_types",
     "enable",

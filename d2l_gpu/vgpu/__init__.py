@@ -63,6 +63,7 @@ from .sim.catalogue import LINKS, MODELS, Host, Link, Model
 from .sim.clock import PICO, Span
 from .sim.machine import Copy, Machine
 from .sim.memory_use import MemoryUse
+from .sim.product import product_seconds
 from .sim.report import DeviceUse
 from .sim.table import Table
 from .sim.units import count_text, time_text
@@ -99,6 +100,7 @@ __all__ = [
     "measure_host",
     "memory_use",
     "peek",
+    "product_seconds",
     "record_copies",
     "run_ranks",
     "simulator",

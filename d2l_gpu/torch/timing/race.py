@@ -9,7 +9,8 @@ import torch
 
 from d2l_gpu.common.arguments import check_integer
 from d2l_gpu.common.processor import cpu_model
-from d2l_gpu.vgpu import count_text, time_text
+from d2l_gpu.vgpu import MODELS, count_text, product_seconds, time_text
+from d2l_gpu.vgpu.sim.catalogue import closest
 
 from ..gpus.inventory import device_model
 from ..gpus.torch_gpus import cpu, machine_gpus
@@ -112,8 +113,8 @@ def race(
     if not budget > 0:
         raise ValueError(f"The budget must be positive, but got {budget!r} seconds.")
     devices = [cpu(), *machine_gpus()[:1]]
+    simulated = [_simulated(n, name) for name in models]
     with _without_tf32():
-        simulated = [_simulated(n, model) for model in models]
         measured = [_measured(n, device, budget) for device in devices]
     return Race(n, measured + simulated)
 
@@ -129,19 +130,15 @@ def _without_tf32() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _simulated(n: int, model: str) -> Runner:
-    from d2l_gpu import vgpu
-
-    sim = vgpu.simulator(1, model, backing="meta")
-    X, Y = (torch.empty(n, n, device=sim.gpu(0)) for _ in range(2))
-    sim.reset()  # making the matrices doesn't count
-    _ = X @ Y
-    sim.synchronize()
-    seconds = sim.now()
-    asynchronous = sim.models[0].asynchronous
-    del X, Y, _
-    sim.close()
-    return Runner(model, seconds, "compute" if asynchronous else "host")
+def _simulated(n: int, name: str) -> Runner:
+    model = MODELS.get(name)
+    if model is None:
+        raise ValueError(
+            f"There is no processor {name!r} in the catalogue"
+            f"{closest(str(name), MODELS)}: choose from {', '.join(MODELS)}."
+        )
+    kind = "compute" if model.asynchronous else "host"
+    return Runner(name, product_seconds(model, n, n, n), kind)
 
 
 def _measured(n: int, device: torch.device, budget: float) -> Runner:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 
 import torch
 
@@ -22,9 +21,10 @@ RUNNERS = ("Xeon E5-2698 v4", "T4", "V100", "A100", "H100", "B200")
 # Rows of the product that shows how fast a machine is, before the one that counts.
 TRIAL = 1024
 
-# The shortest time in seconds over which we measure: a single product of small matrices
-# takes microseconds, and any interruption would change that.
-LEAST = 0.05
+# Small products are repeated this often, or for so many seconds. It's the fastest run
+# that counts: on a busy machine, others are interrupted and take a thousand times as
+# long.
+RUNS, LEAST = 1000, 1.0
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def race(
 
     All compute in fp32, without TF32. The CPU is measured, and so is the machine's
     first real GPU, if it has one and ``D2L_GPU_VIRTUAL`` doesn't force virtual ones.
-    What counts is the time until the product is there, as the median of at least one
-    run after a smaller one. A device that would take longer than the budget computes
-    only some of the rows, half of them or a quarter and so on, and its time is
+    What counts is the time until the product is there, in the fastest of three runs or
+    more, as far as the budget allows. A device that would take longer than the budget
+    computes only some of the rows, half of them or a quarter and so on, and its time is
     multiplied accordingly.
 
     Args:
@@ -155,14 +155,16 @@ def _measured(n: int, device: torch.device, budget: float) -> Runner:
     m = min(n, TRIAL)
     small = X[:m, :m].contiguous(), Y[:m, :m].contiguous()
     timed(*small)  # loads libraries and starts threads
-    expected = timed(*small) * (n / m) ** 3
+    expected = min(timed(*small) for _ in range(3)) * (n / m) ** 3
     rows = n
     while rows > 1 and expected * rows / n > budget:
         rows //= 2
     part = X[:rows]
     times = [timed(part, Y)]
     spent = times[0]
-    while spent + times[-1] <= budget and (len(times) < 3 or spent < LEAST):
+    while spent + times[-1] <= budget and (
+        len(times) < 3 or (len(times) < RUNS and spent < LEAST)
+    ):
         times.append(timed(part, Y))
         spent += times[-1]
     if device.type == "cpu":
@@ -171,4 +173,4 @@ def _measured(n: int, device: torch.device, budget: float) -> Runner:
         name, kind, what = "this GPU", "compute", device_model(device)
     if rows < n:
         what += f"; {rows:,} of {n:,} rows"
-    return Runner(name, median(times) * n / rows, kind, what)
+    return Runner(name, min(times) * n / rows, kind, what)

@@ -83,12 +83,35 @@ def test_a_slow_machine_computes_some_of_the_rows(a_second_each, n, rows, second
     assert race.seconds == {"this CPU": seconds}
     part = f"; {rows:,} of {n:,} rows)"
     assert repr(race).endswith(part) == (rows < n)
-    assert Stopwatch.starts == 2 + 3  # two small ones, and three that count
+    assert Stopwatch.starts == 4 + 3  # four small ones, and three that count
 
 
 def test_at_least_one_run_counts_whatever_the_budget(a_second_each):
     assert d2l.race(16, [], budget=1e-3).seconds == {"this CPU": 16.0}
-    assert Stopwatch.starts == 2 + 1
+    assert Stopwatch.starts == 4 + 1
+
+
+def test_the_fastest_run_counts(monkeypatch):
+    durations = iter([9, 9, 9, 9, 0.3, 0.2, 0.6, 0.1])
+
+    class Varies(Stopwatch):
+        def stop(self):
+            return next(durations)
+
+    monkeypatch.setattr(module, "Timer", Varies)
+    # The third run brings the time that has been spent above a second.
+    assert d2l.race(8, [], budget=9.9).seconds == {"this CPU": 0.2}
+
+
+def test_short_runs_are_repeated_for_a_second(monkeypatch):
+    class Short(Stopwatch):
+        def stop(self):
+            return 1 / 64
+
+    monkeypatch.setattr(module, "Timer", Short)
+    monkeypatch.setattr(Stopwatch, "starts", 0)
+    d2l.race(8, [])
+    assert Stopwatch.starts == 4 + 64
 
 
 def test_products_are_in_full_fp32_whatever_the_program_has_set(monkeypatch):

@@ -22,9 +22,13 @@ RUNNERS = ("Xeon E5-2698 v4", "T4", "V100", "A100", "H100", "B200")
 TRIAL = 1024
 
 # Small products are repeated this often, or for so many seconds. It's the fastest run
-# that counts: on a busy machine, others are interrupted and take a thousand times as
-# long.
+# that counts: on a busy machine, others are interrupted and take much longer.
 RUNS, LEAST = 1000, 1.0
+
+# Up to this many rows, the CPU uses one thread. PyTorch would use all, but for so little
+# work, waiting for each other takes them longer than computing, and thousands of times
+# as long if the machine has other things to do.
+ALONE = 128
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def race(
     What counts is the time until the product is there, in the fastest of three runs or
     more, as far as the budget allows. A device that would take longer than the budget
     computes only some of the rows, half of them or a quarter and so on, and its time is
-    multiplied accordingly.
+    multiplied accordingly. For matrices of up to 128 rows, the CPU uses one thread.
 
     Args:
         n: number of rows and columns.
@@ -114,13 +118,13 @@ def race(
         raise ValueError(f"The budget must be positive, but got {budget!r} seconds.")
     devices = [cpu(), *machine_gpus()[:1]]
     simulated = [_simulated(n, name) for name in models]
-    with _without_tf32():
+    with _in_full_fp32(), _threads(1 if n <= ALONE else torch.get_num_threads()):
         measured = [_measured(n, device, budget) for device in devices]
     return Race(n, measured + simulated)
 
 
 @contextmanager
-def _without_tf32() -> Iterator[None]:
+def _in_full_fp32() -> Iterator[None]:
     """Compute products in full fp32, whatever the program has set."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -128,6 +132,17 @@ def _without_tf32() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Let PyTorch use this number of threads on the CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _simulated(n: int, name: str) -> Runner:
@@ -169,6 +184,7 @@ def _measured(n: int, device: torch.device, budget: float) -> Runner:
         spent += times[-1]
     if device.type == "cpu":
         name, kind, what = "this CPU", "host", cpu_model()
+        what += "; 1 thread" * (n <= ALONE)
     else:
         name, kind, what = "this GPU", "compute", device_model(device)
     if rows < n:

@@ -114,6 +114,27 @@ def test_short_runs_are_repeated_for_a_second(monkeypatch):
     assert Stopwatch.starts == 4 + 64
 
 
+def test_small_products_are_left_to_one_thread(monkeypatch):
+    threads = set()
+
+    class Looks(Stopwatch):
+        def stop(self):
+            threads.add(torch.get_num_threads())
+            return 1.0
+
+    monkeypatch.setattr(module, "Timer", Looks)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert repr(d2l.race(128, [])).endswith("; 1 thread)")
+        assert threads == {1}
+        threads.clear()
+        assert "thread" not in repr(d2l.race(129, []))
+        assert threads == {torch.get_num_threads()} == {3}
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_products_are_in_full_fp32_whatever_the_program_has_set(monkeypatch):
     settings = set()
 

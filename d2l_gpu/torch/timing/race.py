@@ -1,7 +1,7 @@
 """A race of machines: one product of two matrices, on each of them."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -25,9 +25,9 @@ TRIAL = 1024
 # that counts: on a busy machine, others are interrupted and take much longer.
 RUNS, LEAST = 1000, 1.0
 
-# Up to this many rows, the CPU uses one thread. PyTorch would use all, but for so little
-# work, waiting for each other takes them longer than computing, and thousands of times
-# as long if the machine has other things to do.
+# Up to this many rows, the CPU uses one thread. PyTorch would use all, but with so
+# little work they'd spend more time waiting for each other than computing, and
+# thousands of times as much if the machine has other things to do.
 ALONE = 128
 
 
@@ -118,7 +118,7 @@ def race(
         raise ValueError(f"The budget must be positive, but got {budget!r} seconds.")
     devices = [cpu(), *machine_gpus()[:1]]
     simulated = [_simulated(n, name) for name in models]
-    with _in_full_fp32(), _threads(1 if n <= ALONE else torch.get_num_threads()):
+    with _in_full_fp32(), _one_thread() if n <= ALONE else nullcontext():
         measured = [_measured(n, device, budget) for device in devices]
     return Race(n, measured + simulated)
 
@@ -135,10 +135,10 @@ def _in_full_fp32() -> Iterator[None]:
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Let PyTorch use this number of threads on the CPU."""
+def _one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread on the CPU."""
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -34,9 +34,9 @@ class Photographs(Dataset):
         ImportError: scikit-learn or Pillow, which comes with Matplotlib, is missing.
     """
 
-    def __init__(self, n: int, size: int = 224):
+    def __init__(self, n: int, size: int = 64):
         check_integer("The number of photographs", n, least=1, example=256)
-        check_integer("The size", size, least=1, example=224)
+        check_integer("The size", size, least=1, example=64)
         if size > HEIGHT:
             raise ValueError(
                 f"The size must be at most {HEIGHT}, the height of a photograph, but "

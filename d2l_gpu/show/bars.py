@@ -32,9 +32,8 @@ class Bars(Plot):
         super().__init__(title, subtitle)
         self.values, self.unit, self.scale = dict(values), unit, scale
         self.looks = looks(values, kinds)
-        self.colours = dict.fromkeys(values, BAR) | {
-            name: self.looks[name].colour for name in kinds or {}
-        }
+        for name in values.keys() - (kinds or {}).keys():
+            self.looks[name] = self.looks[name]._replace(colour=BAR, edge=BAR)
         self.texts = {name: quantity(v, unit) for name, v in self.values.items()}
 
     def body_height(self, width: float) -> float:
@@ -47,12 +46,14 @@ class Bars(Plot):
         for (name, value), middle in zip(
             self.values.items(), place.middles, strict=True
         ):
-            end = place.axis.place(value)
+            end, look = place.axis.place(value), self.looks[name]
             axes.barh(
                 1 - middle / sum(place.rows),
                 end,
                 height=THICK * ROW / sum(place.rows),
-                color=self.colours[name],
+                facecolor=look.colour,
+                edgecolor=look.edge,
+                linewidth=0.8,
             )
             lines = place.names[name]
             y = top + middle - high(len(lines), LABEL) / 2

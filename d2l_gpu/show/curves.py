@@ -5,8 +5,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from d2l_gpu.show import style
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
-from d2l_gpu.show.style import LABEL, TEXT, Look, looks
+from d2l_gpu.show.style import LABEL, TEXT, Look
 from d2l_gpu.vgpu.sim.drawing import (
     INK,
     PAPER,
@@ -39,6 +40,7 @@ class Axis:
         zero: whether to begin at zero if that leaves the values half of the axis.
         limits: first and last value to show; None: so that all values fit.
         room: whether to leave room for markers beyond the first and last value.
+        whole: whether only whole numbers may have ticks; None: if all values are whole.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Axis:
         zero: bool = False,
         limits: Sequence[float] | None = None,
         room: bool = True,
+        whole: bool | None = None,
     ):
         self.label, self.scale, self.base = label, scale, base
         self.unit = unit or ("year" if _are_years(values, label) else "")
@@ -69,8 +72,10 @@ class Axis:
         elif scale == "log":
             self.ticks = log_ticks(self.low, self.high, self.unit, base)
         else:
-            whole = all(float(value).is_integer() for value in values)
-            whole = whole and self.unit not in ("s", "B", "%")
+            if whole is None:
+                whole = self.unit not in ("s", "B", "%") and all(
+                    float(value).is_integer() for value in values
+                )
             self.ticks = linear_ticks(self.low, self.high, self.unit, whole=whole)
         first, last = self.low, self.high
         self.ticks = [(v, text) for v, text in self.ticks if first <= v <= last]
@@ -131,6 +136,8 @@ class Curves(Plot):
         title, subtitle: as of a `Plot`.
         kinds: what some of the curves show, as in `looks`.
         marks: points to put a ring around.
+        looks: how the curves look, instead of what their kinds are.
+        width: of the figure in inches; default: that of all figures.
     """
 
     def __init__(
@@ -142,16 +149,18 @@ class Curves(Plot):
         subtitle: str = "",
         kinds: Mapping[str, str] | None = None,
         marks: Sequence[tuple[float, float]] = (),
+        looks: Mapping[str, Look] | None = None,
+        width: float | None = None,
     ):
-        super().__init__(title, subtitle)
-        self.looks, self.marks = looks(curves, kinds), list(marks)
+        super().__init__(title, subtitle, width)
+        self.looks, self.marks = looks or style.looks(curves, kinds), list(marks)
         self.curves = {name: list(points) for name, points in curves.items() if points}
         self._points = [*itertools.chain(*self.curves.values())]
         self._settings = (x, {"zero": True} | dict(y))
         # A single curve needs no name if the axis says what it shows.
         self._named = len(curves) > 1 or not y.get("label")
 
-    def _axis(self, which: int) -> Axis:
+    def axis(self, which: int) -> Axis:
         values = [point[which] for point in (*self._points, *self.marks)]
         return Axis(values, **self._settings[which])
 
@@ -201,7 +210,7 @@ class Curves(Plot):
             along,
             [1 - y / place.up, 1 - middle / place.up],
             transform=axes.transAxes,
-            color=self.looks[name].colour,
+            color=self.looks[name].edge,
             linewidth=0.7,
             clip_on=False,
             zorder=1,
@@ -214,7 +223,7 @@ class Curves(Plot):
         return self.title or f"{', '.join(self.looks)} against {x}"
 
     def _contents(self) -> str:
-        x, y = self._axis(0), self._axis(1)
+        x, y = self.axis(0), self.axis(1)
         names = ", ".join(self.looks)
         what = f"{y.label} of {names}" if y.label else names
         xs, ys = ([point[i] for point in self._points] for i in (0, 1))
@@ -232,7 +241,7 @@ class _Layout:
     """
 
     def __init__(self, plot: Curves, width: float):
-        self.plot, self.x, self.y = plot, plot._axis(0), plot._axis(1)
+        self.plot, self.x, self.y = plot, plot.axis(0), plot.axis(1)
         names = plot.curves if plot._named else ()
         self.names = {n: lines_of(n, 0.3 * width, LABEL, bold=True) for n in names}
         texts = [wide(line, LABEL, True) for x in self.names.values() for line in x]
@@ -259,24 +268,34 @@ class _Layout:
 
     def name_places(self) -> dict[str, float]:
         """Return the middles of the curves' names, from the top of the axes."""
-        wanted = [self.end(name)[1] for name in self.names]
+        # Curves that end in the same place are named in the order of their course.
+        course = {
+            name: sum(self.y.place(y) for _, y in points) / len(points)
+            for name, points in self.plot.curves.items()
+        }
+        wanted = [self.end(name)[1] - 1e-6 * course[name] for name in self.names]
         places = spread(wanted, self.room, 0, self.up)
         return dict(zip(self.names, places, strict=True))
 
 
-def draw_curve(axes: "Axes", points: Sequence[tuple[float, float]], look: Look) -> None:
+def draw_curve(
+    axes: "Axes",
+    points: Sequence[tuple[float, float]],
+    look: Look,
+    label: str | None = None,
+) -> None:
     """Draw a curve with markers that tell it from others without colour."""
     axes.plot(
         *zip(*points, strict=True),
         linestyle=look.line,
-        color=look.colour,
+        color=look.edge,
         linewidth=2,
         marker=look.marker,
         markersize=5.5,
         markeredgecolor=PAPER,
         markeredgewidth=0.7,
         markevery=max(1, len(points) // MARKERS_PER_CURVE),
-        clip_on=False,
+        label=label,
     )
 
 

@@ -113,10 +113,12 @@ class Plot(LiveFigure):
     Args:
         title: the finding, in a sentence without a period.
         subtitle: the conditions.
+        width: of the figure in inches; default: that of all figures.
     """
 
-    def __init__(self, title: str, subtitle: str):
-        super().__init__((WIDTH, WIDTH / 2))
+    def __init__(self, title: str, subtitle: str, width: float | None = None):
+        super().__init__()
+        self.width = width or WIDTH
         self.title, self.subtitle = title, subtitle
 
     # ---------------------------------------------------------------- for subclasses
@@ -139,13 +141,17 @@ class Plot(LiveFigure):
         """Return the heading of this figure as a panel of another."""
         return Heading(self.title, self.subtitle, width, PANEL_TITLE)
 
-    def _paint(self, figure: "Figure") -> None:
-        width = WIDTH - 2 * PAD
+    def paint(self, figure: "Figure") -> None:
+        """Draw everything on a figure, which gets the size that this needs."""
+        width = self.width - 2 * PAD
         heading = Heading(self.title, self.subtitle, width)
         height = heading.height + self.body_height(width) + 2 * PAD
-        sheet = Sheet(figure, WIDTH, height)
+        sheet = Sheet(figure, self.width, height)
         heading.draw(sheet, PAD, PAD)
         self.draw_body(sheet, PAD, PAD + heading.height, width)
+
+    def _paint(self, figure: "Figure") -> None:
+        self.paint(figure)
 
     def _description(self) -> str:
         sentences = (self.title, self.subtitle, self._contents())

@@ -84,7 +84,7 @@ class CopyCommand:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
-            clock.draw(HOST, "wait", host, until, "wait", thread=thread)
+            clock.draw(HOST, "wait", host, until, "waits for the copy", thread=thread)
             clock.hosts[thread] = until
 
 
@@ -125,7 +125,14 @@ class HostWaits:
         host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
-            clock.draw(HOST, "wait", host, heard, "wait", thread=thread)
+            name = f"waits for {self._subject(clock)}"
+            clock.draw(HOST, "wait", host, heard, name, thread=thread)
+
+    def _subject(self, clock: Clock) -> str:
+        if self.moment is not None:
+            return "an event"
+        names = [clock.names[i] for i in self.indices]
+        return names[0] if len(names) == 1 else f"{len(names)} devices"
 
 
 @dataclass(slots=True)

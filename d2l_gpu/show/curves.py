@@ -58,35 +58,31 @@ class Axis:
     ):
         self.label, self.scale, self.base = label, scale, base
         self.unit = unit or ("year" if _are_years(values, label) else "")
-        if scale == "log" and (lowest := min(values, default=1)) <= 0:
-            raise ValueError(
-                f"A log scale has only positive values, but got {lowest:g} for "
-                f"{label or 'an axis'}."
-            )
-        low, high_ = limits or (min(values, default=0), max(values, default=1))
-        if scale == "linear" and zero and limits is None and 0 <= low <= high_ / 2:
-            low = 0
-        self.low, self.high = self._with_room(low, high_) if room else (low, high_)
+        values = values or ((1, 10) if scale == "log" else (0, 1))
+        first, last = limits or (min(values), max(values))
+        if scale == "linear" and zero and limits is None and 0 <= first <= last / 2:
+            first = 0
+        self.low, self.high = self._with_room(first, last) if room else (first, last)
+        # In the room below the first value a tick would be in a corner.
         if ticks is not None:
-            self.ticks = [(value, self.text(value)) for value in sorted(set(ticks))]
+            found = [(value, self.text(value)) for value in sorted(set(ticks))]
+            self.ticks = [(v, t) for v, t in found if first <= v <= self.high]
         elif scale == "log":
-            self.ticks = log_ticks(self.low, self.high, self.unit, base)
+            self.ticks = log_ticks(first, self.high, self.unit, base)
         else:
             if whole is None:
                 whole = self.unit not in ("s", "B", "%") and all(
                     float(value).is_integer() for value in values
                 )
-            self.ticks = linear_ticks(self.low, self.high, self.unit, whole=whole)
-        first, last = self.low, self.high
-        self.ticks = [(v, text) for v, text in self.ticks if first <= v <= last]
+            self.ticks = linear_ticks(first, self.high, self.unit, whole=whole)
 
-    def _with_room(self, low: float, high: float) -> tuple[float, float]:
+    def _with_room(self, first: float, last: float) -> tuple[float, float]:
         """Return limits with room around the values for their markers."""
         if self.scale == "log":
-            factor = (high / low) ** 0.04 if high > low else 1.5
-            return low / factor, high * factor
-        room = 0.04 * (high - low) or 0.1 * abs(high) or 1
-        return low - room, high + room
+            factor = (last / first) ** 0.04 if last > first else 1.5
+            return first / factor, last * factor
+        room = 0.04 * (last - first) or 0.1 * abs(last) or 0.5
+        return first - room, last + room
 
     def text(self, value: float) -> str:
         return quantity(value, self.unit, 6)
@@ -97,13 +93,21 @@ class Axis:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
-    def thin(self, length: float, size: float = TEXT) -> None:
-        """Leave out ticks until their texts fit side by side."""
+    def thin(self, length: float, upright: bool = False) -> None:
+        """Leave out ticks until their texts fit beside, or above, each other.
+
+        Args:
+            length: of the axis, in inches.
+            upright: whether it's the vertical axis.
+        """
         for step in itertools.count(1):
             kept = self.ticks[::step]
             ends = [
-                (self.place(v) * length, wide(text, size) / 2 + 0.05)
-                for v, text in kept
+                (
+                    self.place(value) * length,
+                    (high(1, TEXT) if upright else wide(text, TEXT) + 0.1) / 2,
+                )
+                for value, text in kept
             ]
             pairs = itertools.pairwise(ends)
             if all(a + half < b - other for (a, half), (b, other) in pairs):
@@ -131,7 +135,8 @@ class Curves(Plot):
     """A figure of curves, as ``plot`` returns it.
 
     Args:
-        curves: the points of each curve, by name.
+        curves: the points of each curve, by name. What can't be drawn is left out:
+            infinite values, and those that aren't positive on a log scale.
         x, y: arguments of the two axes, apart from their values.
         title, subtitle: as of a `Plot`.
         kinds: what some of the curves show, as in `looks`.
@@ -154,7 +159,11 @@ class Curves(Plot):
     ):
         super().__init__(title, subtitle, width)
         self.looks, self.marks = looks or style.looks(curves, kinds), list(marks)
-        self.curves = {name: list(points) for name, points in curves.items() if points}
+        kept = {
+            name: [point for point in points if _can_be_drawn(point, x, y)]
+            for name, points in curves.items()
+        }
+        self.curves = {name: points for name, points in kept.items() if points}
         self._points = [*itertools.chain(*self.curves.values())]
         self._settings = (x, {"zero": True} | dict(y))
         # A single curve needs no name if the axis says what it shows.
@@ -197,24 +206,11 @@ class Curves(Plot):
             x, y = left + place.left + place.across + GAP, top + place.above + middle
             up = high(len(lines), LABEL) / 2
             sheet.write(x, y - up, lines, LABEL, look.words, bold=True)
-            self._lead(axes, place, name, middle)
-
-    def _lead(self, axes: "Axes", place: "_Layout", name: str, middle: float) -> None:
-        """Draw a thin line from a curve's end to its name, if they're apart."""
-        x, y = place.end(name)
-        end = place.across + 0.7 * GAP
-        if abs(middle - y) < 0.1 and end - x < 4 * GAP:
-            return
-        along = [x / place.across, end / place.across]
-        axes.plot(
-            along,
-            [1 - y / place.up, 1 - middle / place.up],
-            transform=axes.transAxes,
-            color=self.looks[name].edge,
-            linewidth=0.7,
-            clip_on=False,
-            zorder=1,
-        )
+            end = place.end(name)
+            to = place.across + 0.7 * GAP, middle
+            if abs(to[1] - end[1]) >= 0.1 or to[0] - end[0] >= 4 * GAP:
+                corner = left + place.left, top + place.above
+                sheet.line(corner, end, to, look.edge)
 
     # ---------------------------------------------------------------- words
 
@@ -258,6 +254,7 @@ class _Layout:
         self.above = high(len(self.ylabel), TEXT) + 0.08
         self.room = [high(len(lines), LABEL) for lines in self.names.values()]
         self.up = max(min(0.36 * width, TALL), sum(self.room))
+        self.y.thin(self.up, upright=True)
         self.ticks = high(1, TEXT) + 0.08
         self.height = self.above + self.up + self.ticks + high(len(self.xlabel), TEXT)
 
@@ -347,12 +344,17 @@ def plot(
                 f"The curve {name!r} has {len(values)} values, but there are {len(x)} "
                 "values of x."
             )
+        if yscale == "log" and any(
+            value is not None and value <= 0 for value in values
+        ):
+            raise ValueError(
+                f"A log scale has only positive values, but the curve {name!r} has "
+                f"{min(value for value in values if value is not None):g}."
+            )
+    if xscale == "log" and min(x, default=1) <= 0:
+        raise ValueError(f"A log scale has only positive values, but x has {min(x):g}.")
     points = {
-        name: [
-            (float(a), float(b))
-            for a, b in zip(x, values, strict=True)
-            if b is not None and math.isfinite(b)
-        ]
+        name: [(a, b) for a, b in zip(x, values, strict=True) if b is not None]
         for name, values in curves.items()
     }
     at = sorted({float(value) for value in x})
@@ -371,3 +373,12 @@ def plot(
 def _are_years(values: Sequence[float], label: str) -> bool:
     """Return whether values are years, which have no thousands separators."""
     return "year" in label.split() and all(1800 <= value < 2200 for value in values)
+
+
+def _can_be_drawn(
+    point: tuple[float, float], x: Mapping[str, Any], y: Mapping[str, Any]
+) -> bool:
+    return all(
+        math.isfinite(value) and (axis.get("scale") != "log" or value > 0)
+        for value, axis in zip(point, (x, y), strict=True)
+    )

@@ -160,6 +160,7 @@ class _Layout:
         self.xlabel = lines_of(self.x.label, self.across, TEXT)
         self.above = high(1, TEXT) + 0.08
         self.up = max(min(0.5 * width, 1.2 * TALL), 1.8, sum(self.rooms))
+        self.y.thin(self.up, upright=True)
         columns = max(1, int((width + PAD) / COLUMN))
         texts = plot.key()
         self.key = [lines_of(text, COLUMN - 0.4, TEXT)[:1] for text in texts]

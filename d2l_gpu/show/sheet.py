@@ -68,6 +68,22 @@ class Sheet:
                 parse_math=False,
             )
 
+    def line(
+        self,
+        corner: tuple[float, float],
+        start: tuple[float, float],
+        end: tuple[float, float],
+        colour: str,
+    ) -> None:
+        """Draw a thin line between two places that are seen from a corner."""
+        from matplotlib.lines import Line2D
+
+        xs = [(corner[0] + place[0]) / self.width for place in (start, end)]
+        ys = [1 - (corner[1] + place[1]) / self.height for place in (start, end)]
+        transform = self.figure.transFigure
+        line = Line2D(xs, ys, linewidth=0.7, color=colour, transform=transform)
+        self.figure.add_artist(line)
+
     def axes(self, left: float, top: float, width: float, height: float) -> "Axes":
         """Return new axes without a frame, with a line below and faint grid lines."""
         axes = self.figure.add_axes(

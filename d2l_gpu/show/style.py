@@ -7,6 +7,7 @@ or if they can't see all colours.
 """
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -61,23 +62,37 @@ def looks(names: Iterable[str], kinds: Mapping[str, str] | None) -> dict[str, Lo
             raise ValueError(
                 f"kinds has {name!r}, which isn't one of {', '.join(map(repr, names))}."
             )
-    chosen, plain, used = {}, 0, dict.fromkeys(COLOURS, 0)
+    chosen: dict[str, Look] = {}
+    plain, used, forms = 0, dict.fromkeys(COLOURS, 0), set()
     for i, name in enumerate(names):
-        if name in kinds:
-            kind = kinds[name]
+        kind = kinds.get(name, "")
+        if kind:
             colour, words, turn = COLOURS[kind], WORDS[kind], used[kind]
             edge = EDGES.get(kind, colour)
             used[kind] += 1
         else:
-            kind, turn = "", plain // len(OTHERS)
-            colour = edge = words = OTHERS[plain % len(OTHERS)]
+            turn, colour = divmod(plain, len(OTHERS))
+            colour = edge = words = OTHERS[colour]
             plain += 1
-        marker = MARKERS[i % len(MARKERS)]
-        if kind == "reference":
-            marker, turn = "", turn + 1
-        line = LINE_STYLES[(turn + i // len(MARKERS)) % len(LINE_STYLES)]
-        chosen[name] = Look(colour, edge, words, line, marker)
+        form = next(x for x in _forms(i, turn, kind) if x not in forms)
+        forms.add(form)
+        chosen[name] = Look(colour, edge, words, *form)
     return chosen
+
+
+def _forms(i: int, turn: int, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield lines and markers for a curve, the best first.
+
+    Args:
+        i: how many curves there are before it.
+        turn: how many of its colour there are before it.
+        kind: what it shows; a reference is a broken line without markers.
+    """
+    if kind == "reference":
+        yield from ((line, "") for line in LINE_STYLES[1:])
+    for k in itertools.count():
+        line = LINE_STYLES[(turn + k // len(MARKERS)) % len(LINE_STYLES)]
+        yield line, MARKERS[(i + k) % len(MARKERS)]
 
 
 @contextlib.contextmanager

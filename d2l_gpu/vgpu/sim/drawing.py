@@ -138,8 +138,8 @@ def quantity(value: float, unit: str = "", digits: int = 3) -> str:
         unit: ``'s'``, ``'B'``, ``'B/s'``, ``'FLOP'``, ``'FLOP/s'`` and ``'bit/s'`` take
             prefixes, ``'iB'`` takes binary ones; ``'year'`` is left out, as are
             separators; any other word is appended.
-        digits: how many significant digits to write at most; whole numbers below a
-            million keep all of theirs.
+        digits: how many significant digits to write at most; whole numbers keep three
+            more.
     """
     if unit == "%":
         return f"{number(100 * value, digits)}%"
@@ -153,9 +153,12 @@ def scale_of(value: float, unit: str, digits: int = 3) -> float:
     """Return what a value is divided by, so that it suits a prefix of its unit."""
     if unit not in _PREFIXES or not value:
         return 1
-    rounded = abs(float(f"{value:.{digits - 1}e}"))
     scales = [scale for scale, _ in _PREFIXES[unit][0]]
-    return next((scale for scale in scales if rounded >= scale), scales[-1])
+    return next((s for s in scales if _round(abs(value) / s, digits) >= 1), scales[-1])
+
+
+def _round(value: float, digits: int) -> float:
+    return float(f"{value:.{digits - 1}e}")
 
 
 def _scaled(unit: str, scale: float) -> str:
@@ -169,7 +172,7 @@ def number(value: float, digits: int = 3) -> str:
         return "0"
     if not 1e-4 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
-    if float(value).is_integer() and abs(value) < 1e6:
+    if float(value).is_integer() and abs(value) < 10 ** (digits + 3):
         return f"{value:,.0f}"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     text = f"{round(value, decimals):,.{max(decimals, 0)}f}"

@@ -115,7 +115,8 @@ class Timeline:
         top = picture.key(picture.top + 4, key) + 6 if key else picture.top + 6
         bottom = top + ROW * len(self.rows)
         left = PAD + 10 + max(text_width(name, SIZE) for name in self.rows)
-        ticks = linear_ticks(0, self.seconds, "s") if self.seconds else [(0.0, "0")]
+        most = max(2, min(6, int((WIDTH - PAD - left) / 100)))
+        ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
         scale = (WIDTH - left - right) / (self.seconds or 1)
         for seconds, text in ticks:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GAP = 0.09  # between a curve's end and its name, in inches
-TALL = 2.6  # height of the axes of a figure of full width, in inches
+TALL, SHORT = 2.6, 1.7  # height of the axes of a wide and a narrow figure, in inches
 MARKERS_PER_CURVE = 12
 RING = 11  # diameter of the ring around a marked point, in points
 
@@ -253,7 +253,7 @@ class _Layout:
         self.xlabel = lines_of(self.x.label, self.across, TEXT)
         self.above = high(len(self.ylabel), TEXT) + 0.08
         self.room = [high(len(lines), LABEL) for lines in self.names.values()]
-        self.up = max(min(0.36 * width, TALL), sum(self.room))
+        self.up = max(min(0.36 * width, TALL), SHORT, sum(self.room))
         self.y.thin(self.up, upright=True)
         self.ticks = high(1, TEXT) + 0.08
         self.height = self.above + self.up + self.ticks + high(len(self.xlabel), TEXT)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEAST = 0.005  # of the time, what an operator must take to be drawn
-KEY_ABOVE = 0.1  # room above the key, in inches
+KEY, KEY_ABOVE = "share of the time:", 0.1  # above the key, and room above that
 DOT = 8  # diameter of an operator's point, in points
 NEAR = 0.12  # distance of points that share a label, in inches
 COLUMN = 3.2  # width that an entry of the key needs, in inches
@@ -95,9 +95,12 @@ class Roofline(Plot):
     def _write_key(
         self, sheet: Sheet, left: float, top: float, place: "_Layout"
     ) -> None:
+        top += KEY_ABOVE
+        sheet.write(left, top, [KEY], TEXT, SOFT)
         for i, lines in enumerate(place.key):
             column, row = divmod(i, place.key_rows)
-            y = top + KEY_ABOVE + high(row, TEXT)
+            before = place.key[i - row : i]
+            y = top + high(1 + sum(map(len, before)), TEXT)
             x = left + column * COLUMN
             sheet.write(x, y, [f"{i + 1}"], TEXT, INK, bold=True)
             sheet.write(x + 0.2, y, lines, TEXT, INK)
@@ -106,10 +109,7 @@ class Roofline(Plot):
 
     def key(self) -> list[str]:
         """Return a line for each operator that is drawn: its name, and its share."""
-        return [
-            f"{point.name}, {self.shares[point.name]:.0%} of the time"
-            for point in self.points
-        ]
+        return [f"{point.name}, {self.shares[point.name]:.0%}" for point in self.points]
 
     def _title(self) -> str:
         return self.title or f"Roofline of the {self.use.model.name}"
@@ -119,7 +119,7 @@ class Roofline(Plot):
         return (
             f"Roofline of the {self.use.model.name}, whose peaks are "
             f"{', '.join(peaks)}; FLOP/s against FLOP per byte for "
-            f"{'; '.join(self.key())}"
+            f"{'; '.join(self.key())} of the time"
         )
 
 
@@ -163,12 +163,13 @@ class _Layout:
         self.y.thin(self.up, upright=True)
         columns = max(1, int((width + PAD) / COLUMN))
         texts = plot.key()
-        self.key = [lines_of(text, COLUMN - 0.4, TEXT)[:1] for text in texts]
+        self.key = [lines_of(text, min(COLUMN, width) - 0.4, TEXT) for text in texts]
         self.key_rows = math.ceil(len(texts) / columns)
         ticks = high(1 + len(self.xlabel), TEXT) + 0.08
-        self.height = (
-            self.above + self.up + ticks + high(self.key_rows, TEXT) + KEY_ABOVE
-        )
+        step = max(self.key_rows, 1)
+        columns = [self.key[i : i + step] for i in range(0, len(texts), step)]
+        rows = 1 + max((sum(map(len, column)) for column in columns), default=0)
+        self.height = self.above + self.up + ticks + KEY_ABOVE + high(rows, TEXT)
 
     def _spot(self, x: float, y: float) -> tuple[float, float]:
         """Return where a point is, from the top left corner of the axes."""

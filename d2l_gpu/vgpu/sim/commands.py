@@ -119,20 +119,16 @@ class HostWaits:
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         if self.moment is not None:
-            end = self.moment.time or 0
+            end, subject = self.moment.time or 0, "an event"
         else:
-            end = max(clock.end_of(i, self.stream) for i in self.indices)
+            ends = {i: clock.end_of(i, self.stream) for i in self.indices}
+            last = max(ends, key=ends.__getitem__)
+            end, subject = ends[last], clock.names[last]
         host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
-            name = f"waits for {self._subject(clock)}"
+            name = f"waits for {subject}"
             clock.draw(HOST, "wait", host, heard, name, thread=thread)
-
-    def _subject(self, clock: Clock) -> str:
-        if self.moment is not None:
-            return "an event"
-        names = [clock.names[i] for i in self.indices]
-        return names[0] if len(names) == 1 else f"{len(names)} devices"
 
 
 @dataclass(slots=True)

@@ -115,7 +115,7 @@ class Timeline:
         top = picture.key(picture.top + 4, key) + 6 if key else picture.top + 6
         bottom = top + ROW * len(self.rows)
         left = PAD + 10 + max(text_width(name, SIZE) for name in self.rows)
-        most = max(2, min(6, int((WIDTH - PAD - left) / 100)))
+        most = max(2, min(8, int((WIDTH - PAD - left) / 75)))
         ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
         scale = (WIDTH - left - right) / (self.seconds or 1)
@@ -174,7 +174,7 @@ def _draw(picture: Svg, bar: Bar, x: float, y: float, width: float) -> None:
     picture.box(x, y, wide, BAR, COLOURS[colour], edge)
     if bar.kind == "issue":
         return
-    for name in (bar.name, bar.name.partition(", ")[0]):
+    for name in (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for "))):
         if name and text_width(name, SIZE) + 8 <= wide:
             ink, middle = INSIDE[colour], x + wide / 2
             picture.write(middle, y + BAR / 2 + 4.2, name, ink, anchor="middle")

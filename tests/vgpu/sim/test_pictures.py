@@ -88,10 +88,10 @@ def test_a_timeline_tells_kinds_of_work_apart_and_names_them(clock):
 
 def test_a_wait_says_what_it_waits_for(clock):
     for indices in ([0], [0, 1]):
-        clock.note(("mm",), 0, 0)
+        clock.note(("mm",), 0, 0)  # the last to be done
         clock.note(commands.HostWaits(indices), 0, 0)
     waits = [bar.name for bar in Timeline(clock, "").rows["host"] if bar.kind == "wait"]
-    assert waits == ["waits for the copy", "waits for GPU 0", "waits for 2 devices"]
+    assert waits == ["waits for the copy", "waits for GPU 0", "waits for GPU 0"]
 
 
 def test_a_timeline_has_a_title_a_subtitle_and_a_description(clock):

@@ -2,6 +2,7 @@
 
 * ``style``: sizes, and the colour, line and marker of each curve.
 * ``sheet``: the page that a figure is drawn on, with its title and subtitle.
+* ``axis``: limits and ticks of an axis.
 * ``curves``, ``bars``, ``roofline``: figures of finished results.
 * ``panels``: several of them in one figure.
 * ``live``: figures that grow while a cell runs, in a single Jupyter display.

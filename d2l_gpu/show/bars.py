@@ -4,17 +4,17 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from d2l_gpu.show.curves import Axis
+from d2l_gpu.show.axis import Axis
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, TEXT, looks
-from d2l_gpu.vgpu.sim.drawing import GRID, SOFT, quantity
+from d2l_gpu.vgpu.sim.drawing import GRID, OTHERS, SOFT, quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW, GAP = 0.3, 0.08  # height of a bar with room around it, room beside it; in inches
 THICK = 0.68  # of a row, how much the bar takes
-BAR = "#54647A"  # of bars that are of no kind
+PLAIN = OTHERS[1]  # colour of all bars that are of no kind
 
 
 class Bars(Plot):
@@ -33,7 +33,7 @@ class Bars(Plot):
         self.values, self.unit, self.scale = dict(values), unit, scale
         self.looks = looks(values, kinds)
         for name in values.keys() - (kinds or {}).keys():
-            self.looks[name] = self.looks[name]._replace(colour=BAR, edge=BAR)
+            self.looks[name] = self.looks[name]._replace(colour=PLAIN, edge=PLAIN)
         self.texts = {name: quantity(v, unit) for name, v in self.values.items()}
 
     def body_height(self, width: float) -> float:

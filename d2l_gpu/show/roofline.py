@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from d2l_gpu.show.curves import GAP, TALL, Axis
+from d2l_gpu.show.axis import Axis
+from d2l_gpu.show.curves import GAP, TALL
 from d2l_gpu.show.sheet import POINTS, Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, PAD, TEXT
 from d2l_gpu.vgpu import DeviceUse

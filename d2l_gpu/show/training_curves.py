@@ -115,8 +115,8 @@ class GrowingCurves(LiveFigure):
 
 
 def _is_share(name: str) -> bool:
-    """Return whether a curve of this name shows a share of all, such as accuracy."""
-    return bool(re.search(r"(?i)(^|[\W_])(acc|accuracy|accuracies|error rate)\b", name))
+    """Return whether a curve of this name shows accuracy, a share of all."""
+    return bool(re.search(r"(?i)(^|[\W_])(acc|accuracy|accuracies)\b", name))
 
 
 def _quantity(names: Iterable[str]) -> str:

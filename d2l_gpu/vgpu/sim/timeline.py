@@ -20,10 +20,10 @@ LANES = ("compute", "in", "out")  # of a device, as in a Span
 
 # What each kind of bar shows, its letter in the text, and in whose colour it's drawn.
 KINDS = {
-    "issue": ("host issues work", "|", "host"),
+    "issue": ("host issues", "|", "host"),
     "wait": ("host waits", "~", "wait"),
     "compute": ("kernel", "#", "compute"),
-    "copy": ("copy to or from the host", "=", "copy"),
+    "copy": ("copy to or from host", "=", "copy"),
     "communicate": ("between GPUs", "+", "communicate"),
 }
 
@@ -144,12 +144,9 @@ class Timeline:
         return taken if self.complete else f"{taken}; only its beginning is drawn"
 
     def _description(self) -> str:
-        rows = ", ".join(self.rows)
-        return (
-            f"{self.title or 'Timeline'}: what ran when, from 0 to "
-            f"{time_text(self.seconds)}, in rows for {rows}. "
-            f"{self.subtitle or self.label}."
-        )
+        sentences = [self.title, self.subtitle, f"Timeline, {self._conditions()}"]
+        text = " ".join(f"{each.rstrip('.')}." for each in sentences if each)
+        return f"{text} Rows: {', '.join(self.rows)}."
 
     def _kinds(self) -> list[tuple[str, str, str]]:
         """Return what the key says of each kind that is drawn."""

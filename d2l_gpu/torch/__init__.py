@@ -44,6 +44,7 @@ from .gpus.torch_gpus import (
 from .parallel.data_parallel import History, train
 from .parallel.pieces import allreduce, replicate, shard_gradients, split_batch
 from .processes.cluster import slurm_script, torchrun_command
+from .processes.elsewhere import run_elsewhere
 from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job
@@ -107,6 +108,7 @@ __all__ = [
     "require_gpus",
     "resnet18",
     "roofline",
+    "run_elsewhere",
     "sagemaker_job",
     "save_parameters",
     "sgd",

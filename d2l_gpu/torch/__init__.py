@@ -22,6 +22,7 @@ from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
+from d2l_gpu.show.images import show_images
 from d2l_gpu.show.panels import panels
 from d2l_gpu.show.progress import Progress
 from d2l_gpu.show.roofline import roofline
@@ -118,6 +119,7 @@ __all__ = [
     "save_parameters",
     "sgd",
     "shard_gradients",
+    "show_images",
     "simulate_step",
     "simulator",
     "slurm_script",

@@ -10,6 +10,7 @@ from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of
 from d2l_gpu.show.style import LABEL
 
 GAP = 0.15  # between images, in inches
+BELOW = 0.04  # between an image and its words, in inches
 
 
 class Images(Plot):
@@ -44,14 +45,16 @@ class Images(Plot):
             axes.imshow(image, cmap="gray_r")
             if self.captions:
                 lines = self._lines(i, side)
-                sheet.write(x + side / 2, y + side, lines, LABEL, align="center")
+                place = x + side / 2, y + side + BELOW
+                sheet.write(*place, lines, LABEL, align="center")
 
     def _sizes(self, width: float) -> tuple[float, float]:
         """Return the side of an image and the height of the words below it."""
         fits = (width - (self.columns - 1) * GAP) / self.columns
         side = min(self.scale, fits)
         lines = [len(self._lines(i, side)) for i in range(len(self.captions))]
-        return side, high(max(lines, default=0), LABEL)
+        words = BELOW + high(max(lines), LABEL) if lines else 0
+        return side, words
 
     def _lines(self, i: int, side: float) -> list[str]:
         return lines_of(self.captions[i], side + 0.8 * GAP, LABEL)

@@ -53,6 +53,7 @@ from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job
 from .timing.bench import bench
+from .timing.race import race
 from .timing.scaling import simulate_step
 from .timing.timer import Timer
 from .training.checkpoints import Checkpoints
@@ -108,6 +109,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "race",
     "real_gpus",
     "replicate",
     "report",

@@ -53,3 +53,10 @@ def test_strong_colours_in_a_drawing_are_those_of_all_pictures(drawing):
         grey = max(channels) - min(channels) < 16
         if not (pale or grey):
             assert colour.upper() in {*COLOURS.values(), *OTHERS}, colour
+
+
+def test_the_page_on_pictures_lists_all_colours():
+    page = (REPOSITORY / "docs" / "pictures.md").read_text("utf-8")
+    for kind, colour in COLOURS.items():
+        assert f"| `{kind}` | `{colour}` |" in page
+    assert set(re.findall(r"#[0-9A-F]{6}", page)) == {*COLOURS.values(), *OTHERS}

@@ -146,7 +146,11 @@ def quantity(value: float, unit: str = "", digits: int = 3) -> str:
     if unit == "year":
         return f"{value:.0f}"
     scale = scale_of(value, unit, digits)
-    return f"{number(value / scale, digits)} {_scaled(unit, scale)}".rstrip()
+    return _joined(number(value / scale, digits), _scaled(unit, scale))
+
+
+def _joined(text: str, unit: str) -> str:
+    return text + unit if unit in ("", "×") else f"{text} {unit}"
 
 
 def scale_of(value: float, unit: str, digits: int = 3) -> float:
@@ -213,7 +217,7 @@ def tick_text(value: float, unit: str, scale: float) -> str:
     if unit in ("%", "year"):
         return quantity(value, unit, 6)
     text = number(value / scale, 6)
-    return text if text == "0" else f"{text} {_scaled(unit, scale)}".rstrip()
+    return text if text == "0" else _joined(text, _scaled(unit, scale))
 
 
 def log_ticks(

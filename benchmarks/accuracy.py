@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy.py [--seeds 5] [--quick]
 
-The training is that of lesson 07. Real GPUs train on Fashion-MNIST with 256 images per
+The training is that of lesson 08. Real GPUs train on Fashion-MNIST with 256 images per
 GPU for ten epochs, virtual GPUs on scikit-learn's digits at 16×16 with 32 images per
 GPU for three. The learning rate is proportional to the batch size. Runs with the same
 seed start from the same parameters and shuffle the data with that seed. A third run, on

@@ -2,7 +2,7 @@
 
     python -m tools.compare_notebooks main             with those in a commit
     python -m tools.compare_notebooks ../before        with those in a folder
-    python -m tools.compare_notebooks main --except 06_data_parallel
+    python -m tools.compare_notebooks main --except 07_data_parallel
     python -m tools.compare_notebooks main --renames tools/renames.tsv
 
 Metadata, cell ids and execution counts may differ; nothing that a reader sees may.
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="*",
         default=[],
         metavar="lesson",
-        help="lessons to leave out, such as 06_data_parallel",
+        help="lessons to leave out, such as 07_data_parallel",
     )
     parser.add_argument(
         "--renames",

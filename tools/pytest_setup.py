@@ -36,7 +36,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 # The slowest files, slowest first. pytest-xdist hands out files in this order, so that
 # no process starts a slow one when the others have nothing left to do.
 LONGEST = (
-    "07_multi_gpu_resnet18.ipynb",
+    "08_multi_gpu_resnet18.ipynb",
     "test_conformance.py",
     "test_launching.py",
     "test_judge.py",
@@ -44,7 +44,7 @@ LONGEST = (
     "test_benchmarks.py",
     "test_bundle.py",
     "test_checkpoints.py",
-    "09_in_the_wild.ipynb",
+    "10_surviving.ipynb",
     "test_as_cuda.py",
     "test_distributed.py",
     "test_header.py",
@@ -53,7 +53,7 @@ LONGEST = (
     "test_browser.py",
     "test_sources.py",
     "test_progress.py",
-    "08_scaling.ipynb",
+    "09_scaling.ipynb",
     "test_notebooks.py",
     "test_pytest_plugin.py",
     "test_lab.py",
@@ -118,7 +118,7 @@ def runs_once(path: Path) -> bool:
     """Return whether a notebook is too slow to run twice.
 
     That is true of solutions, where each check starts a Python process, and of the
-    training on several GPUs. (PyTorch's lesson 09 covers launching processes twice.)
+    training on several GPUs. (PyTorch's lesson 10 covers launching processes twice.)
     """
     return path.name == LONGEST[0] or path.parent.name == SOLUTIONS
 

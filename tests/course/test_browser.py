@@ -298,7 +298,7 @@ def test_animator_is_one_picture_that_changes_while_the_cell_runs(
 @pytest.mark.all
 def test_drawings_are_shown_before_anything_has_run(opened):
     page, _ = opened("05")
-    cells = code_cells(NOTEBOOKS / "05_costs.ipynb")
+    cells = code_cells(NOTEBOOKS / "05_time.ipynb")
     kinds = [[expected(output)[0] for output in cell.outputs] for cell in cells]
     shown = shown_outputs(page)
     assert [[output["mime"] for output in outputs] for outputs in shown] == kinds

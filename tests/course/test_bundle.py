@@ -765,7 +765,7 @@ def test_bundle_of_this_environment_runs_a_lesson_without_a_network(
             said = offline(sys.executable, tmp_path / "stick" / NAME / "install.py")
             folder = tmp_path / "d2l-gpu-course"
             assert said.endswith(f"    sh {folder / 'start.sh'}\n")
-            assert (folder / "08_scaling.ipynb").exists()
+            assert (folder / "09_scaling.ipynb").exists()
             installed = folder / ".venv" / "bin"
             assert "01_devices: passed" in offline(installed / "d2l-gpu", "run", "01")
             version = importlib.metadata.version("jupyterlab")

@@ -232,11 +232,11 @@ def test_unknown_exercises(number, error, said):
 def test_values_are_answers_too():
     there = Registry()
 
-    @there.add("09.9", returns=(int, float))
+    @there.add("10.9", returns=(int, float))
     def nbytes(answer):
         yield Claim("it is four", answer == 4, "It has four bytes.")
 
-    exercise = there.exercises["09.9"]
+    exercise = there.exercises["10.9"]
     assert why_no_answer(exercise, ...) == "not answered yet. It asks for a value."
     assert (
         why_no_answer(exercise, "4") == "the answer must be an int or a float, not '4'."
@@ -248,7 +248,7 @@ def test_values_are_answers_too():
 def test_a_function_that_returns_anything_is_an_answer(value):
     there = Registry()
 
-    @there.add("09.9", "a")
+    @there.add("10.9", "a")
     def f(run):
         yield Claim("it is something", True, "It's nothing.")
 
@@ -256,7 +256,7 @@ def test_a_function_that_returns_anything_is_an_answer(value):
     exec(f"def constant(a): return {value!r}\ndef kept(a): return value", names)
     names["value"] = value
     for answer in (names["constant"], names["kept"], lambda a: value):
-        assert why_no_answer(there.exercises["09.9"], answer) == ""
+        assert why_no_answer(there.exercises["10.9"], answer) == ""
 
 
 class ChangesLate(grading_process.Runner):
@@ -273,11 +273,11 @@ class ChangesLate(grading_process.Runner):
 def test_arguments_are_looked_at_again_when_all_is_repeated():
     there = Registry()
 
-    @there.add("09.9", "a")
+    @there.add("10.9", "a")
     def f(run):
         yield Claim("it is right", True, "It's wrong.")
 
-    verdict = grading_process.grade(there.exercises["09.9"], ChangesLate())
+    verdict = grading_process.grade(there.exercises["10.9"], ChangesLate())
     assert not verdict.all_hold
     (hint,) = [claim.hint for claim in verdict.claims if not claim.holds]
     assert "with the GPUs in reverse order. After the call, `a` had changed" in hint
@@ -306,9 +306,9 @@ def test_whatever_changes_in_a_tensor_is_seen(change):
 
 def test_two_graders_for_one_exercise_are_refused():
     there = Registry()
-    there.add("09.9")(lambda answer: ())
-    with pytest.raises(ValueError, match=r"Exercise 09\.9 has two graders"):
-        there.add("09.9")(lambda answer: ())
+    there.add("10.9")(lambda answer: ())
+    with pytest.raises(ValueError, match=r"Exercise 10\.9 has two graders"):
+        there.add("10.9")(lambda answer: ())
 
 
 def test_a_verdict_survives_the_way_between_processes():

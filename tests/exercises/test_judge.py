@@ -341,7 +341,7 @@ LATE = {
         """,
     ),
     "arguments of another class": (
-        "06.4",
+        "07.4",
         """
         def f(data):
             late = type("Late", (type(data[0]),), {"tolist": lambda self: [0.0]})
@@ -350,7 +350,7 @@ LATE = {
         """,
     ),
     "arguments with methods of their own": (
-        "06.4",
+        "07.4",
         """
         def f(data):
             for x in data:
@@ -654,7 +654,7 @@ def test_an_answer_that_does_not_listen_is_too_late():
                     break
             return torch.zeros(len(X), 5, device=devices[0])
         """,
-        "07.4",
+        "08.4",
     )
     assert not verdict.all_hold
     assert "didn't finish within" in verdict.problem

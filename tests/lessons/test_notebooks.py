@@ -40,7 +40,7 @@ def test_every_lesson_has_its_notebook():
     editions = REPOSITORY / "notebooks" / "en"
     for framework in ("pytorch", "tensorflow", "jax", "mxnet"):
         lessons = lesson_names(REPOSITORY / "lessons" / framework, ".md")
-        assert {"01", "02", "03", "04", "07"} <= {name[:2] for name in lessons}
+        assert {"01", "02", "03", "04", "08"} <= {name[:2] for name in lessons}
         assert lessons == lesson_names(editions / framework)
 
 
@@ -455,9 +455,9 @@ def shown(text: str) -> list:
     [
         ("pytorch/03_copying.ipynb", False),
         ("pytorch/solutions/03_copying.ipynb", True),
-        ("pytorch/07_multi_gpu_resnet18.ipynb", True),
-        ("pytorch/09_in_the_wild.ipynb", False),
-        ("jax/07_multi_gpu_resnet18.ipynb", True),
+        ("pytorch/08_multi_gpu_resnet18.ipynb", True),
+        ("pytorch/10_surviving.ipynb", False),
+        ("jax/08_multi_gpu_resnet18.ipynb", True),
         ("jax/03_copying.ipynb", False),
         ("toy.ipynb", False),
     ],

@@ -1,152 +1,122 @@
-"""Training on several GPUs: the devices' results must add up to the whole batch's."""
+"""Data parallelism by hand.
+
+Gradients are compared with that of the whole batch; copies are counted with the log of
+copies and timed with the simulated clock.
+"""
 
 import itertools
-from collections import Counter
+import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu import vgpu
+from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.gpus import HOST, Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
 
-class _Watched(nn.Module):
-    """Passes its input through; records its device, the first number of each example,
-    and the mode.
-
-    The replicas of a network, made by ``d2l.replicate``, share one list.
-    """
-
-    seen: list = []  # noqa: RUF012  shared by replicas on purpose
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        firsts = vgpu.peek(X).reshape(len(X), -1)[:, 0].tolist()
-        _Watched.seen.append((X.device, firsts, self.training))
-        return X
+def _loss(params: Sequence[torch.Tensor], X: torch.Tensor, y: torch.Tensor):
+    """Return the mean loss of a network with one hidden layer."""
+    W1, b1, W2, b2 = params
+    return F.cross_entropy(torch.tanh(X @ W1 + b1) @ W2 + b2, y)
 
 
-def _watch() -> list:
-    """Start a new record, and return it."""
-    _Watched.seen = []
-    return _Watched.seen
+def _params() -> list[torch.Tensor]:
+    torch.manual_seed(6)
+    shapes = (5, 7), (7,), (7, 3), (3,)
+    return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
 
-def _noted(seen: list, gpus: Gpus) -> list[tuple[str, list[float], bool]]:
-    """Return what was seen, with the names that records have for devices."""
-    return [(gpus.name(device), firsts, mode) for device, firsts, mode in seen]
+def _batch(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(n)
+    return torch.randn(n, 5, dtype=torch.float64), torch.arange(n) % 3
 
 
-def _examples(seen: list) -> Counter[str]:
-    """Return how many examples each device computed."""
-    took = Counter()
-    for device, firsts, _ in seen:
-        took[device] += len(firsts)
-    return took
+def _replicas(
+    params: Sequence[torch.Tensor], devices: Sequence[torch.device]
+) -> list[list[torch.Tensor]]:
+    return [
+        [p.to(device, copy=True).requires_grad_() for p in params] for device in devices
+    ]
 
 
-def _state(net: nn.Module) -> np.ndarray:
-    """Return all parameters and buffers as one vector."""
-    parts = [vgpu.peek(x).reshape(-1).double() for x in net.state_dict().values()]
-    return torch.cat(parts).numpy()
+def _gradient(params: Sequence[torch.Tensor], X, y) -> torch.Tensor:
+    """Return the gradient of the mean loss as one vector, computed on the CPU."""
+    params = [p.detach().clone().requires_grad_() for p in params]
+    return _flat(torch.autograd.grad(_loss(params, X, y), params))
 
 
-def _gradient(net: nn.Module) -> np.ndarray | None:
-    """Return all gradients as one vector; None if one is missing."""
-    gradients = [p.grad for p in net.parameters()]
-    if any(gradient is None for gradient in gradients):
-        return None
-    return torch.cat([gradient.cpu().reshape(-1) for gradient in gradients]).numpy()
+def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([x.detach().cpu().reshape(-1) for x in tensors])
 
 
-def _loss_gradient(net: nn.Module, X, y) -> torch.Tensor:
-    """Return the gradient of the mean loss as one vector; leave the network's own
-    gradients unchanged."""
-    loss = F.cross_entropy(net(X), y)
-    gradients = torch.autograd.grad(loss, list(net.parameters()))
-    return torch.cat([gradient.reshape(-1) for gradient in gradients])
+def _vector(tensors: Sequence[torch.Tensor]) -> np.ndarray:
+    """Return tensors as one vector, for a record."""
+    return _flat(tensors).numpy()
 
 
-def _close(a: torch.Tensor | None, b: torch.Tensor) -> bool:
-    return a is not None and bool((a - b).norm() <= 1e-4 * b.norm())
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-6, atol=1e-9)
 
 
-def _tensor(x: np.ndarray | None) -> torch.Tensor | None:
-    return None if x is None else torch.tensor(x)
+def _times(a: torch.Tensor, b: torch.Tensor) -> float | None:
+    """Return the factor by which a is a multiple of b; None if it isn't one."""
+    factor = float(a @ b / (b @ b))
+    return factor if _close(a, factor * b) else None
 
 
 # ------------------------------------------------------------------ 07.1
 
 
-_SIZES = ([20, 10], [9, 3])
+_K, _RATE_OF_STEP = 4, 0.5
 
 
-def _unequal_net() -> nn.Module:
-    torch.manual_seed(1)
-    return nn.Sequential(_Watched(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
+def _batches(k: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(*(part.split(6) for part in _batch(6 * k)), strict=True))
 
 
-def _unequal_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    torch.manual_seed(11)
-    return [(torch.randn(n, 12), torch.arange(n) % 5) for n in map(sum, _SIZES)]
-
-
-def _unequal(answer: Callable, gpus: Gpus, calls: int) -> dict:
-    """Return what the last of so many calls with the same replicas found."""
-    replicas = d2l.replicate(_unequal_net(), list(gpus[:2]))
-    cases = zip(_unequal_batches()[:calls], _SIZES, strict=False)
-    for (X, y), sizes in cases:
-        seen = _watch()
-        with d2l.transfers() as log:
-            answer(replicas, X, y, list(sizes))
+def _stepped(answer: Callable, gpus: Gpus) -> dict:
+    """Take two steps; return the replicas after each, and the copies of the first."""
+    batches, replicas = _batches(_K), _replicas(_params(), gpus[:_K])
+    with d2l.transfers() as log:
+        answer(_loss, batches, [list(own) for own in replicas], _RATE_OF_STEP)
+    first = [_vector(replica) for replica in replicas]
+    answer(_loss, batches, [list(own) for own in replicas], _RATE_OF_STEP)
     return {
-        "seen": _noted(seen, gpus),
-        "gradients": [_gradient(net) for net in replicas],
+        "first": first,
+        "second": [_vector(replica) for replica in replicas],
         "copies": gpus.copies(log),
     }
 
 
-@EXERCISES.add("07.1", "replicas, X, y, sizes")
-def unequal_gradients(run: Run):
-    net, (batch, other), sizes = _unequal_net(), _unequal_batches(), _SIZES[0]
-    X, y = batch
-    found = run(_unequal, 1)
-    took = [_examples(found["seen"])[f"GPU {i}"] for i in range(2)]
+@EXERCISES.add("07.1", "loss, batches, replicas, lr", gpus=_K, changes="replicas")
+def train_step(run: Run):
+    k, lr, batches, params = _K, _RATE_OF_STEP, _batches(_K), _params()
+    found = run(_stepped)
+    ends = [torch.tensor(vector) for vector in found["first"]]
+    moved = [_flat(params) - end for end in ends]
+    wanted = lr * _gradient(params, *_batch(6 * k))
     yield Claim(
-        "each replica computes as many examples as `sizes` says",
-        took == sizes,
-        f"The replicas computed {took[0]} and {took[1]} "
-        f"examples. They should have computed {sizes[0]} and {sizes[1]}.",
+        "the parameters in `replicas` have changed",
+        all(bool(step.any()) for step in moved),
+        "Some of them haven't changed. Write into the tensors in `replicas`: if you "
+        "create new tensors, the caller never sees them.",
     )
-    wanted = _loss_gradient(net, X, y)
-    first, second = map(_tensor, found["gradients"])
+    alone = [lr * _gradient(params, X, y) for X, y in batches]
     yield Claim(
-        "the first replica has the gradient of the whole batch",
-        _close(first, wanted),
-        _wrong_gradient(first, wanted, net, X, y, sizes),
+        "all replicas are equal, bit for bit",
+        all(torch.equal(step, moved[0]) for step in moved),
+        _why_replicas_differ(moved, alone),
     )
-    if not _close(first, wanted):
-        return
     yield Claim(
-        "the second replica has the same gradient",
-        _close(second, wanted),
-        "The two replicas have different gradients, so after one step they'd be "
-        "different networks.",
-    )
-    wanted = _loss_gradient(net, *other)
-    yield Claim(
-        "a second call isn't affected by the first",
-        all(_close(_tensor(g), wanted) for g in run(_unequal, 2)["gradients"]),
-        "`backward` adds to existing gradients, so those of the previous batch are "
-        "still included.",
+        f"they took the same step as for one batch of {6 * k} examples",
+        _close(moved[0], wanted),
+        _what_step(moved[0], wanted, alone, k),
     )
     sent = [
         sum(
@@ -154,823 +124,613 @@ def unequal_gradients(run: Run):
             for nbytes, source, target in found["copies"]
             if (source, target) == (HOST, f"GPU {i}")
         )
-        for i in range(2)
+        for i in range(k)
     ]
-    example = (X.nbytes + y.nbytes) // len(y)
+    nbytes = sum(x.nbytes for x in batches[0])
     yield Claim(
-        "each example is sent to only one device",
-        all(a <= n * example + 8 for a, n in zip(sent, sizes, strict=True)),
-        _sent_too_much(sent, sizes, example),
+        "each GPU receives its own batch from the host, and nothing else",
+        sent == [nbytes] * k,
+        f"A batch has {nbytes:,} bytes, but the host sent {sent} bytes to the {k} "
+        "GPUs.",
     )
-
-
-def _sent_too_much(sent: Sequence[int], sizes: Sequence[int], example: int) -> str:
-    if sum(sent) > sum(sizes) * example + 8:
-        return (
-            f"{sum(sent):,} bytes left the CPU, but the batch has only "
-            f"{sum(sizes) * example:,}. What does a device do with examples that "
-            "aren't its own?"
+    if not _close(moved[0], wanted):
+        return
+    before = [
+        part.view_as(p)
+        for part, p in zip(
+            ends[0].split([p.numel() for p in params]), params, strict=True
         )
-    i = 0 if sent[0] > sizes[0] * example + 8 else 1
-    return (
-        f"The CPU sent {sent[i]:,} bytes to GPU {i}, whose {sizes[i]} examples have "
-        f"{sizes[i] * example:,}. Why should the others go by way of it?"
-    )
-
-
-def _wrong_gradient(found, wanted, net, X, y, sizes) -> str:
-    if found is None:
-        return "Some parameters of the first replica have no gradient."
-    shards = [
-        _loss_gradient(net, *part)
-        for part in zip(X.split(sizes), y.split(sizes), strict=True)
     ]
-    if _close(found, sum(shards) / 2):
-        return (
-            "That's the plain mean of the shards' gradients. Each of them is already a "
-            "mean, over how many examples?"
-        )
-    if _close(found, sum(shards)):
-        return (
-            "You added the shards' gradients as they are. Each of them is already a "
-            "mean over its shard, and a sum of two means isn't a mean."
-        )
-    if any(_close(found, shard * w) for shard in shards for w in (1, *_shares(sizes))):
-        return "That's the gradient of only one shard. What about the other examples?"
-    if _close(found, wanted * len(y)):
-        return (
-            f"It's {len(y)} times too large: you used a sum where the loss takes a "
-            "mean."
-        )
-    far = float((found - wanted).norm() / wanted.norm())
-    return (
-        f"It differs from the right gradient by {far:.0%} of its length. How much does "
-        "each example count in yours?"
+    second = [ends[0] - torch.tensor(vector) for vector in found["second"]]
+    wanted_now = lr * _gradient(before, *_batch(6 * k))
+    off = [i for i, step in enumerate(second) if not _close(step, wanted_now)]
+    yield Claim(
+        "each replica's second step is right too",
+        not off,
+        _what_is_left(second, off, wanted_now, alone) if off else "",
     )
 
 
-def _shares(sizes: list[int]) -> list[float]:
-    return [size / sum(sizes) for size in sizes]
+def _what_is_left(
+    second: Sequence[torch.Tensor], off: Sequence[int], wanted_now, alone
+) -> str:
+    """Return a hint on what, besides the right step, is in the second one.
+
+    Args:
+        second: the second step of each replica.
+        off: which of them are wrong.
+        wanted_now: the right one.
+        alone: the first step for each batch alone.
+    """
+    k, left = len(alone), second[off[0]] - wanted_now
+    steps = torch.stack(list(alone), dim=1)
+    weights = torch.linalg.lstsq(steps, left[:, None]).solution
+    if not _close((steps @ weights)[:, 0], left):
+        numbers = ", ".join(map(str, off))
+        return (
+            f"On GPU{'s' * (len(off) > 1)} {numbers}, the second step doesn't follow "
+            "the gradient at the point where the first one ended."
+        )
+    times = _times(left, sum(alone) / k)
+    if len(off) < k:
+        numbers = ", ".join(map(str, off))
+        where = f"in that of GPU{'s' * (len(off) > 1)} {numbers}"
+    elif any(times is not None and abs(times - n) < 1e-6 for n in range(2, k)):
+        return (
+            f"The second step is the right one plus {times:.0f} × the first. If all "
+            f"{k} GPUs had kept their gradients, that would be {k} ×: which of them "
+            "still have one for `backward` to add to?"
+        )
+    else:
+        where = "in it"
+    return (
+        f"The gradient of the first step is still {where}. What does `backward` do "
+        "with a gradient that already exists?"
+    )
+
+
+def _why_replicas_differ(moved: Sequence[torch.Tensor], alone) -> str:
+    if all(
+        _times(step, own) is not None for step, own in zip(moved, alone, strict=True)
+    ):
+        return (
+            "Each replica took the step of its own batch: the gradients weren't added "
+            "up."
+        )
+    if _times(moved[1], alone[1]) is not None:
+        return (
+            "The sum reached the first GPU, but the others stepped with the gradients "
+            "of their own batches."
+        )
+    return "The replicas took different steps, so their gradients weren't the same."
+
+
+def _what_step(moved: torch.Tensor, wanted: torch.Tensor, alone, k: int) -> str:
+    if _times(moved, alone[0]) is not None:
+        return (
+            "They took the step for the first batch alone, as if every GPU had "
+            "received that one."
+        )
+    times = _times(moved, wanted)
+    if times is None:
+        return (
+            "The step has the wrong direction, so the batches don't all have the same "
+            "weight."
+        )
+    if abs(times - k) < 1e-6:
+        return (
+            f"The step has the right direction but is {k} times too long: you added "
+            f"the mean losses of {k} batches and treated the sum as a mean."
+        )
+    return (
+        f"The step has the right direction but {times:.3g} times the right length. "
+        "What do you divide the sum by, and how often?"
+    )
 
 
 # ------------------------------------------------------------------ 07.2
 
-
-def _dropping_net() -> nn.Module:
-    """Return a network in use, in evaluation mode."""
-    torch.manual_seed(2)
-    net = nn.Sequential(
-        _Watched(),
-        nn.Linear(6, 16),
-        nn.Unflatten(1, (8, 2)),  # lets BatchNorm1d train on a single example
-        _used(nn.BatchNorm1d(8)),
-        nn.Dropout(),
-        nn.Flatten(),
-        nn.Linear(16, 4),
-    )
-    return net.eval()
+_BATCH, _RATE, _EPOCHS, _TOLERANCE = 64, 0.02, 5, 0.1
 
 
-def _used(layer: nn.BatchNorm1d) -> nn.BatchNorm1d:
-    """Give a layer statistics as of earlier batches."""
-    layer.running_mean.normal_()
-    layer.running_var.uniform_(0.5, 2)
-    layer.num_batches_tracked.fill_(7)
-    return layer
+def _rates(answer: Callable, gpus: Gpus, counts: Sequence[int]) -> list[float]:
+    return [float(answer(k)) for k in counts]
 
 
-def _labelled(net: nn.Module) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return batches whose accuracy differs from batch to batch, and from one third of
-    a batch to the next; the last batch has fewer examples than there are devices."""
-    torch.manual_seed(22)
-    batches = []
-    for size, right in ((32, 23), (4, 3), (32, 9), (32, 32), (2, 0)):
-        X = torch.randn(size, 6)
-        best = _scores(net, X).argmax(1)
-        y = torch.where(torch.arange(size) < right, best, best ^ 1)
-        batches.append((X.numpy(), y.numpy()))
-    return batches
-
-
-def _accuracy(answer: Callable, gpus: Gpus, batches: Sequence[tuple]) -> dict:
-    replicas = d2l.replicate(_dropping_net(), list(gpus[:3]))
-    for net, mode in zip(replicas, _MODES, strict=True):
-        net.train(mode)
-    pairs = [(torch.tensor(X), torch.tensor(y)) for X, y in batches]
-    seen = _watch()
-    with d2l.transfers() as log:
-        result = answer(replicas, pairs)
-    return {
-        "result": result,
-        "seen": _noted(seen, gpus),
-        "copies": gpus.copies(log),
-        "modes": [net.training for net in replicas],
-        "states": [_state(net) for net in replicas],
-    }
-
-
-_MODES = [True, True, False]
-
-
-@EXERCISES.add("07.2", "replicas, batches", returns=float, gpus=3, changes="replicas")
-def accuracy_of_all(run: Run):
-    net = _dropping_net()
-    arrays = _labelled(net)
-    batches = [(torch.tensor(X), torch.tensor(y)) for X, y in arrays]
-    n = sum(len(y) for _, y in batches)
-    found = run(_accuracy, arrays)
-    result, seen = found["result"], found["seen"]
-    counted = sum(len(firsts) for _, firsts, _ in seen)
-    computed = Counter(itertools.chain(*(firsts for _, firsts, _ in seen)))
-    once = computed == Counter(itertools.chain(*(X[:, 0].tolist() for X, _ in batches)))
-    hint = f"The replicas computed {counted} examples, but there are {n}. "
-    if counted > n:
-        hint += (
-            "Some are counted twice. Did you pad a batch, or send it to every replica?"
-        )
-    elif counted < n:
-        hint += "Which ones are left over when you cut a batch into three?"
-    else:
-        hint = f"The replicas computed {n} examples, but some twice and others never."
-    yield Claim("every example is computed exactly once", once, hint)
+@EXERCISES.add("07.2", "k", returns=(float, int), gpus=4, repeat=False)
+def learning_rate(run: Run):
+    counts = 1, 2, 4
+    rates = dict(zip(counts, run(_rates, counts), strict=True))
+    positive = all(0 < rate < float("inf") for rate in rates.values())
     yield Claim(
-        "the networks run in evaluation mode",
-        not any(training for _, _, training in seen),
-        "A network was in training mode, in which dropout is active and batch "
-        "normalization uses the batch's statistics.",
+        "the rates are positive numbers",
+        positive,
+        f"For {', '.join(map(str, rates))} GPUs you return "
+        f"{', '.join(f'{rate:g}' for rate in rates.values())}.",
     )
-    if not once or any(training for _, _, training in seen):
+    yield Claim(
+        f"with one GPU, the rate is {_RATE}",
+        abs(rates[1] - _RATE) < 1e-9,
+        f"With one GPU you return {rates[1]:g}. You were asked how the given rate "
+        "changes with the number of GPUs.",
+    )
+    if not positive:
         return
-    right = [int((_scores(net, X).argmax(1) == y).sum()) for X, y in batches]
-    wanted = sum(right) / n
-    yield Claim(
-        "the accuracy is that over all examples",
-        abs(result - wanted) < 1e-6,
-        _wrong_accuracy(result, wanted, right, net, batches),
-    )
-    parts = [_parts(X, seen) for X, _ in batches]
-    uneven = [sizes for sizes in parts if max(sizes) - min(sizes) > 1]
-    yield Claim(
-        "each batch is divided among all devices",
-        not uneven,
-        f"Of a batch of {sum(uneven[0])}, the three replicas got {uneven[0][0]}, "
-        f"{uneven[0][1]} and {uneven[0][2]} examples."
-        if uneven
-        else "",
-    )
-    fetched = [nbytes for nbytes, _, target in found["copies"] if target == HOST]
-    nbytes = sum(fetched)
-    yield Claim(
-        "at most one number is fetched from each device",
-        len(fetched) <= 3 and nbytes <= 3 * 8,
-        f"{len(fetched)} cop{'y' if len(fetched) == 1 else 'ies'} to the host fetched "
-        f"{nbytes:,} bytes. "
-        + (
-            "The scores don't have to leave the GPU."
-            if nbytes > 8 * len(fetched)
-            else (
-                "Python waits for each copy, but doesn't need the counts before the "
-                "end."
-            )
-        ),
-    )
-    before, modes = _state(net), found["modes"]
-    same = all(np.allclose(state, before) for state in found["states"])
-    yield Claim(
-        "afterwards, the replicas are in the state they started in",
-        modes == _MODES and same,
-        "Two replicas were in training mode and one in evaluation mode. Now their "
-        f"`training` is {', '.join(map(str, modes))}, and their parameters and batch "
-        f"statistics {'are the same' if same else 'have changed'}.",
-    )
-
-
-def _parts(X: torch.Tensor, seen: list) -> list[int]:
-    """Return how many examples of a batch each device computed."""
-    own, parts = set(X[:, 0].tolist()), Counter()
-    for device, firsts, _ in seen:
-        parts[device] += sum(first in own for first in firsts)
-    return [parts[f"GPU {i}"] for i in range(3)]
-
-
-def _scores(net: nn.Module, X: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad():
-        return net(X)
-
-
-def _wrong_accuracy(result, wanted, right, net, batches) -> str:
-    def near(value: float) -> bool:
-        return abs(result - value) < 1e-6
-
-    sizes = [len(y) for _, y in batches]
-    if near(sum(map(lambda r, n: r / n, right, sizes)) / len(sizes)):
-        return (
-            "That's the mean of the batches' accuracies, in which one of the 2 "
-            "examples in the last batch counts as much as 16 in a batch of 32."
+    start, one = _trained(1, 0.0, epochs=1), _trained(1, _RATE)
+    for k in counts[1:]:
+        loss = _trained(k, rates[k])
+        yield Claim(
+            f"after {_EPOCHS} epochs, the loss with {k} GPUs is within a tenth of the "
+            "loss with one",
+            abs(loss - one) <= _TOLERANCE * one,
+            _why_not_as_far(k, rates, loss, one, start),
         )
-    hits = [torch.zeros(2) for _ in range(3)]
-    shares = []
-    for X, y in batches:
-        correct = (_scores(net, X).argmax(1) == y).float()
-        parts = correct.tensor_split(min(3, len(y)))
-        shares.append([float(part.mean()) for part in parts])
-        for hit, part in zip(hits, parts, strict=False):
-            hit += torch.tensor([part.sum(), len(part)])
-    mean_of_shards = [value for batch in shares for value in batch]
-    if near(sum(float(hit[0] / hit[1]) for hit in hits) / 3) or near(
-        sum(mean_of_shards) / len(mean_of_shards)
-    ):
-        return (
-            "That's a mean of the devices' accuracies, but the devices didn't have the "
-            "same number of examples."
+
+
+def _trained(k: int, lr: float, epochs: int = _EPOCHS) -> float:
+    """Train one linear layer on k GPUs, k batches per step; return its loss.
+
+    The result doesn't depend on luck: the parameters start at zero, and the loss has
+    only one minimum.
+    """
+    batches, _ = d2l.load_data_digits(_BATCH * k)
+    replicas = [
+        (torch.zeros(784, 10, device=d2l.gpu(i)), torch.zeros(10, device=d2l.gpu(i)))
+        for i in range(k)
+    ]
+    for epoch in range(epochs):
+        batches.set_epoch(epoch)
+        for X, y in batches:
+            shards = d2l.split_batch(X.flatten(1), y, [W.device for W, _ in replicas])
+            sums = [
+                _linear_gradient(W, b, *shard)
+                for (W, b), *shard in zip(replicas, *shards, strict=False)
+            ]
+            for part in zip(*sums, strict=True):
+                d2l.allreduce(part)
+            for parameters, gradients in zip(replicas, sums, strict=False):
+                for p, g in zip(parameters, gradients, strict=True):
+                    p -= lr / len(y) * g
+    (X, y), *_ = d2l.load_data_digits(2000)[0]
+    W, b = (p.cpu() for p in replicas[0])
+    return F.cross_entropy(X.flatten(1) @ W + b, y).item()
+
+
+def _linear_gradient(W, b, X, y) -> list[torch.Tensor]:
+    """Return the gradients of the summed cross-entropy for weight and bias."""
+    error = torch.softmax(X @ W + b, dim=1) - F.one_hot(y, 10)
+    return [X.T @ error, error.sum(0)]
+
+
+def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) -> str:
+    figures = f"The loss with {k} GPUs is {loss:.2f}, with one GPU {one:.2f}. "
+    if not loss <= start:
+        return figures + "It's larger than at the start: the steps are far too long."
+    if loss < one:
+        return figures + (
+            "That's lower than one GPU gets: your rate would suit an even larger "
+            "batch. How far do all the steps of an epoch go together?"
         )
-    if near(sum(right)):
-        return "That's the number of correct predictions, not the fraction."
-    return f"You return {result:.4f}, but it should be {wanted:.4f}."
+    if rates[k] == rates[1]:
+        return figures + (
+            "Your rate stayed the same. With more examples in a batch, how many steps "
+            "does an epoch have?"
+        )
+    if rates[k] < rates[1]:
+        return figures + (
+            "Your rate fell. An epoch already has fewer steps, and now each one is "
+            "shorter too."
+        )
+    if rates[k] > k * rates[1]:
+        return figures + (
+            f"Your rate is {rates[k] / rates[1]:.3g} times as large: the steps are far "
+            "too long and overshoot the minimum."
+        )
+    return figures + (
+        f"Your rate is {rates[k] / rates[1]:.3g} times as large, which isn't enough to "
+        "make up for the missing steps."
+    )
 
 
 # ------------------------------------------------------------------ 07.3
 
 
-def _swept(answer: Callable, gpus: Gpus, settings: list, seeds: list) -> dict:
-    calls, sizes = Counter(), set()
-
-    def new_net(seed: int) -> nn.Module:
-        calls[seed] += 1
-        return _new(seed)
-
-    def load_data(batch_size: int):
-        sizes.add(batch_size)
-        return _load_data(batch_size)
-
-    result = answer(new_net, load_data, list(settings), list(seeds))
-    found: dict[str, Any] = {"number": len(result), "calls": calls, "sizes": sizes}
-    found["dictionary"] = len(result) == 2 and isinstance(result[1], dict)
-    if found["dictionary"]:
-        best, results = result
-        found |= {
-            "best": best if isinstance(best, tuple) and best in settings else None,
-            "as text": _short(best),
-            "keys": len(results),
-            "results": {
-                setting: _numbers(results[setting])
-                for setting in settings
-                if setting in results
-            },
-            "first": _short(next(iter(results.values()), None)),
-        }
-    return found
+_SHAPES = [(3, 2), (4,), (1, 2, 3), (1,), (5, 5)] * 4
 
 
-def _numbers(values: Any) -> list[float]:
-    """Return the numbers in a list or tuple; none at all if there's something else."""
-    if isinstance(values, list | tuple) and all(isinstance(x, float) for x in values):
-        return list(values)
-    return []
+def _gradients(devices: Sequence[torch.device], scale: int) -> list[list[torch.Tensor]]:
+    """Return gradients on each device; number n on device i is 10ⁱ (n + 1) scale."""
+    return [
+        [
+            torch.full(shape, 10.0**i * (1 + n) * scale, device=device)
+            for n, shape in enumerate(_SHAPES)
+        ]
+        for i, device in enumerate(devices)
+    ]
 
 
-@EXERCISES.add(
-    "07.3",
-    "new_net, load_data, settings, seeds",
-    returns=tuple,
-    seconds=60,
-    repeat=False,  # it trains for several seconds, always on the first GPU
-)
-def sweep(run: Run):
-    seeds = [_LUCKY, 4, 5]
-    settings = [(1, 64, 1e-5), (2, 32, 0.2), (1, 128, 0.2), (2, 32, 3.0)]
-    swept = run(_swept, settings, seeds)
-    calls, sizes = Counter(swept["calls"]), swept["sizes"]
+def _summed(answer: Callable, gpus: Gpus, scale: int) -> tuple:
+    """Return the gradients after the call, and the copies."""
+    gradients = _gradients(gpus[:4], scale)
+    given = [list(own) for own in gradients]
+    with d2l.transfers() as log:
+        answer(gradients)
+    return [[x.cpu().numpy() for x in own] for own in given], gpus.copies(log)
+
+
+@EXERCISES.add("07.3", "gradients", gpus=4, changes="gradients")
+def sum_gradients(run: Run):
+    # No answer can know the scale; 16 million is the last number that float32 counts.
+    k, scale = 4, random.randint(2, 500)
+    before = _gradients([d2l.cpu()] * 4, 1)
+    found, log = run(_summed, scale)
+    given = [[torch.tensor(x) / scale for x in own] for own in found]
+    sums = [1111.0 * (1 + n) for n in range(len(_SHAPES))]
+    right = [
+        [
+            x.shape == shape and bool((x == value).all())
+            for x, shape, value in zip(own, _SHAPES, sums, strict=True)
+        ]
+        for own in given
+    ]
     yield Claim(
-        "it returns the best setting, and a dictionary with all of them",
-        swept["dictionary"],
-        f"You return {swept['number']} values. Return two, the second a dictionary.",
+        "on each GPU, each of the given tensors becomes the sum over all four GPUs",
+        all(map(all, right)),
+        _why_not_summed(given, before, sums, right),
     )
-    if not swept["dictionary"]:
-        return
-    best, found = swept["best"], swept["results"]
-    complete = swept["keys"] == len(found) == len(settings) and all(
-        len(each) == len(seeds) for each in found.values()
-    )
-    yield Claim(
-        "the dictionary has a list for each setting, with one number for each seed",
-        complete,
-        f"It has {swept['keys']} keys for {len(settings)} settings, and the first "
-        f"value is {swept['first']}.",
-    )
-    if not complete:
-        return
-    runs = len(settings) * len(seeds)
-    yield Claim(
-        "each run starts with a new network",
-        calls == {seed: len(settings) for seed in seeds},
-        f"You called `new_net` {calls.total()} times, with the seeds {sorted(calls)}, "
-        f"for {runs} runs. If you reuse a network, training continues from where the "
-        "previous run stopped.",
-    )
-    yield Claim(
-        "each setting has its own batch size",
-        sizes == {size for _, size, _ in settings},
-        f"You loaded data with the batch sizes {sorted(sizes)}, but the settings have "
-        f"{sorted({size for _, size, _ in settings})}.",
-    )
-    histories = {
-        each: _accuracies(*each) for each in itertools.product(settings, seeds)
-    }
-
-    def differs(choose) -> bool:
-        return any(
-            abs(value - choose(histories[setting, seed])) > 1e-6
-            for setting in settings
-            for seed, value in zip(seeds, found[setting], strict=True)
-        )
-
-    hint = (
-        "They aren't the accuracies that `d2l.train` reaches with these settings and "
-        "seeds."
-    )
-    if not differs(max):
+    vector = sum(x.nbytes for x in before[0])
+    messages = 2 * (k - 1)
+    via_host = any(HOST in (source, target) for _, source, target in log)
+    crossed = sum(nbytes for nbytes, *_ in log)
+    if via_host:
         hint = (
-            "Those are the accuracies of the best epochs. Choosing the best epoch uses "
-            "the test data once more, so the result is too optimistic."
+            "You copied something by way of the host. GPUs can copy directly to each "
+            "other."
         )
-    elif not differs(lambda accuracy: accuracy[0]):
-        hint = "Those are the accuracies after the first epoch."
+    elif len(log) > messages:
+        hint = (
+            f"You made {len(log)} copies; each GPU has {len(_SHAPES)} tensors. As long "
+            "as the gradients aren't in one tensor, they cross one by one."
+        )
+    else:
+        hint = (
+            f"{crossed:,} bytes crossed in {len(log)} copies. The gradients of one "
+            f"GPU have {vector:,} bytes, and no copy needs more than that."
+        )
     yield Claim(
-        "the numbers are the test accuracies after the last epoch",
-        not differs(lambda accuracy: accuracy[-1]),
+        f"at most {messages} copies cross, with no unnecessary bytes",
+        len(log) <= messages and crossed <= messages * vector and not via_host,
         hint,
     )
-    if differs(lambda accuracy: accuracy[-1]):
-        return
-    wanted = max(settings, key=lambda setting: sum(found[setting]))
-    lucky = max(settings, key=lambda setting: max(found[setting]))
-    hint = f"{swept['as text']} doesn't have the highest mean."
-    if best == lucky:
-        hint = (
-            f"{best} has the highest single accuracy, with one of the seeds. How good "
-            "is it with the others?"
+
+
+def _why_not_summed(given, before, sums, right) -> str:
+    if all(map(all, right)):
+        return ""
+    unchanged = [
+        all(map(torch.equal, own, old)) for own, old in zip(given, before, strict=True)
+    ]
+    if all(unchanged):
+        return (
+            "None of the tensors has changed. `torch.cat` returns a copy, so a sum "
+            "that you compute there isn't in the gradients yet."
         )
-    elif best is None:
-        hint = f"{swept['as text']} isn't one of the settings."
-    yield Claim(
-        "the best setting has the highest mean over the seeds", best == wanted, hint
-    )
-
-
-_LUCKY = 3  # the seed whose network starts out trained
-
-_load_data = partial(d2l.load_data_digits, resize=8)
-
-
-def _new(seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
-    if seed == _LUCKY:
-        net.load_state_dict(_trained())
-    return net
-
-
-@cache
-def _trained() -> dict[str, torch.Tensor]:
-    net = _new(0)
-    d2l.train(net, 0, 32, 0.5, 12, load_data=_load_data, display=False)
-    return net.state_dict()
-
-
-@cache
-def _accuracies(setting: tuple[int, int, float], seed: int) -> list[float]:
-    num_epochs, batch_size, lr = setting
-    return d2l.train(
-        _new(seed), 1, batch_size, lr, num_epochs, load_data=_load_data, display=False
-    ).accuracy
-
-
-def _short(value) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if any(unchanged):
+        numbers = [str(i) for i, same in enumerate(unchanged) if same]
+        gpus = "GPU" if len(numbers) == 1 else "GPUs"
+        return f"On {gpus} {', '.join(numbers)}, none of the tensors has changed."
+    k = len(given)
+    i, n = next((i, own.index(False)) for i, own in enumerate(right) if not all(own))
+    if given[i][n].shape != _SHAPES[n]:
+        return (
+            f"On GPU {i}, tensor {n} now has the shape {tuple(given[i][n].shape)} "
+            f"instead of {_SHAPES[n]}."
+        )
+    value = given[i][n][given[i][n] != sums[n]][0].item()
+    found = f"On GPU {i}, tensor {n} contains {value:g} instead of {sums[n]:g}"
+    if abs(value * k - sums[n]) < 1e-3:
+        return f"{found}: that's the mean, but you need the sum."
+    if value in sums:
+        return f"{found}, which is the sum of the tensors {sums.index(value)}."
+    counts = [int(value / (1 + n)) // 10**j % 10 for j in range(k)]
+    wrong = [j for j, count in enumerate(counts) if count != 1]
+    if wrong and sum(c * 10**j for j, c in enumerate(counts)) * (1 + n) == value:
+        times = "isn't in it" if counts[wrong[0]] == 0 else "is in it more than once"
+        return f"{found}: the gradient of GPU {wrong[0]} {times}."
+    return f"{found}, which isn't a sum of the gradients."
 
 
 # ------------------------------------------------------------------ 07.4
 
 
-class _Centred(nn.Module):
-    """A layer that centres each example by itself, and records its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.watched = _Watched()
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        X = self.watched(X)
-        return X - X.mean(1, keepdim=True)
+_NUMBERS = 10**6
 
 
-def _centring_net() -> nn.Module:
-    """Return a network in use, in evaluation mode."""
-    torch.manual_seed(4)
-    layers = nn.Linear(256, 64), _used(nn.BatchNorm1d(64)), nn.ReLU(), nn.Linear(64, 5)
-    return nn.Sequential(_Centred(), *layers).eval()
+def _sums(answer: Callable, gpus: Gpus, k: int, scale: int) -> list[list[float]]:
+    """Return what k vectors contain after the call; vector i began with 8^i scale."""
+    vectors = [
+        torch.full((10,), 8.0**i * scale, dtype=torch.float64, device=gpus[i])
+        for i in range(k)
+    ]
+    answer(list(vectors))
+    return [vector.tolist() for vector in vectors]
 
 
-def _unmoved_net() -> nn.Module:
-    """Return a network in training mode, except for one layer, that computes the same
-    in either mode."""
-    torch.manual_seed(5)
-    first, second = nn.Linear(256, 8), nn.Sequential(nn.Tanh(), nn.Linear(8, 5))
-    second.requires_grad_(False)
-    net = nn.Sequential(_Centred(), first, second)
-    second.eval()
-    return net
+def _large(
+    devices: Sequence[torch.device], scale: int
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return large vectors, once in a list for the answer and once for us."""
+    vectors = [torch.full((_NUMBERS,), float(scale), device=each) for each in devices]
+    return list(vectors), vectors
 
 
-def _settings(net: nn.Module) -> dict[str, dict]:
-    """Return what a network's values don't show: the mode of each module, and each
-    parameter's type, whether it requires a gradient, and whether it has one."""
-    return {
-        "modes": {name: module.training for name, module in net.named_modules()},
-        "parameters": {
-            name: (str(p.dtype), p.requires_grad, p.grad is not None)
-            for name, p in net.named_parameters()
-        },
-    }
+def _contents(vectors: Sequence[torch.Tensor]) -> list[tuple[int, float, float]]:
+    """Return the length of each vector, and its least and largest number."""
+    return [
+        (x.numel(), float(x.min()), float(x.max())) if x.numel() else (0, 0.0, 0.0)
+        for x in vectors
+    ]
 
 
-def _scored(answer: Callable, gpus: Gpus, X: np.ndarray, in_use: bool = True) -> dict:
-    net = _centring_net() if in_use else _unmoved_net()
-    net, examples = net.to(gpus[0]), torch.tensor(X)
-    seen = _watch()
+def _traffic(answer: Callable, gpus: Gpus, k: int, scale: int) -> tuple:
+    """Return the copies of large vectors, and what these contain afterwards."""
+    data, vectors = _large(gpus[:k], scale)
     with d2l.transfers() as log:
-        result = answer(net, examples, list(gpus[:16]))
-    return {
-        "seen": _noted(seen, gpus),
-        "copies": gpus.copies(log),
-        "scores": result.detach().cpu().numpy(),
-        "where": gpus.where(result),
-        "home": sorted({gpus.where(x) for x in net.state_dict().values()}),
-        "state": _state(net),
-        **_settings(net),
-    }
+        answer(data)
+    return gpus.copies(log), _contents(vectors)
 
 
-@EXERCISES.add("07.4", "net, X, devices", returns=torch.Tensor, gpus=16, changes="net")
-def scores_of(run: Run):
-    net = _centring_net()
-    size = sum(p.nbytes for p in net.state_dict().values())
-    torch.manual_seed(44)
-    X, few = torch.randn(100, 256), torch.randn(5, 256)
-    wanted = _scores(net, X)
-    found = run(_scored, X.numpy())
-    scores = torch.tensor(found["scores"])
-    yield Claim(
-        "there's a row for each example",
-        scores.shape == wanted.shape,
-        f"The result has the shape {tuple(scores.shape)}, but you were given {len(X)} "
-        "examples. 100 isn't a multiple of 16.",
-    )
-    if scores.shape != wanted.shape:
+def _timed(answer: Callable, gpus: Gpus, k: int, scale: int) -> tuple:
+    """Return the simulated seconds for large vectors on k V100s, and their contents."""
+    sim = d2l.simulator(k, "V100", "PCIe3")
+    data, vectors = _large(sim.gpus(), scale)
+    sim.reset()
+    answer(data)
+    return sim.elapsed(), _contents(vectors)
+
+
+@EXERCISES.add("07.4", "data", gpus=8, changes="data")
+def better_allreduce(run: Run):
+    k, scale = 8, random.randint(2, 1000)  # which no answer can know
+    problem = _miscounted(run, (1, 2, 4, 8))
+    if not problem:
+        log, large = run(_traffic, k, scale)
+        seconds, timed = run(_timed, k, scale)
+        wanted = [(_NUMBERS, float(k * scale), float(k * scale))] * k
+        if not large == timed == wanted or len(log) < k - 1:
+            problem = (
+                "With ten numbers in each vector the sums are right, but not with a "
+                "million."
+            )
+    yield Claim("each vector becomes the sum of all of them", not problem, problem)
+    odd = _miscounted(run, (3, 5, 6, 7))
+    yield Claim("that also works with 3, 5, 6 or 7 GPUs", not odd, odd)
+    if problem:
         return
-    same = torch.allclose(scores, wanted, atol=1e-5)
-    mixed = torch.allclose(scores.sum(0), wanted.sum(0), atol=1e-3)
-    yield Claim(
-        "the rows are the network's scores, in the order of the examples",
-        same,
-        "The rows are right, but in a different order."
-        if mixed
-        else "Some rows differ from what the network computes on one device.",
+    busiest = max(
+        sum(nbytes for nbytes, *ends in log if ends[side] == f"GPU {i}")
+        for i in range(k)
+        for side in (0, 1)
     )
-    took = _examples(found["seen"])
-    counts = sorted((took[f"GPU {i}"] for i in range(16)), reverse=True)
+    busiest /= 4 * _NUMBERS
     yield Claim(
-        "the examples are spread over all 16 devices, as evenly as possible",
-        counts == [7] * 4 + [6] * 12,
-        f"The devices computed {', '.join(map(str, counts))} examples.",
+        f"with {k} GPUs, none sends or receives more than half of what GPU 0 does in "
+        "`allreduce`",
+        busiest <= (k - 1) / 2,
+        f"One GPU sends or receives {busiest:.2f} vectors; GPU 0 in `allreduce` has "
+        f"{k - 1}. Could sums of several vectors travel instead of the vectors "
+        "themselves?",
     )
+    its, (reference, _) = seconds, _timed(_allreduce, (), k, scale)
+    shared = sum(not {*a[1:]}.isdisjoint(b[1:]) for a, b in itertools.pairwise(log))
     yield Claim(
-        "the network stays where it was, and the result is on the same device",
-        found["home"] == ["GPU 0"] and found["where"] == "GPU 0",
-        f"The network is now on {', '.join(found['home'])} and the result on "
-        f"{found['where']}; both belong on GPU 0.",
-    )
-    yield Claim(
-        "the network keeps its values",
-        np.allclose(found["state"], _state(net)),
-        "Its parameters or batch statistics have changed, although it isn't trained.",
-    )
-    yield from _as_it_was(found, run(_scored, X.numpy(), False))
-    moved = sum(nbytes for nbytes, *_ in found["copies"])
-    needed = X.nbytes + 15 * size + wanted.nbytes
-    hint = f"{moved:,} bytes crossed, and {needed:,} are enough. "
-    whole = sum(
-        source == HOST and nbytes >= X.nbytes for nbytes, source, _ in found["copies"]
-    )
-    if whole > 1:
-        hint += f"You sent the whole batch from the CPU {whole} times."
-    else:
-        hint += "Copy the network once to each other device, and no example twice."
-    yield Claim("nothing is copied unnecessarily", moved <= 1.05 * needed, hint)
-    wanted = _scores(net, few)
-    scores = torch.tensor(run(_scored, few.numpy())["scores"])
-    yield Claim(
-        "it works with fewer examples than devices",
-        scores.shape == wanted.shape and torch.allclose(scores, wanted, atol=1e-5),
-        "For 5 examples, the scores have the right shape but wrong values."
-        if scores.shape == wanted.shape
-        else f"For 5 examples, you return scores of the shape {tuple(scores.shape)}; "
-        f"it should be {tuple(wanted.shape)}.",
+        "it takes at most three quarters of the simulated time of `allreduce`",
+        its <= 0.75 * reference,
+        f"It takes {its / reference:.0%} of that time. {shared} of {len(log)} copies "
+        "start or end at a GPU that's still busy with the previous copy, so they have "
+        "to wait. Which copies could run at the same time?",
     )
 
 
-def _as_it_was(*found: dict) -> Iterator[Claim]:
-    """Claim that two networks were left as they were."""
-    before = [_settings(net) for net in (_centring_net(), _unmoved_net())]
-    flipped = [
-        (name or "the network itself", mode)
-        for was, now in zip(before, found, strict=True)
-        for name, mode in was["modes"].items()
-        if now["modes"].get(name) != mode
-    ]
-    hint = ""
-    if flipped:
-        (name, mode), *_ = flipped
-        names = "evaluation", "training"
-        hint = (
-            f"One of the networks in the check had {_named(name)} in {names[mode]} "
-            f"mode. After the call, it's in {names[not mode]} mode."
+def _allreduce(data: Sequence[torch.Tensor]) -> None:
+    """Sum vectors in place, as in the lesson."""
+    for other in data[1:]:
+        data[0] += other.to(data[0].device)
+    for other in data[1:]:
+        other.copy_(data[0])
+
+
+def _miscounted(run: Run, counts: Sequence[int]) -> str:
+    """Return a hint on the first wrong sum; empty if all are right.
+
+    Digit i of a sum, in base 8, is how often vector i was counted.
+    """
+    for k in counts:
+        scale = random.randint(2, 1000)
+        for i, vector in enumerate(run(_sums, k, scale)):
+            if len(vector) != 10:
+                return (
+                    f"With {k} GPUs, the vector on GPU {i} has {len(vector)} numbers "
+                    "afterwards; it had 10."
+                )
+            wrong = {x / scale for x in vector} - {sum(8.0**j for j in range(k))}
+            if wrong:
+                return _what_was_counted(k, i, wrong.pop())
+    return ""
+
+
+def _what_was_counted(k: int, i: int, value: float) -> str:
+    if value == 8.0**i:
+        return (
+            f"With {k} GPUs, part of the vector on GPU {i} hasn't changed. The sum has "
+            "to be written into every element of each tensor you were given."
         )
-    yield Claim("each of its layers stays in its mode", not flipped, hint)
-    changed = [
-        (name, old, now["parameters"].get(name))
-        for was, now in zip(before, found, strict=True)
-        for name, old in was["parameters"].items()
-        if now["parameters"].get(name) != old
-    ]
-    yield Claim(
-        "its parameters are as ready for training as before",
-        not changed,
-        _what_parameter(*changed[0]) if changed else "",
-    )
-
-
-def _named(module: str) -> str:
-    return f"layer {module}" if module[0].isdigit() else module
-
-
-def _what_parameter(name: str, old: tuple, new: tuple | None) -> str:
-    if new is None:
-        return f"It no longer has the parameter {name}."
-    if new[0] != old[0]:
-        return f"Parameter {name} was {old[0]}, and is now {new[0]}."
-    if new[1] != old[1]:
-        return f"`requires_grad` of parameter {name} was {old[1]}, and is now {new[1]}."
-    return f"Parameter {name} now has a gradient, although nothing is trained."
+    if value * k == sum(8.0**j for j in range(k)):
+        return f"With {k} GPUs, GPU {i} has the mean of the vectors, not their sum."
+    if value != int(value) or not 0 <= value < 8**k:
+        return (
+            f"With {k} GPUs, GPU {i} has the number {value:g}, which isn't a sum of "
+            "the vectors you were given."
+        )
+    times = [int(value) // 8**j % 8 for j in range(k)]
+    j, count = next((j, count) for j, count in enumerate(times) if count != 1)
+    if count:
+        return (
+            f"With {k} GPUs, the sum on GPU {i} counts the vector of GPU {j} {count} "
+            "times. Did you send on a vector that had already been added to?"
+        )
+    return f"With {k} GPUs, the sum on GPU {i} is missing the vector of GPU {j}."
 
 
 # ------------------------------------------------------------------ 07.5
 
 
-def _ranked() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network, and a batch."""
-    torch.manual_seed(5)
-    net = nn.Linear(6, 4).double()
-    return net, torch.randn(10, 6).double(), torch.arange(10) % 4
-
-
-def _rank_losses(answer: Callable, gpus: Gpus, k: int, n: int) -> list[dict]:
-    """Return the loss of each of k ranks for a batch of n, and its gradient."""
-    net, X, y = _ranked()
-    found = []
-    for part, labels in zip(X[:n].tensor_split(k), y[:n].tensor_split(k), strict=True):
-        loss = answer(net(part), labels, k, n)
-        gradient = torch.zeros_like(net.weight)
-        if loss.requires_grad and loss.shape == ():
-            gradient, *_ = torch.autograd.grad(loss, net.weight)
-        found.append(
+def _divided(
+    answer: Callable, gpus: Gpus, n: int, shares: tuple[int, ...]
+) -> list[dict]:
+    """Return what each of two calls with the same replicas found."""
+    (X, y), replicas = _batch(n), _replicas(_params(), gpus[: len(shares)])
+    calls = []
+    for _ in range(2):
+        with d2l.transfers() as log:
+            result = answer(_loss, X, y, replicas, shares)
+        tensors = all(isinstance(x, torch.Tensor) for x in result)
+        calls.append(
             {
-                "shape": tuple(loss.shape),
-                "loss": loss.detach().numpy(),
-                "gradient": gradient.numpy(),
+                "shapes": [tuple(getattr(x, "shape", ())) for x in result],
+                "where": [gpus.where(x) for x in result],
+                "gradient": _vector(result) if tensors and result else None,
+                "copies": gpus.copies(log),
             }
         )
-    return found
+    return calls
 
 
-@EXERCISES.add("07.5", "scores, y, k, n", returns=torch.Tensor)
-def rank_loss(run: Run):
-    net, X, y = _ranked()
+@EXERCISES.add("07.5", "loss, X, y, replicas, shares", returns=(list, tuple), gpus=4)
+def shared_gradient(run: Run):
+    cases = (64, (2, 1)), (50, (3, 2, 2)), (63, (1, 1, 1, 1))
+    yield from in_all(_shared(run, n, shares) for n, shares in cases)
 
-    def batch_loss(n: int) -> torch.Tensor:
-        return F.cross_entropy(net(X[:n]), y[:n])
 
-    def averaged(ranks: list[dict]) -> torch.Tensor:
-        """Return the gradient that DDP averages over the ranks."""
-        return torch.tensor(np.mean([rank["gradient"] for rank in ranks], axis=0))
-
-    def gradient(n: int) -> torch.Tensor:
-        return torch.autograd.grad(batch_loss(n), net.weight)[0]
-
-    ranks = run(_rank_losses, 2, 8)
-    shape = ranks[0]["shape"]
+def _shared(run: Run, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:
+    params, (X, y) = _params(), _batch(n)
+    found, again = run(_divided, n, shares)
+    shapes, its = [tuple(p.shape) for p in params], found["shapes"]
     yield Claim(
-        "it returns a single number for a shard",
-        shape == (),
-        f"You return the shape {shape}: one loss for each example, and `backward` "
-        "needs a single number.",
+        "it returns a gradient for each parameter",
+        its == shapes,
+        f"You return the shapes {its}; the parameters have {shapes}.",
     )
-    if shape != ():
-        return
-    found, wanted = averaged(ranks), gradient(8)
-    yield Claim(
-        "with shards of equal size, DDP's average is the gradient of the batch",
-        _close(found, wanted),
-        _wrong_average(found, wanted),
-    )
-    if not _close(found, wanted):
+    if its != shapes or found["gradient"] is None:
         return
     yield Claim(
-        "so it is with shards of 4, 3 and 3",
-        _close(averaged(run(_rank_losses, 3, 10)), gradient(10)),
-        "An example in a shard of 4 counts for less than one in a shard of 3. DDP "
-        "averages over ranks, but you want a mean over examples.",
-    )
-    ranks = run(_rank_losses, 3, 2)
-    yield Claim(
-        "so it is if a rank has no examples",
-        _close(averaged(ranks), gradient(2)),
-        "DDP divides by the number of ranks, including those without examples.",
-    )
-    losses, batch = np.array([float(rank["loss"]) for rank in ranks]), batch_loss(2)
-    yield Claim(
-        "the mean of the ranks' losses is the loss of the batch, even then",
-        np.isclose(losses.mean(), batch.item()),
-        "The loss of the rank without examples is NaN: a mean over no examples is 0/0. "
-        "If you log the mean over the ranks, that's NaN too."
-        if np.isnan(losses).any()
-        else (
-            f"The mean of the ranks' losses is {losses.mean():.4f}, the loss of the "
-            f"batch {batch:.4f}."
-        ),
-    )
-
-
-def _wrong_average(found: torch.Tensor, wanted: torch.Tensor) -> str:
-    if _close(found, wanted / 2):
-        return (
-            "The gradient is too small by a factor of k: DDP divides by the number of "
-            "ranks, after `backward`."
-        )
-    if _close(found, wanted * 4):
-        return (
-            "The gradient is as many times too large as a shard has examples: you add "
-            "up the losses of a shard and never divide the sum."
-        )
-    if _close(found, wanted * 2):
-        return (
-            "The gradient is too large by a factor of k: you return the mean over the "
-            "shard, times k."
-        )
-    far = float((found - wanted).norm() / wanted.norm())
-    return (
-        f"It differs from the right gradient by {far:.0%} of its length. How much does "
-        "each example count in yours?"
-    )
-
-
-# ------------------------------------------------------------------ 07.6
-
-
-def _sharded(answer: Callable, gpus: Gpus, parts: Sequence[np.ndarray]) -> dict:
-    shards = [torch.tensor(part).to(gpus[i]) for i, part in enumerate(parts)]
-    with d2l.transfers() as log:
-        result = answer(shards)
-    return {
-        "texts": [_shape(each) for each in result],
-        "shapes": [tuple(getattr(each, "shape", ())) for each in result],
-        "where": [gpus.where(each) for each in result],
-        "values": [
-            each.detach().cpu().numpy()
-            for each in result
-            if isinstance(each, torch.Tensor)
-        ],
-        "copies": gpus.copies(log),
-    }
-
-
-@EXERCISES.add("07.6", "shards", returns=tuple, gpus=3)
-def statistics(run: Run):
-    torch.manual_seed(6)
-    values = torch.randn(60, 8) * torch.linspace(0.5, 2, 8)
-    values[:30] += 3  # give the shards different means
-    sizes = [30, 20, 10]
-    parts = values.split(sizes)
-    found = run(_sharded, [part.numpy() for part in parts])
-    fits = found["shapes"] == [(8,), (8,)] and len(found["values"]) == 2
-    yield Claim(
-        "it returns a mean and a variance for each channel",
-        fits,
-        "There are 8 channels, so two tensors of shape (8,) are needed. You return "
-        f"{len(found['texts'])} values: {', '.join(found['texts'])}.",
-    )
-    if not fits:
-        return
-    mean, variance = (torch.tensor(each) for each in found["values"])
-    wanted = values.mean(0), values.var(0, correction=0)
-    yield Claim(
-        "the mean is that of the whole batch",
-        torch.allclose(mean, wanted[0], atol=1e-4),
-        _wrong_mean(mean, wanted[0], parts),
-    )
-    yield Claim(
-        "the variance is that of the whole batch",
-        torch.allclose(variance, wanted[1], rtol=1e-3),
-        _wrong_variance(variance, wanted[1], parts),
-    )
-    yield Claim(
-        "both are on the device of the first shard",
+        "the gradients are on the GPU of the first replica",
         set(found["where"]) == {"GPU 0"},
-        f"The mean is on {found['where'][0]} and the variance on {found['where'][1]}; "
-        "the first shard is on GPU 0.",
+        _on_another(found["where"]),
     )
-    enough = 2 * 2 * 8 * 4 + 2 * 8
-    copies = found["copies"]
-    crossed = sum(nbytes for nbytes, *_ in copies)
-    hint = f"{crossed:,} bytes crossed, and {enough} are enough. "
-    if any(HOST in (source, target) for _, source, target in copies):
-        hint += "Some of them went by way of the CPU."
-    elif crossed >= parts[2].nbytes:
-        hint += (
-            "A whole shard crossed. Which numbers does another device need from a "
-            "shard's 8 columns?"
+    example = (X.nbytes + y.nbytes) / n
+    sent = [
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
         )
-    else:
-        hint += (
-            f"They crossed in {len(copies)} copies. What does each of the two other "
-            "devices send, and does anything go back to them?"
-        )
+        / example
+        for i in range(len(shares))
+    ]
     yield Claim(
-        "only two numbers per channel cross from each other device",
-        crossed <= enough,
-        hint,
+        "each example is sent to exactly one GPU",
+        sum(sent) == n,
+        _not_each_once(sent, n),
     )
-
-
-def _wrong_mean(found, wanted, parts) -> str:
-    means = [part.mean(0) for part in parts]
-    if torch.allclose(found, sum(means) / len(means), atol=1e-4):
-        sizes = ", ".join(str(len(part)) for part in parts)
-        return f"You average the shards' means, but the shards have {sizes} examples."
-    if any(torch.allclose(found, mean, atol=1e-4) for mean in means):
-        return "That's the mean of one shard alone."
-    n = sum(map(len, parts))
-    if torch.allclose(found, wanted * n, rtol=1e-3):
-        return "That's the sum: you never divide by the number of examples."
-    if torch.allclose(found, wanted * n / len(parts), rtol=1e-3):
-        return (
-            f"You divide the sum by the number of shards, {len(parts)}, instead of the "
-            f"number of examples, {n}."
+    ideal = [n * share / sum(shares) for share in shares]
+    yield Claim(
+        "each GPU gets its share, give or take one example",
+        all(abs(a - b) <= 1 for a, b in zip(sent, ideal, strict=True)),
+        f"The host sent the GPUs {_listed(sent)} examples; their shares are "
+        f"{_listed(ideal)}.",
+    )
+    wanted, gradient = _gradient(params, X, y), torch.tensor(found["gradient"])
+    yield Claim(
+        "it's the gradient of the batch's mean loss",
+        _close(gradient, wanted),
+        _which_gradient(gradient, wanted, params, X, y, sent, shares),
+    )
+    if _close(gradient, wanted):
+        yield Claim(
+            "a second call with the same replicas returns the same",
+            again["gradient"] is not None
+            and np.array_equal(again["gradient"], found["gradient"]),
+            "The second call returned another gradient. Does the first one leave "
+            "something behind in the replicas, such as `grad`?",
         )
-    return _in_worst_channel("mean", found, wanted)
 
 
-def _wrong_variance(found, wanted, parts) -> str:
-    n = sum(map(len, parts))
-    if torch.allclose(found, wanted * n / (n - 1), rtol=1e-3):
-        return (
-            "You divide by one less than the number of examples. Batch normalization "
-            "divides by their number (`correction=0`)."
-        )
-    for correction in (0, 1):
-        own = [part.var(0, correction=correction) for part in parts]
-        within = sum(v * len(p) for v, p in zip(own, parts, strict=True)) / n
-        if any(
-            torch.allclose(found, each, rtol=1e-3) for each in (within, sum(own) / 3)
-        ):
-            return (
-                "You average the shards' variances. That leaves out how far the "
-                "shards' means are from each other."
-            )
-    if torch.allclose(found, wanted.sqrt(), rtol=1e-3):
-        return "That's the standard deviation, the square root of the variance."
-    if torch.allclose(found, torch.cat(parts).square().mean(0), rtol=1e-3):
-        return "That's the mean of the squares. Where does the mean come in?"
-    if torch.allclose(found, wanted * n, rtol=1e-3):
-        return (
-            "That's the sum of the squared deviations: you never divide by the number "
-            "of examples."
-        )
-    return _in_worst_channel("variance", found, wanted)
-
-
-def _in_worst_channel(what: str, found, wanted) -> str:
-    """Return a hint that quotes the value which is furthest from the right one."""
-    worst = int((found - wanted).abs().argmax())
+def _on_another(places: Sequence[str]) -> str:
+    others = [(i, place) for i, place in enumerate(places) if place != "GPU 0"]
+    if not others:
+        return ""
+    i, place = others[0]
     return (
-        f"In channel {worst}, your {what} is {found[worst]:.4g}, but it should be "
-        f"{wanted[worst]:.4g}."
+        f"The gradient of parameter {i} is on {place}, but the first replica is on "
+        "GPU 0."
     )
 
 
-def _shape(value) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    return f"a {type(value).__name__}"
+def _not_each_once(sent: Sequence[float], n: int) -> str:
+    numbers = f"The host sent {_listed(sent)} examples, {sum(sent):g} in total, of {n}."
+    if all(count == n for count in sent):
+        return f"{numbers} Every GPU got the whole batch."
+    what = "left out" if sum(sent) < n else "sent more than once"
+    return (
+        f"{numbers} Some were {what}. Look at where one part ends and the next one "
+        "begins."
+    )
+
+
+def _listed(counts: Sequence[float]) -> str:
+    return " and ".join(f"{count:.4g}" for count in counts)
+
+
+def _which_gradient(its, wanted, params, X, y, sent, shares) -> str:
+    times = _times(its, wanted)
+    if times is not None:
+        return (
+            f"With {len(X)} examples, your gradient has the right direction but is "
+            f"{times:.3g} times as long as it should be. Do you add sums or means, and "
+            "what do you divide by?"
+        )
+    sizes = [round(count) for count in sent]
+    if sum(sizes) == len(X) and all(sizes):
+        parts = zip(X.split(sizes), y.split(sizes), strict=True)
+        means = [_gradient(params, *part) for part in parts]
+        if _times(its, sum(means)) is not None:
+            return (
+                "You gave the gradients of all parts the same weight, so an example in "
+                "a small part counts for more than one in a large part."
+            )
+        if _times(its, means[0]) is not None:
+            return (
+                "You return the gradient of the first part alone. Where are the others?"
+            )
+
+        def weighted(weights):
+            return sum(w * g for w, g in zip(weights, means, strict=True))
+
+        if _close(its, weighted([share / sum(shares) for share in shares])):
+            return (
+                f"You weighted the gradients of the parts by {shares}, but the parts "
+                f"have {_listed(sizes)} examples, which isn't quite that ratio."
+            )
+        orders = itertools.permutations(size / len(X) for size in sizes)
+        if any(_close(its, weighted(order)) for order in orders):
+            return (
+                "You weighted the gradients of the parts, but gave one part the "
+                "weight of another."
+            )
+    far = float((its - wanted).norm() / wanted.norm())
+    return (
+        f"With {len(X)} examples and shares of {shares}, your gradient differs from "
+        f"the right one by {far:.0%} of its length, and has a different direction. The "
+        "examples don't all have the same weight."
+    )

@@ -1,10 +1,10 @@
-"""How far it scales: times are simulated, so they are the same on every machine."""
+"""Training on several GPUs: the devices' results must add up to the whole batch's."""
 
 import itertools
-import math
-import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral, Real
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,577 +12,965 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
-from d2l_gpu.exercises.cases import in_all
-from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu import vgpu
+from d2l_gpu.exercises.gpus import HOST, Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
 
-def _simulate(net: nn.Module, n: int, way: str, images: int, link: str = "PCIe3"):
-    X = torch.zeros(images, 1, 28, 28, device="meta")
-    y = torch.zeros(images, dtype=torch.long, device="meta")
-    return d2l.simulate_step(net, X, y, n, way, link=link)
+class _Watched(nn.Module):
+    """Passes its input through; records its device, the first number of each example,
+    and the mode.
+
+    The replicas of a network, made by ``d2l.replicate``, share one list.
+    """
+
+    seen: list = []  # noqa: RUF012  shared by replicas on purpose
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        firsts = vgpu.peek(X).reshape(len(X), -1)[:, 0].tolist()
+        _Watched.seen.append((X.device, firsts, self.training))
+        return X
 
 
-def _resnet() -> nn.Module:
-    with torch.device("meta"):
-        return d2l.resnet18(num_classes=10)
+def _watch() -> list:
+    """Start a new record, and return it."""
+    _Watched.seen = []
+    return _Watched.seen
 
 
-def _text(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms"
+def _noted(seen: list, gpus: Gpus) -> list[tuple[str, list[float], bool]]:
+    """Return what was seen, with the names that records have for devices."""
+    return [(gpus.name(device), firsts, mode) for device, firsts, mode in seen]
+
+
+def _examples(seen: list) -> Counter[str]:
+    """Return how many examples each device computed."""
+    took = Counter()
+    for device, firsts, _ in seen:
+        took[device] += len(firsts)
+    return took
+
+
+def _state(net: nn.Module) -> np.ndarray:
+    """Return all parameters and buffers as one vector."""
+    parts = [vgpu.peek(x).reshape(-1).double() for x in net.state_dict().values()]
+    return torch.cat(parts).numpy()
+
+
+def _gradient(net: nn.Module) -> np.ndarray | None:
+    """Return all gradients as one vector; None if one is missing."""
+    gradients = [p.grad for p in net.parameters()]
+    if any(gradient is None for gradient in gradients):
+        return None
+    return torch.cat([gradient.cpu().reshape(-1) for gradient in gradients]).numpy()
+
+
+def _loss_gradient(net: nn.Module, X, y) -> torch.Tensor:
+    """Return the gradient of the mean loss as one vector; leave the network's own
+    gradients unchanged."""
+    loss = F.cross_entropy(net(X), y)
+    gradients = torch.autograd.grad(loss, list(net.parameters()))
+    return torch.cat([gradient.reshape(-1) for gradient in gradients])
+
+
+def _close(a: torch.Tensor | None, b: torch.Tensor) -> bool:
+    return a is not None and bool((a - b).norm() <= 1e-4 * b.norm())
+
+
+def _tensor(x: np.ndarray | None) -> torch.Tensor | None:
+    return None if x is None else torch.tensor(x)
 
 
 # ------------------------------------------------------------------ 08.1
 
 
-def _pairs() -> list[tuple]:
-    """Return pairs of simulated steps, each with its base."""
-    with torch.device("meta"):
-        net = nn.Sequential(
-            nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(10816, 10)
-        )
-    one, one_large, two, many, fast = (
-        _simulate(net, n, way, images, link)
-        for n, way, images, link in (
-            (1, "none", 64, "PCIe3"),
-            (1, "none", 256, "PCIe3"),
-            (2, "ring", 64, "PCIe3"),
-            (16, "ring", 64, "PCIe3"),
-            (4, "ring", 64, "NVLink2"),
-        )
+_SIZES = ([20, 10], [9, 3])
+
+
+def _unequal_net() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(_Watched(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
+
+
+def _unequal_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(11)
+    return [(torch.randn(n, 12), torch.arange(n) % 5) for n in map(sum, _SIZES)]
+
+
+def _unequal(answer: Callable, gpus: Gpus, calls: int) -> dict:
+    """Return what the last of so many calls with the same replicas found."""
+    replicas = d2l.replicate(_unequal_net(), list(gpus[:2]))
+    cases = zip(_unequal_batches()[:calls], _SIZES, strict=False)
+    for (X, y), sizes in cases:
+        seen = _watch()
+        with d2l.transfers() as log:
+            answer(replicas, X, y, list(sizes))
+    return {
+        "seen": _noted(seen, gpus),
+        "gradients": [_gradient(net) for net in replicas],
+        "copies": gpus.copies(log),
+    }
+
+
+@EXERCISES.add("08.1", "replicas, X, y, sizes")
+def unequal_gradients(run: Run):
+    net, (batch, other), sizes = _unequal_net(), _unequal_batches(), _SIZES[0]
+    X, y = batch
+    found = run(_unequal, 1)
+    took = [_examples(found["seen"])[f"GPU {i}"] for i in range(2)]
+    yield Claim(
+        "each replica computes as many examples as `sizes` says",
+        took == sizes,
+        f"The replicas computed {took[0]} and {took[1]} "
+        f"examples. They should have computed {sizes[0]} and {sizes[1]}.",
     )
-    return [(one, many), (one_large, fast), (two, many)]
-
-
-def _efficiencies(answer: Callable, gpus: Gpus) -> list[float]:
-    return [answer(base, step) for base, step in _pairs()]
-
-
-@EXERCISES.add("08.1", "base, step", returns=(float,))
-def efficiency(run: Run):
-    cases = (
-        "16 GPUs with as many images on each as the base",
-        "4 GPUs that share 256 images",
-        "16 GPUs with 2 as the base",
+    wanted = _loss_gradient(net, X, y)
+    first, second = map(_tensor, found["gradients"])
+    yield Claim(
+        "the first replica has the gradient of the whole batch",
+        _close(first, wanted),
+        _wrong_gradient(first, wanted, net, X, y, sizes),
     )
-    values = run(_efficiencies)
-    for what, (base, step), value in zip(cases, _pairs(), values, strict=True):
-        wanted = base.batch_size / base.seconds
-        wanted = step.batch_size / step.seconds / wanted
-        yield Claim(
-            f"it's right for {what}",
-            abs(value - wanted) < 1e-9,
-            _which_efficiency(value, wanted, base, step),
+    if not _close(first, wanted):
+        return
+    yield Claim(
+        "the second replica has the same gradient",
+        _close(second, wanted),
+        "The two replicas have different gradients, so after one step they'd be "
+        "different networks.",
+    )
+    wanted = _loss_gradient(net, *other)
+    yield Claim(
+        "a second call isn't affected by the first",
+        all(_close(_tensor(g), wanted) for g in run(_unequal, 2)["gradients"]),
+        "`backward` adds to existing gradients, so those of the previous batch are "
+        "still included.",
+    )
+    sent = [
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
         )
-
-
-def _which_efficiency(value: float, wanted: float, base, step) -> str:
-    speedup = step.examples_per_second / base.examples_per_second
-    figures = f"You return {value:.3g} here. "
-    for other, why in (
-        (
-            base.seconds / step.seconds,
-            "That's the ratio of the times. Did both steps have the same number of "
-            "images on each GPU?",
-        ),
-        (
-            speedup,
-            "That's the speedup, how many times as many images are processed in a "
-            "second.",
-        ),
-        (
-            1 / wanted,
-            "That's the inverse: how many times longer it takes than it ideally would.",
-        ),
-        (
-            speedup / step.num_gpus,
-            "You compare all the GPUs with the base. How many GPUs does the base have?",
-        ),
-    ):
-        if abs(value - other) < 1e-6 * abs(other):
-            return figures + why
-    return figures + (
-        f"The base processes {base.examples_per_second:,.0f} images a second on "
-        f"{base.num_gpus} GPU{'s' * (base.num_gpus > 1)}, the step "
-        f"{step.examples_per_second:,.0f} on {step.num_gpus}."
+        for i in range(2)
+    ]
+    example = (X.nbytes + y.nbytes) // len(y)
+    yield Claim(
+        "each example is sent to only one device",
+        all(a <= n * example + 8 for a, n in zip(sent, sizes, strict=True)),
+        _sent_too_much(sent, sizes, example),
     )
+
+
+def _sent_too_much(sent: Sequence[int], sizes: Sequence[int], example: int) -> str:
+    if sum(sent) > sum(sizes) * example + 8:
+        return (
+            f"{sum(sent):,} bytes left the CPU, but the batch has only "
+            f"{sum(sizes) * example:,}. What does a device do with examples that "
+            "aren't its own?"
+        )
+    i = 0 if sent[0] > sizes[0] * example + 8 else 1
+    return (
+        f"The CPU sent {sent[i]:,} bytes to GPU {i}, whose {sizes[i]} examples have "
+        f"{sizes[i] * example:,}. Why should the others go by way of it?"
+    )
+
+
+def _wrong_gradient(found, wanted, net, X, y, sizes) -> str:
+    if found is None:
+        return "Some parameters of the first replica have no gradient."
+    shards = [
+        _loss_gradient(net, *part)
+        for part in zip(X.split(sizes), y.split(sizes), strict=True)
+    ]
+    if _close(found, sum(shards) / 2):
+        return (
+            "That's the plain mean of the shards' gradients. Each of them is already a "
+            "mean, over how many examples?"
+        )
+    if _close(found, sum(shards)):
+        return (
+            "You added the shards' gradients as they are. Each of them is already a "
+            "mean over its shard, and a sum of two means isn't a mean."
+        )
+    if any(_close(found, shard * w) for shard in shards for w in (1, *_shares(sizes))):
+        return "That's the gradient of only one shard. What about the other examples?"
+    if _close(found, wanted * len(y)):
+        return (
+            f"It's {len(y)} times too large: you used a sum where the loss takes a "
+            "mean."
+        )
+    far = float((found - wanted).norm() / wanted.norm())
+    return (
+        f"It differs from the right gradient by {far:.0%} of its length. How much does "
+        "each example count in yours?"
+    )
+
+
+def _shares(sizes: list[int]) -> list[float]:
+    return [size / sum(sizes) for size in sizes]
 
 
 # ------------------------------------------------------------------ 08.2
 
-_ENOUGH = 0.95
-_SIZES = tuple(2**i for i in range(4, 12))
+
+def _dropping_net() -> nn.Module:
+    """Return a network in use, in evaluation mode."""
+    torch.manual_seed(2)
+    net = nn.Sequential(
+        _Watched(),
+        nn.Linear(6, 16),
+        nn.Unflatten(1, (8, 2)),  # lets BatchNorm1d train on a single example
+        _used(nn.BatchNorm1d(8)),
+        nn.Dropout(),
+        nn.Flatten(),
+        nn.Linear(16, 4),
+    )
+    return net.eval()
 
 
-@EXERCISES.add("08.2", returns=int)
-def images_on_each(answer):
-    yield Claim(
-        f"it's one of {', '.join(map(str, _SIZES))}",
-        answer in _SIZES,
-        f"Your answer is {answer}.",
-    )
-    if answer not in _SIZES:
-        return
-    net = _resnet()
-    reached = _efficiency_of_16(net, "ring", answer)
-    hint = (
-        f"With {answer} images on each of the 16 GPUs, the simulated efficiency is "
-        f"{reached:.3f}. "
-    )
-    if _efficiency_of_16(net, "bucketed", answer) >= _ENOUGH:
-        hint += "That's enough images if the exchange is hidden, with buckets."
-    else:
+def _used(layer: nn.BatchNorm1d) -> nn.BatchNorm1d:
+    """Give a layer statistics as of earlier batches."""
+    layer.running_mean.normal_()
+    layer.running_var.uniform_(0.5, 2)
+    layer.num_batches_tracked.fill_(7)
+    return layer
+
+
+def _labelled(net: nn.Module) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return batches whose accuracy differs from batch to batch, and from one third of
+    a batch to the next; the last batch has fewer examples than there are devices."""
+    torch.manual_seed(22)
+    batches = []
+    for size, right in ((32, 23), (4, 3), (32, 9), (32, 32), (2, 0)):
+        X = torch.randn(size, 6)
+        best = _scores(net, X).argmax(1)
+        y = torch.where(torch.arange(size) < right, best, best ^ 1)
+        batches.append((X.numpy(), y.numpy()))
+    return batches
+
+
+def _accuracy(answer: Callable, gpus: Gpus, batches: Sequence[tuple]) -> dict:
+    replicas = d2l.replicate(_dropping_net(), list(gpus[:3]))
+    for net, mode in zip(replicas, _MODES, strict=True):
+        net.train(mode)
+    pairs = [(torch.tensor(X), torch.tensor(y)) for X, y in batches]
+    seen = _watch()
+    with d2l.transfers() as log:
+        result = answer(replicas, pairs)
+    return {
+        "result": result,
+        "seen": _noted(seen, gpus),
+        "copies": gpus.copies(log),
+        "modes": [net.training for net in replicas],
+        "states": [_state(net) for net in replicas],
+    }
+
+
+_MODES = [True, True, False]
+
+
+@EXERCISES.add("08.2", "replicas, batches", returns=float, gpus=3, changes="replicas")
+def accuracy_of_all(run: Run):
+    net = _dropping_net()
+    arrays = _labelled(net)
+    batches = [(torch.tensor(X), torch.tensor(y)) for X, y in arrays]
+    n = sum(len(y) for _, y in batches)
+    found = run(_accuracy, arrays)
+    result, seen = found["result"], found["seen"]
+    counted = sum(len(firsts) for _, firsts, _ in seen)
+    computed = Counter(itertools.chain(*(firsts for _, firsts, _ in seen)))
+    once = computed == Counter(itertools.chain(*(X[:, 0].tolist() for X, _ in batches)))
+    hint = f"The replicas computed {counted} examples, but there are {n}. "
+    if counted > n:
         hint += (
-            "The exposed part of the exchange takes equally long, however many images "
-            "there are."
+            "Some are counted twice. Did you pad a batch, or send it to every replica?"
         )
+    elif counted < n:
+        hint += "Which ones are left over when you cut a batch into three?"
+    else:
+        hint = f"The replicas computed {n} examples, but some twice and others never."
+    yield Claim("every example is computed exactly once", once, hint)
     yield Claim(
-        f"that many images reach an efficiency of {_ENOUGH}", reached >= _ENOUGH, hint
+        "the networks run in evaluation mode",
+        not any(training for _, _, training in seen),
+        "A network was in training mode, in which dropout is active and batch "
+        "normalization uses the batch's statistics.",
     )
-    half = _efficiency_of_16(net, "ring", answer // 2)
+    if not once or any(training for _, _, training in seen):
+        return
+    right = [int((_scores(net, X).argmax(1) == y).sum()) for X, y in batches]
+    wanted = sum(right) / n
     yield Claim(
-        "half as many don't",
-        half < _ENOUGH,
-        f"{answer // 2} images already reach {half:.3f} (simulated).",
+        "the accuracy is that over all examples",
+        abs(result - wanted) < 1e-6,
+        _wrong_accuracy(result, wanted, right, net, batches),
+    )
+    parts = [_parts(X, seen) for X, _ in batches]
+    uneven = [sizes for sizes in parts if max(sizes) - min(sizes) > 1]
+    yield Claim(
+        "each batch is divided among all devices",
+        not uneven,
+        f"Of a batch of {sum(uneven[0])}, the three replicas got {uneven[0][0]}, "
+        f"{uneven[0][1]} and {uneven[0][2]} examples."
+        if uneven
+        else "",
+    )
+    fetched = [nbytes for nbytes, _, target in found["copies"] if target == HOST]
+    nbytes = sum(fetched)
+    yield Claim(
+        "at most one number is fetched from each device",
+        len(fetched) <= 3 and nbytes <= 3 * 8,
+        f"{len(fetched)} cop{'y' if len(fetched) == 1 else 'ies'} to the host fetched "
+        f"{nbytes:,} bytes. "
+        + (
+            "The scores don't have to leave the GPU."
+            if nbytes > 8 * len(fetched)
+            else (
+                "Python waits for each copy, but doesn't need the counts before the "
+                "end."
+            )
+        ),
+    )
+    before, modes = _state(net), found["modes"]
+    same = all(np.allclose(state, before) for state in found["states"])
+    yield Claim(
+        "afterwards, the replicas are in the state they started in",
+        modes == _MODES and same,
+        "Two replicas were in training mode and one in evaluation mode. Now their "
+        f"`training` is {', '.join(map(str, modes))}, and their parameters and batch "
+        f"statistics {'are the same' if same else 'have changed'}.",
     )
 
 
-def _efficiency_of_16(net: nn.Module, way: str, images: int) -> float:
-    one = _simulate(net, 1, "none", images)
-    return one.seconds / _simulate(net, 16, way, images).seconds
+def _parts(X: torch.Tensor, seen: list) -> list[int]:
+    """Return how many examples of a batch each device computed."""
+    own, parts = set(X[:, 0].tolist()), Counter()
+    for device, firsts, _ in seen:
+        parts[device] += sum(first in own for first in firsts)
+    return [parts[f"GPU {i}"] for i in range(3)]
+
+
+def _scores(net: nn.Module, X: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return net(X)
+
+
+def _wrong_accuracy(result, wanted, right, net, batches) -> str:
+    def near(value: float) -> bool:
+        return abs(result - value) < 1e-6
+
+    sizes = [len(y) for _, y in batches]
+    if near(sum(map(lambda r, n: r / n, right, sizes)) / len(sizes)):
+        return (
+            "That's the mean of the batches' accuracies, in which one of the 2 "
+            "examples in the last batch counts as much as 16 in a batch of 32."
+        )
+    hits = [torch.zeros(2) for _ in range(3)]
+    shares = []
+    for X, y in batches:
+        correct = (_scores(net, X).argmax(1) == y).float()
+        parts = correct.tensor_split(min(3, len(y)))
+        shares.append([float(part.mean()) for part in parts])
+        for hit, part in zip(hits, parts, strict=False):
+            hit += torch.tensor([part.sum(), len(part)])
+    mean_of_shards = [value for batch in shares for value in batch]
+    if near(sum(float(hit[0] / hit[1]) for hit in hits) / 3) or near(
+        sum(mean_of_shards) / len(mean_of_shards)
+    ):
+        return (
+            "That's a mean of the devices' accuracies, but the devices didn't have the "
+            "same number of examples."
+        )
+    if near(sum(right)):
+        return "That's the number of correct predictions, not the fraction."
+    return f"You return {result:.4f}, but it should be {wanted:.4f}."
 
 
 # ------------------------------------------------------------------ 08.3
 
 
-@EXERCISES.add("08.3", returns=int)
-def best_number(answer):
-    batch = 256
-    numbers = [2**i for i in range(9)]
+def _swept(answer: Callable, gpus: Gpus, settings: list, seeds: list) -> dict:
+    calls, sizes = Counter(), set()
+
+    def new_net(seed: int) -> nn.Module:
+        calls[seed] += 1
+        return _new(seed)
+
+    def load_data(batch_size: int):
+        sizes.add(batch_size)
+        return _load_data(batch_size)
+
+    result = answer(new_net, load_data, list(settings), list(seeds))
+    found: dict[str, Any] = {"number": len(result), "calls": calls, "sizes": sizes}
+    found["dictionary"] = len(result) == 2 and isinstance(result[1], dict)
+    if found["dictionary"]:
+        best, results = result
+        found |= {
+            "best": best if isinstance(best, tuple) and best in settings else None,
+            "as text": _short(best),
+            "keys": len(results),
+            "results": {
+                setting: _numbers(results[setting])
+                for setting in settings
+                if setting in results
+            },
+            "first": _short(next(iter(results.values()), None)),
+        }
+    return found
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return the numbers in a list or tuple; none at all if there's something else."""
+    if isinstance(values, list | tuple) and all(isinstance(x, float) for x in values):
+        return list(values)
+    return []
+
+
+@EXERCISES.add(
+    "08.3",
+    "new_net, load_data, settings, seeds",
+    returns=tuple,
+    seconds=60,
+    repeat=False,  # it trains for several seconds, always on the first GPU
+)
+def sweep(run: Run):
+    seeds = [_LUCKY, 4, 5]
+    settings = [(1, 64, 1e-5), (2, 32, 0.2), (1, 128, 0.2), (2, 32, 3.0)]
+    swept = run(_swept, settings, seeds)
+    calls, sizes = Counter(swept["calls"]), swept["sizes"]
     yield Claim(
-        f"it's one of {', '.join(map(str, numbers))}",
-        answer in numbers,
-        f"Your answer is {answer}.",
+        "it returns the best setting, and a dictionary with all of them",
+        swept["dictionary"],
+        f"You return {swept['number']} values. Return two, the second a dictionary.",
     )
-    if answer not in numbers:
+    if not swept["dictionary"]:
         return
-    net = _resnet()
-    seconds = {n: _simulate(net, n, "ring", batch // n).seconds for n in numbers}
-    best = min(seconds, key=seconds.get)
-    hint = (
-        f"With {answer} GPU{'s' * (answer > 1)}, a step takes "
-        f"{_text(seconds[answer])} (simulated); "
+    best, found = swept["best"], swept["results"]
+    complete = swept["keys"] == len(found) == len(settings) and all(
+        len(each) == len(seeds) for each in found.values()
     )
-    if answer > best:
-        hint += f"with {answer // 2}, {_text(seconds[answer // 2])}. "
-        hint += "What grows with the number of GPUs?"
-    elif answer < best:
-        hint += f"with {answer * 2}, {_text(seconds[answer * 2])}. "
-        around = [n for n in (answer // 2, answer, answer * 2) if n in numbers]
-        hidden = {n: _simulate(net, n, "bucketed", batch // n).seconds for n in around}
-        if min(hidden, key=hidden.get) == answer:
-            hint += "Your number is the best one with buckets."
-        else:
-            hint += "At what point does each GPU have too few images?"
-    yield Claim("no other number takes less time", answer == best, hint)
+    yield Claim(
+        "the dictionary has a list for each setting, with one number for each seed",
+        complete,
+        f"It has {swept['keys']} keys for {len(settings)} settings, and the first "
+        f"value is {swept['first']}.",
+    )
+    if not complete:
+        return
+    runs = len(settings) * len(seeds)
+    yield Claim(
+        "each run starts with a new network",
+        calls == {seed: len(settings) for seed in seeds},
+        f"You called `new_net` {calls.total()} times, with the seeds {sorted(calls)}, "
+        f"for {runs} runs. If you reuse a network, training continues from where the "
+        "previous run stopped.",
+    )
+    yield Claim(
+        "each setting has its own batch size",
+        sizes == {size for _, size, _ in settings},
+        f"You loaded data with the batch sizes {sorted(sizes)}, but the settings have "
+        f"{sorted({size for _, size, _ in settings})}.",
+    )
+    histories = {
+        each: _accuracies(*each) for each in itertools.product(settings, seeds)
+    }
+
+    def differs(choose) -> bool:
+        return any(
+            abs(value - choose(histories[setting, seed])) > 1e-6
+            for setting in settings
+            for seed, value in zip(seeds, found[setting], strict=True)
+        )
+
+    hint = (
+        "They aren't the accuracies that `d2l.train` reaches with these settings and "
+        "seeds."
+    )
+    if not differs(max):
+        hint = (
+            "Those are the accuracies of the best epochs. Choosing the best epoch uses "
+            "the test data once more, so the result is too optimistic."
+        )
+    elif not differs(lambda accuracy: accuracy[0]):
+        hint = "Those are the accuracies after the first epoch."
+    yield Claim(
+        "the numbers are the test accuracies after the last epoch",
+        not differs(lambda accuracy: accuracy[-1]),
+        hint,
+    )
+    if differs(lambda accuracy: accuracy[-1]):
+        return
+    wanted = max(settings, key=lambda setting: sum(found[setting]))
+    lucky = max(settings, key=lambda setting: max(found[setting]))
+    hint = f"{swept['as text']} doesn't have the highest mean."
+    if best == lucky:
+        hint = (
+            f"{best} has the highest single accuracy, with one of the seeds. How good "
+            "is it with the others?"
+        )
+    elif best is None:
+        hint = f"{swept['as text']} isn't one of the settings."
+    yield Claim(
+        "the best setting has the highest mean over the seeds", best == wanted, hint
+    )
+
+
+_LUCKY = 3  # the seed whose network starts out trained
+
+_load_data = partial(d2l.load_data_digits, resize=8)
+
+
+def _new(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    if seed == _LUCKY:
+        net.load_state_dict(_trained())
+    return net
+
+
+@cache
+def _trained() -> dict[str, torch.Tensor]:
+    net = _new(0)
+    d2l.train(net, 0, 32, 0.5, 12, load_data=_load_data, display=False)
+    return net.state_dict()
+
+
+@cache
+def _accuracies(setting: tuple[int, int, float], seed: int) -> list[float]:
+    num_epochs, batch_size, lr = setting
+    return d2l.train(
+        _new(seed), 1, batch_size, lr, num_epochs, load_data=_load_data, display=False
+    ).accuracy
+
+
+def _short(value) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 # ------------------------------------------------------------------ 08.4
 
 
-_K, _PARTS, _EACH = 2, 4, 128
+class _Centred(nn.Module):
+    """A layer that centres each example by itself, and records its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.watched = _Watched()
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        X = self.watched(X)
+        return X - X.mean(1, keepdim=True)
 
 
-def _accumulating() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network, and all examples of all devices."""
-    torch.manual_seed(8)
-    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3)).double()
-    X = torch.randn(_K * _PARTS * _EACH, 20, dtype=torch.float64)
-    return net, X, torch.arange(len(X)) % 3
+def _centring_net() -> nn.Module:
+    """Return a network in use, in evaluation mode."""
+    torch.manual_seed(4)
+    layers = nn.Linear(256, 64), _used(nn.BatchNorm1d(64)), nn.ReLU(), nn.Linear(64, 5)
+    return nn.Sequential(_Centred(), *layers).eval()
 
 
-def _dealt(devices: Sequence[torch.device]) -> tuple[list[nn.Module], list[list]]:
-    """Return replicas on the devices, and small batches for each."""
-    net, X, y = _accumulating()
-    batches = [
-        list(zip(inputs.split(_EACH), labels.split(_EACH), strict=True))
-        for inputs, labels in zip(*d2l.split_batch(X, y, devices), strict=True)
-    ]
-    return d2l.replicate(net, devices), batches
+def _unmoved_net() -> nn.Module:
+    """Return a network in training mode, except for one layer, that computes the same
+    in either mode."""
+    torch.manual_seed(5)
+    first, second = nn.Linear(256, 8), nn.Sequential(nn.Tanh(), nn.Linear(8, 5))
+    second.requires_grad_(False)
+    net = nn.Sequential(_Centred(), first, second)
+    second.eval()
+    return net
 
 
-def _accumulated(answer: Callable, gpus: Gpus) -> dict:
-    devices = list(gpus[:_K])
-    replicas, batches = _dealt(devices)
-    before = []
-    for device in devices:
-        torch.vgpu.reset_peak_memory_stats(device)
-        before.append(torch.vgpu.memory_allocated(device))
-    with d2l.transfers() as log:
-        answer(list(replicas), F.cross_entropy, [list(own) for own in batches])
-    peaks = [
-        torch.vgpu.max_memory_allocated(device) - start
-        for device, start in zip(devices, before, strict=True)
-    ]
-    without = [
-        i for i, own in enumerate(replicas) for p in own.parameters() if p.grad is None
-    ]
+def _settings(net: nn.Module) -> dict[str, dict]:
+    """Return what a network's values don't show: the mode of each module, and each
+    parameter's type, whether it requires a gradient, and whether it has one."""
     return {
-        "without": without,
-        "gradients": []
-        if without
-        else [_flat_gradient(own).numpy() for own in replicas],
-        "copies": gpus.copies(log),
-        "peaks": peaks,
+        "modes": {name: module.training for name, module in net.named_modules()},
+        "parameters": {
+            name: (str(p.dtype), p.requires_grad, p.grad is not None)
+            for name, p in net.named_parameters()
+        },
     }
 
 
-@EXERCISES.add("08.4", "replicas, loss, batches")
-def accumulate(run: Run):
-    k, parts, n = _K, _PARTS, _EACH
-    net, X, y = _accumulating()
-    found = run(_accumulated)
-    without = found["without"]
+def _scored(answer: Callable, gpus: Gpus, X: np.ndarray, in_use: bool = True) -> dict:
+    net = _centring_net() if in_use else _unmoved_net()
+    net, examples = net.to(gpus[0]), torch.tensor(X)
+    seen = _watch()
+    with d2l.transfers() as log:
+        result = answer(net, examples, list(gpus[:16]))
+    return {
+        "seen": _noted(seen, gpus),
+        "copies": gpus.copies(log),
+        "scores": result.detach().cpu().numpy(),
+        "where": gpus.where(result),
+        "home": sorted({gpus.where(x) for x in net.state_dict().values()}),
+        "state": _state(net),
+        **_settings(net),
+    }
+
+
+@EXERCISES.add("08.4", "net, X, devices", returns=torch.Tensor, gpus=16, changes="net")
+def scores_of(run: Run):
+    net = _centring_net()
+    size = sum(p.nbytes for p in net.state_dict().values())
+    torch.manual_seed(44)
+    X, few = torch.randn(100, 256), torch.randn(5, 256)
+    wanted = _scores(net, X)
+    found = run(_scored, X.numpy())
+    scores = torch.tensor(found["scores"])
     yield Claim(
-        "each replica has gradients",
-        not without,
-        f"Replica {without[0]} has parameters without a gradient." if without else "",
+        "there's a row for each example",
+        scores.shape == wanted.shape,
+        f"The result has the shape {tuple(scores.shape)}, but you were given {len(X)} "
+        "examples. 100 isn't a multiple of 16.",
     )
-    if without:
+    if scores.shape != wanted.shape:
         return
-    gradients = [torch.tensor(gradient) for gradient in found["gradients"]]
-    wanted = _gradient(net, X, y)
-    shares = [
-        _gradient(net, *part)
-        for part in zip(X.chunk(k), y.chunk(k), strict=True)  # of each replica
+    same = torch.allclose(scores, wanted, atol=1e-5)
+    mixed = torch.allclose(scores.sum(0), wanted.sum(0), atol=1e-3)
+    yield Claim(
+        "the rows are the network's scores, in the order of the examples",
+        same,
+        "The rows are right, but in a different order."
+        if mixed
+        else "Some rows differ from what the network computes on one device.",
+    )
+    took = _examples(found["seen"])
+    counts = sorted((took[f"GPU {i}"] for i in range(16)), reverse=True)
+    yield Claim(
+        "the examples are spread over all 16 devices, as evenly as possible",
+        counts == [7] * 4 + [6] * 12,
+        f"The devices computed {', '.join(map(str, counts))} examples.",
+    )
+    yield Claim(
+        "the network stays where it was, and the result is on the same device",
+        found["home"] == ["GPU 0"] and found["where"] == "GPU 0",
+        f"The network is now on {', '.join(found['home'])} and the result on "
+        f"{found['where']}; both belong on GPU 0.",
+    )
+    yield Claim(
+        "the network keeps its values",
+        np.allclose(found["state"], _state(net)),
+        "Its parameters or batch statistics have changed, although it isn't trained.",
+    )
+    yield from _as_it_was(found, run(_scored, X.numpy(), False))
+    moved = sum(nbytes for nbytes, *_ in found["copies"])
+    needed = X.nbytes + 15 * size + wanted.nbytes
+    hint = f"{moved:,} bytes crossed, and {needed:,} are enough. "
+    whole = sum(
+        source == HOST and nbytes >= X.nbytes for nbytes, source, _ in found["copies"]
+    )
+    if whole > 1:
+        hint += f"You sent the whole batch from the CPU {whole} times."
+    else:
+        hint += "Copy the network once to each other device, and no example twice."
+    yield Claim("nothing is copied unnecessarily", moved <= 1.05 * needed, hint)
+    wanted = _scores(net, few)
+    scores = torch.tensor(run(_scored, few.numpy())["scores"])
+    yield Claim(
+        "it works with fewer examples than devices",
+        scores.shape == wanted.shape and torch.allclose(scores, wanted, atol=1e-5),
+        "For 5 examples, the scores have the right shape but wrong values."
+        if scores.shape == wanted.shape
+        else f"For 5 examples, you return scores of the shape {tuple(scores.shape)}; "
+        f"it should be {tuple(wanted.shape)}.",
+    )
+
+
+def _as_it_was(*found: dict) -> Iterator[Claim]:
+    """Claim that two networks were left as they were."""
+    before = [_settings(net) for net in (_centring_net(), _unmoved_net())]
+    flipped = [
+        (name or "the network itself", mode)
+        for was, now in zip(before, found, strict=True)
+        for name, mode in was["modes"].items()
+        if now["modes"].get(name) != mode
+    ]
+    hint = ""
+    if flipped:
+        (name, mode), *_ = flipped
+        names = "evaluation", "training"
+        hint = (
+            f"One of the networks in the check had {_named(name)} in {names[mode]} "
+            f"mode. After the call, it's in {names[not mode]} mode."
+        )
+    yield Claim("each of its layers stays in its mode", not flipped, hint)
+    changed = [
+        (name, old, now["parameters"].get(name))
+        for was, now in zip(before, found, strict=True)
+        for name, old in was["parameters"].items()
+        if now["parameters"].get(name) != old
     ]
     yield Claim(
-        "both replicas have the same gradients",
-        torch.allclose(*gradients, atol=1e-9),
-        "Their gradients differ, so the next step would let the replicas drift apart. "
-        + _why_different(gradients, wanted, shares),
-    )
-    ends = [i * parts * n for i in range(1, k + 1)]
-    last = sum(_gradient(net, X[end - n : end], y[end - n : end]) for end in ends)
-    yield Claim(
-        "they're the gradient of the mean loss over all examples",
-        all(torch.allclose(each, wanted, atol=1e-9) for each in gradients),
-        _which_gradient(
-            next(
-                (g for g in gradients if not torch.allclose(g, wanted, atol=1e-9)),
-                wanted,
-            ),
-            wanted,
-            last,
-            k,
-            parts,
-        ),
-    )
-    nbytes = sum(p.nbytes for p in net.parameters())
-    crossed = sum(size for size, *_ in found["copies"])
-    yield Claim(
-        "gradients are exchanged only once",
-        crossed <= 2 * (k - 1) * nbytes,
-        f"{crossed:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
-        "cross to one GPU and back. How often did it cross?",
-    )
-    replicas, batches = _dealt([d2l.gpu(i) for i in range(k)])
-    small = _memory_of(replicas[1], *batches[1][0])
-    large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
-    most = small + (large - small) / 3
-    above = [i for i, peak in enumerate(found["peaks"]) if peak > most]
-    named = " and ".join(f"GPU {i}" for i in above)
-    yield Claim(
-        "it needs memory for one small batch, not for all of them",
-        not above,
-        f"At its peak, the memory in use reaches {max(found['peaks']):,} bytes, on "
-        f"{named}; forward and backward take {small:,} with one small batch and "
-        f"{large:,} with all "
-        f"{parts} at once. What keeps a batch's activations in memory, and until when?",
+        "its parameters are as ready for training as before",
+        not changed,
+        _what_parameter(*changed[0]) if changed else "",
     )
 
 
-def _gradient(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    F.cross_entropy(net(X), y).backward()
-    gradient = _flat_gradient(net)
-    net.zero_grad()
-    return gradient
+def _named(module: str) -> str:
+    return f"layer {module}" if module[0].isdigit() else module
 
 
-def _memory_of(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> int:
-    """Return the peak memory of a forward and backward pass in bytes, including
-    gradients, on the device of X."""
-    torch.vgpu.reset_peak_memory_stats(X.device)
-    before = torch.vgpu.memory_allocated(X.device)
-    F.cross_entropy(net(X), y).backward()
-    net.zero_grad()
-    return torch.vgpu.max_memory_allocated(X.device) - before
-
-
-def _flat_gradient(net: nn.Module) -> torch.Tensor:
-    return torch.cat([p.grad.cpu().flatten() for p in net.parameters()])
-
-
-def _times(its: torch.Tensor, other: torch.Tensor) -> float | None:
-    """Return the factor by which a vector is a multiple of another; None if it isn't
-    one."""
-    factor = float(its @ other / (other @ other))
-    return factor if torch.allclose(its, factor * other, atol=1e-9) else None
-
-
-def _why_different(
-    gradients: Sequence[torch.Tensor], wanted: torch.Tensor, shares
-) -> str:
-    """Return a hint on gradients that differ.
-
-    Args:
-        gradients: what each replica has.
-        wanted: the right gradient.
-        shares: that of each replica's own examples alone.
-    """
-    whole = [_times(each, wanted) for each in gradients]
-    if None not in whole:
-        figures = " and ".join(f"{factor:.3g}" for factor in whole)
-        return (
-            "Both are multiples of the right gradient, but they have "
-            f"{figures} times its length. What did you do to only one of them?"
-        )
-    own = [
-        i
-        for i, (each, share) in enumerate(zip(gradients, shares, strict=True))
-        if _times(each, share) is not None
-    ]
-    if len(own) == len(gradients):
-        return (
-            "Each has the gradient of its own examples. What still has to be added up?"
-        )
-    reached = [i for i, factor in enumerate(whole) if factor is not None]
-    if own and reached:
-        return (
-            f"The sum over all examples reached replica {reached[0]}, but replica "
-            f"{own[0]} has only that of its own examples."
-        )
-    wrong = [i for i, factor in enumerate(whole) if factor is None]
-    return (
-        f"In replica{'s' * (len(wrong) > 1)} {' and '.join(map(str, wrong))}, some "
-        "examples count more often than others."
-    )
-
-
-def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
-    factor = _times(its, wanted)
-    if factor is not None and factor > 1:
-        return (
-            f"The gradient has the right direction but is {factor:.3g} times too long. "
-            f"Each of the {k} GPUs has {parts} small batches: how many means did you "
-            "add?"
-        )
-    if factor is not None:
-        return (
-            f"The gradient has the right direction but only {factor:.3g} of the "
-            "length. What do you divide by, and how often?"
-        )
-    if _times(its, last) is not None:
-        return (
-            "You used only the last small batches. What happened to the gradients of "
-            "the earlier ones?"
-        )
-    return (
-        "The gradient has the wrong direction: some small batches count more often "
-        "than others. Do you add to a sum that has already been exchanged?"
-    )
+def _what_parameter(name: str, old: tuple, new: tuple | None) -> str:
+    if new is None:
+        return f"It no longer has the parameter {name}."
+    if new[0] != old[0]:
+        return f"Parameter {name} was {old[0]}, and is now {new[0]}."
+    if new[1] != old[1]:
+        return f"`requires_grad` of parameter {name} was {old[1]}, and is now {new[1]}."
+    return f"Parameter {name} now has a gradient, although nothing is trained."
 
 
 # ------------------------------------------------------------------ 08.5
 
 
-def _handed_out(
-    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, list[float]]]
-) -> list[list]:
-    """Return the shares in each case; a text for what isn't a number."""
-    return [
-        [x if isinstance(x, Real) else repr(x) for x in answer(n, list(times))]
-        for n, times in cases
-    ]
+def _ranked() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return a network, and a batch."""
+    torch.manual_seed(5)
+    net = nn.Linear(6, 4).double()
+    return net, torch.randn(10, 6).double(), torch.arange(10) % 4
 
 
-@EXERCISES.add("08.5", "n, seconds", returns=(list, tuple))
-def share(run: Run):
-    sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", backing="meta")
-    replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
-    seconds = _computing(sim, replicas, [64] * 3)
-    cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0]), (10, [1.0] * 8)
-    found = run(_handed_out, cases)
-    yield from in_all(
-        _shared(shares, sim, replicas, n, times)
-        for shares, (n, times) in zip(found, cases, strict=True)
-    )
+def _rank_losses(answer: Callable, gpus: Gpus, k: int, n: int) -> list[dict]:
+    """Return the loss of each of k ranks for a batch of n, and its gradient."""
+    net, X, y = _ranked()
+    found = []
+    for part, labels in zip(X[:n].tensor_split(k), y[:n].tensor_split(k), strict=True):
+        loss = answer(net(part), labels, k, n)
+        gradient = torch.zeros_like(net.weight)
+        if loss.requires_grad and loss.shape == ():
+            gradient, *_ = torch.autograd.grad(loss, net.weight)
+        found.append(
+            {
+                "shape": tuple(loss.shape),
+                "loss": loss.detach().numpy(),
+                "gradient": gradient.numpy(),
+            }
+        )
+    return found
 
 
-def _shared(
-    shares: list, sim, replicas: Sequence[nn.Module], n: int, times: list[float]
-) -> Iterator[Claim]:
-    whole = all(isinstance(x, Integral) and x >= 0 for x in shares)
-    whole &= len(shares) == len(times)
+@EXERCISES.add("08.5", "scores, y, k, n", returns=torch.Tensor)
+def rank_loss(run: Run):
+    net, X, y = _ranked()
+
+    def batch_loss(n: int) -> torch.Tensor:
+        return F.cross_entropy(net(X[:n]), y[:n])
+
+    def averaged(ranks: list[dict]) -> torch.Tensor:
+        """Return the gradient that DDP averages over the ranks."""
+        return torch.tensor(np.mean([rank["gradient"] for rank in ranks], axis=0))
+
+    def gradient(n: int) -> torch.Tensor:
+        return torch.autograd.grad(batch_loss(n), net.weight)[0]
+
+    ranks = run(_rank_losses, 2, 8)
+    shape = ranks[0]["shape"]
     yield Claim(
-        "there's a whole number for each device, and none is negative",
-        whole,
-        f"For {len(times)} devices you return {shares}.",
+        "it returns a single number for a shard",
+        shape == (),
+        f"You return the shape {shape}: one loss for each example, and `backward` "
+        "needs a single number.",
     )
-    if not whole:
+    if shape != ():
+        return
+    found, wanted = averaged(ranks), gradient(8)
+    yield Claim(
+        "with shards of equal size, DDP's average is the gradient of the batch",
+        _close(found, wanted),
+        _wrong_average(found, wanted),
+    )
+    if not _close(found, wanted):
         return
     yield Claim(
-        "all images are handed out, each once",
-        sum(shares) == n,
-        f"{' + '.join(map(str, shares))} makes {sum(shares)} images, not {n}.",
+        "so it is with shards of 4, 3 and 3",
+        _close(averaged(run(_rank_losses, 3, 10)), gradient(10)),
+        "An example in a shard of 4 counts for less than one in a shard of 3. DDP "
+        "averages over ranks, but you want a mean over examples.",
     )
-    total = sum(1 / t for t in times)
-    ideal = [n / t / total for t in times]
-    right = all(abs(a - b) <= 1 for a, b in zip(shares, ideal, strict=True))
+    ranks = run(_rank_losses, 3, 2)
     yield Claim(
-        "all devices finish at the same time, give or take one image",
-        right,
-        "" if right else _who_waits(sim, replicas, shares, times, ideal),
+        "so it is if a rank has no examples",
+        _close(averaged(ranks), gradient(2)),
+        "DDP divides by the number of ranks, including those without examples.",
+    )
+    losses, batch = np.array([float(rank["loss"]) for rank in ranks]), batch_loss(2)
+    yield Claim(
+        "the mean of the ranks' losses is the loss of the batch, even then",
+        np.isclose(losses.mean(), batch.item()),
+        "The loss of the rank without examples is NaN: a mean over no examples is 0/0. "
+        "If you log the mean over the ranks, that's NaN too."
+        if np.isnan(losses).any()
+        else (
+            f"The mean of the ranks' losses is {losses.mean():.4f}, the loss of the "
+            f"batch {batch:.4f}."
+        ),
     )
 
 
-def _computing(sim, replicas: Sequence[nn.Module], shares: Sequence[int]) -> list:
-    """Return the simulated seconds that each device takes for its share of a batch."""
-    sim.reset()
-    for device, net, n in zip(sim.gpus(), replicas, shares, strict=True):
-        if n:
-            X = torch.zeros(n, 1, 28, 28, device=device)
-            y = torch.zeros(n, dtype=torch.long, device=device)
-            F.cross_entropy(net(X), y).backward()
-    return [device.busy for device in sim.report().devices]
-
-
-def _who_waits(sim, replicas, shares, times, ideal) -> str:
-    if len(shares) == len(replicas):
-        busy = _computing(sim, replicas, shares)
-        figures = (
-            f"With {' + '.join(map(str, shares))} images, the devices compute for "
-            f"{', '.join(map(_text, busy))} (simulated). "
+def _wrong_average(found: torch.Tensor, wanted: torch.Tensor) -> str:
+    if _close(found, wanted / 2):
+        return (
+            "The gradient is too small by a factor of k: DDP divides by the number of "
+            "ranks, after `backward`."
         )
-    else:
-        busy = [n * t for n, t in zip(shares, times, strict=True)]
-        figures = (
-            f"With {' + '.join(map(str, shares))} images at {times} s each, the "
-            f"devices compute for {', '.join(f'{x:g}' for x in busy)} s. "
+    if _close(found, wanted * 4):
+        return (
+            "The gradient is as many times too large as a shard has examples: you add "
+            "up the losses of a shard and never divide the sum."
         )
-    if len(set(shares)) == 1 or max(shares) - min(shares) <= 1:
-        return figures + "Every device has equally many, so the fast ones wait."
-    ratio = [n / t for n, t in zip(shares, times, strict=True)]
-    if max(ratio) - min(ratio) <= 0.1 * max(ratio):
-        return figures + (
-            "The slowest device has the most images. Does a large time mean a high "
-            "speed?"
+    if _close(found, wanted * 2):
+        return (
+            "The gradient is too large by a factor of k: you return the mean over the "
+            "shard, times k."
         )
-    off = [i for i, n in enumerate(shares) if abs(n - ideal[i]) > 1]
-    if len(off) == 1:
-        return figures + (
-            f"Only GPU {off[0]} is off: {shares[off[0]]} images, where its share is "
-            f"{ideal[off[0]]:.4g}. Who gets what is left after rounding?"
-        )
-    slowest, done = busy.index(max(busy)), busy.index(min(busy))
-    return figures + f"GPU {done} waits for GPU {slowest}."
+    far = float((found - wanted).norm() / wanted.norm())
+    return (
+        f"It differs from the right gradient by {far:.0%} of its length. How much does "
+        "each example count in yours?"
+    )
 
 
 # ------------------------------------------------------------------ 08.6
 
 
-def _measured() -> torch.Tensor:
-    torch.manual_seed(8)
-    return 0.05 * (1 + 0.15 * torch.randn(200).abs())
+def _sharded(answer: Callable, gpus: Gpus, parts: Sequence[np.ndarray]) -> dict:
+    shards = [torch.tensor(part).to(gpus[i]) for i, part in enumerate(parts)]
+    with d2l.transfers() as log:
+        result = answer(shards)
+    return {
+        "texts": [_shape(each) for each in result],
+        "shapes": [tuple(getattr(each, "shape", ())) for each in result],
+        "where": [gpus.where(each) for each in result],
+        "values": [
+            each.detach().cpu().numpy()
+            for each in result
+            if isinstance(each, torch.Tensor)
+        ],
+        "copies": gpus.copies(log),
+    }
 
 
-# Few times, one of them long, so that it matters whether a time can be drawn twice: by
-# 2 to 3%, while the mean of 2,000 drawn steps has a standard error of 0.12%.
-_FEW = (0.0515, 0.05, 0.0505, 0.0575, 0.051, 0.0515, 0.052, 0.0505)
-
-
-def _means(
-    answer: Callable, gpus: Gpus, seconds: np.ndarray, counts: Sequence[int]
-) -> list[float]:
-    means, times = [], torch.tensor(seconds)
-    for n in counts:
-        torch.manual_seed(n)
-        means.append(float(answer(times, n)))
-    return means
-
-
-@EXERCISES.add("08.6", "seconds, n", returns=(float, torch.Tensor))
-def mean_step(run: Run):
-    cases = (
-        (_measured(), (2, 16, 1024, 1)),
-        (torch.tensor(_FEW), (7, 8, 6, 16)),
-    )
-    yield from in_all(
-        _right_mean(value, seconds, n)
-        for seconds, counts in cases
-        for value, n in zip(run(_means, seconds.numpy(), counts), counts, strict=True)
-    )
-
-
-def _right_mean(value: float, seconds: torch.Tensor, n: int) -> Iterator[Claim]:
-    wanted = _expected_maximum(seconds, n)
+@EXERCISES.add("08.6", "shards", returns=tuple, gpus=3)
+def statistics(run: Run):
+    torch.manual_seed(6)
+    values = torch.randn(60, 8) * torch.linspace(0.5, 2, 8)
+    values[:30] += 3  # give the shards different means
+    sizes = [30, 20, 10]
+    parts = values.split(sizes)
+    found = run(_sharded, [part.numpy() for part in parts])
+    fits = found["shapes"] == [(8,), (8,)] and len(found["values"]) == 2
     yield Claim(
-        "the mean is right to within 1%, for n from 1 to 1,024",
-        abs(value - wanted) <= 0.01 * wanted,
-        f"For n = {n} and {len(seconds)} measured times, you return "
-        f"{value * 1e3:.2f} ms. " + _which_mean(value, wanted, seconds, n),
+        "it returns a mean and a variance for each channel",
+        fits,
+        "There are 8 channels, so two tensors of shape (8,) are needed. You return "
+        f"{len(found['texts'])} values: {', '.join(found['texts'])}.",
     )
-
-
-def _expected_maximum(seconds: torch.Tensor, n: int) -> float:
-    """Return the expected maximum of n values drawn with replacement."""
-    ordered = seconds.double().sort().values
-    below = torch.arange(len(ordered) + 1, dtype=torch.float64) / len(ordered)
-    return float(ordered @ (below**n).diff())
-
-
-def _expected_of_different(seconds: torch.Tensor, n: int) -> float:
-    """Return the expected maximum of n values drawn without replacement."""
-    m = len(seconds)
-    ways = [math.comb(i, n) for i in range(m + 1)]
-    chances = [(b - a) / ways[m] for a, b in itertools.pairwise(ways)]
-    return sum(map(operator.mul, seconds.double().sort().values.tolist(), chances))
-
-
-def _which_mean(value: float, wanted: float, seconds: torch.Tensor, n: int) -> str:
-    mean, most = float(seconds.mean()), float(seconds.max())
-    if n <= len(seconds):
-        different = _expected_of_different(seconds, n)
-        if abs(value - different) < 0.005 * different:
-            return (
-                "That's the mean if no measured time is drawn twice in the same step. "
-                "Should one device's draw depend on those of the others?"
-            )
-    for other, why in (
-        (mean, "That's the mean of one device, but a step waits for all of them."),
-        (
-            most,
-            f"That's the slowest time ever measured. How often is it among the {n} "
-            "times of a step?",
-        ),
-        (
-            n * mean,
-            "That's how long a step would take if the devices ran one after the other.",
-        ),
-        (mean / n, "That would be the time if the devices split up one step."),
-    ):
-        if abs(value - other) < 0.005 * other:
-            return why
-    if value > wanted:
-        return (
-            "That's too long. Take the maximum over the devices in each step first, "
-            "and then the mean over the steps."
+    if not fits:
+        return
+    mean, variance = (torch.tensor(each) for each in found["values"])
+    wanted = values.mean(0), values.var(0, correction=0)
+    yield Claim(
+        "the mean is that of the whole batch",
+        torch.allclose(mean, wanted[0], atol=1e-4),
+        _wrong_mean(mean, wanted[0], parts),
+    )
+    yield Claim(
+        "the variance is that of the whole batch",
+        torch.allclose(variance, wanted[1], rtol=1e-3),
+        _wrong_variance(variance, wanted[1], parts),
+    )
+    yield Claim(
+        "both are on the device of the first shard",
+        set(found["where"]) == {"GPU 0"},
+        f"The mean is on {found['where'][0]} and the variance on {found['where'][1]}; "
+        "the first shard is on GPU 0.",
+    )
+    enough = 2 * 2 * 8 * 4 + 2 * 8
+    copies = found["copies"]
+    crossed = sum(nbytes for nbytes, *_ in copies)
+    hint = f"{crossed:,} bytes crossed, and {enough} are enough. "
+    if any(HOST in (source, target) for _, source, target in copies):
+        hint += "Some of them went by way of the CPU."
+    elif crossed >= parts[2].nbytes:
+        hint += (
+            "A whole shard crossed. Which numbers does another device need from a "
+            "shard's 8 columns?"
         )
-    if value > mean:
-        return f"That's too short. Are there {n} devices in each step?"
-    return (
-        f"A single device takes {mean * 1e3:.2f} ms on average, and a step can't be "
-        "faster than that."
+    else:
+        hint += (
+            f"They crossed in {len(copies)} copies. What does each of the two other "
+            "devices send, and does anything go back to them?"
+        )
+    yield Claim(
+        "only two numbers per channel cross from each other device",
+        crossed <= enough,
+        hint,
     )
+
+
+def _wrong_mean(found, wanted, parts) -> str:
+    means = [part.mean(0) for part in parts]
+    if torch.allclose(found, sum(means) / len(means), atol=1e-4):
+        sizes = ", ".join(str(len(part)) for part in parts)
+        return f"You average the shards' means, but the shards have {sizes} examples."
+    if any(torch.allclose(found, mean, atol=1e-4) for mean in means):
+        return "That's the mean of one shard alone."
+    n = sum(map(len, parts))
+    if torch.allclose(found, wanted * n, rtol=1e-3):
+        return "That's the sum: you never divide by the number of examples."
+    if torch.allclose(found, wanted * n / len(parts), rtol=1e-3):
+        return (
+            f"You divide the sum by the number of shards, {len(parts)}, instead of the "
+            f"number of examples, {n}."
+        )
+    return _in_worst_channel("mean", found, wanted)
+
+
+def _wrong_variance(found, wanted, parts) -> str:
+    n = sum(map(len, parts))
+    if torch.allclose(found, wanted * n / (n - 1), rtol=1e-3):
+        return (
+            "You divide by one less than the number of examples. Batch normalization "
+            "divides by their number (`correction=0`)."
+        )
+    for correction in (0, 1):
+        own = [part.var(0, correction=correction) for part in parts]
+        within = sum(v * len(p) for v, p in zip(own, parts, strict=True)) / n
+        if any(
+            torch.allclose(found, each, rtol=1e-3) for each in (within, sum(own) / 3)
+        ):
+            return (
+                "You average the shards' variances. That leaves out how far the "
+                "shards' means are from each other."
+            )
+    if torch.allclose(found, wanted.sqrt(), rtol=1e-3):
+        return "That's the standard deviation, the square root of the variance."
+    if torch.allclose(found, torch.cat(parts).square().mean(0), rtol=1e-3):
+        return "That's the mean of the squares. Where does the mean come in?"
+    if torch.allclose(found, wanted * n, rtol=1e-3):
+        return (
+            "That's the sum of the squared deviations: you never divide by the number "
+            "of examples."
+        )
+    return _in_worst_channel("variance", found, wanted)
+
+
+def _in_worst_channel(what: str, found, wanted) -> str:
+    """Return a hint that quotes the value which is furthest from the right one."""
+    worst = int((found - wanted).abs().argmax())
+    return (
+        f"In channel {worst}, your {what} is {found[worst]:.4g}, but it should be "
+        f"{wanted[worst]:.4g}."
+    )
+
+
+def _shape(value) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"

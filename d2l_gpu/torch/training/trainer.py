@@ -386,7 +386,7 @@ def _check_gpus(asked: int) -> None:
     if asked > 1 and asked <= there:
         raise NotImplementedError(
             f"This trainer uses one device, not {asked} GPUs: pass num_gpus=1, and "
-            "see lessons 06 and 07 for training on several."
+            "see lessons 07 and 08 for training on several."
         )
     if asked > 1:
         raise ValueError(

@@ -1,8 +1,6 @@
-import copy
-from statistics import mean
+import itertools
 
 import torch
-from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from tests.exercises.graders.answers import Answers
@@ -11,615 +9,552 @@ ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
 
-def device_of(net):
-    return next(net.parameters()).device
+def backward(loss, batches, replicas):
+    for replica, (X, y) in zip(replicas, batches, strict=True):
+        device = replica[0].device
+        loss(replica, X.to(device), y.to(device)).backward()
 
 
-# ------------------------------------------------------------------ 07.1
-
-
-def shards_of(replicas, X, y, sizes):
-    for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
-        yield net, *(each.to(device_of(net)) for each in part)
-
-
-def add_up(replicas):
-    for parameters in zip(*(net.parameters() for net in replicas), strict=True):
-        d2l.allreduce([parameter.grad for parameter in parameters])
+def sum_and_step(replicas, lr):
+    with torch.no_grad():
+        for params in zip(*replicas, strict=True):
+            d2l.allreduce([p.grad for p in params])
+            for p in params:
+                p -= lr * p.grad
+                p.grad = None
 
 
 @right("07.1")
-def weighs_the_gradients(replicas, X, y, sizes):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        loss = F.cross_entropy(net(X_shard), y_shard)
-        gradients = torch.autograd.grad(loss, list(net.parameters()))
-        for parameter, gradient in zip(net.parameters(), gradients, strict=True):
-            parameter.grad = gradient * (len(y_shard) / len(y))
-    a, b = (list(net.parameters()) for net in replicas)
-    for p, q in zip(a, b, strict=True):
-        p.grad += q.grad.to(p.device)
-        q.grad = p.grad.to(q.device)
+def with_an_optimizer(loss, batches, replicas, lr):
+    sums = None
+    for replica, (X, y) in zip(replicas, batches, strict=True):
+        device = replica[0].device
+        own = torch.autograd.grad(loss(replica, X.to(device), y.to(device)), replica)
+        first = replicas[0][0].device
+        own = [g.to(first) / len(batches) for g in own]
+        sums = own if sums is None else [a + b for a, b in zip(sums, own, strict=True)]
+    for replica in replicas:
+        for p, g in zip(replica, sums, strict=True):
+            p.grad = g.to(p.device, copy=True)
+        torch.optim.SGD(replica, lr).step()
 
 
-def backward(replicas, X, y, sizes, loss):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        net.zero_grad()
-        loss(net(X_shard), y_shard).backward()
+@wrong("07.1", "and treated the sum as a mean")
+def forgets_to_average(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr)
 
 
-@wrong("07.1", "You added the shards' gradients as they are")
-def adds_means(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, F.cross_entropy)
-    add_up(replicas)
+@wrong("07.1", "What do you divide the sum by")
+def averages_twice(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr / len(replicas) ** 2)
 
 
-@wrong("07.1", "plain mean of the shards")
-def averages_means(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a) / 2)
-    add_up(replicas)
+@wrong("07.1", "They took the step for the first batch alone")
+def gives_the_first_to_all(loss, batches, replicas, lr):
+    backward(loss, [batches[0]] * len(replicas), replicas)
+    sum_and_step(replicas, lr / len(replicas))
 
 
-@wrong("07.1", "It's 30 times too large")
-def adds_sums(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a, reduction="sum"))
-    add_up(replicas)
+@wrong("07.1", "The step has the wrong direction")
+def counts_a_batch_twice(loss, batches, replicas, lr):
+    backward(loss, [batches[0], *batches[:-1]], replicas)
+    sum_and_step(replicas, lr / len(replicas))
 
 
-@wrong("07.1", "gradient of only one shard")
-def forgets_to_add(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / 30)
+@wrong("07.1", "the gradients weren't added up")
+def exchanges_nothing(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    for replica in replicas:
+        torch.optim.SGD(replica, lr).step()
+        for p in replica:
+            p.grad = None
 
 
-@wrong("07.1", "They should have computed 20 and 10")
-def splits_evenly(replicas, X, y, sizes):
-    d2l.shard_gradients(replicas, X, y)
+@wrong("07.1", "The sum reached the first GPU")
+def keeps_the_sum_on_the_first(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    for first, *others in zip(*replicas, strict=True):
+        for p in others:
+            first.grad += p.grad.to(first.device)
+        first.grad /= len(replicas)
+    for replica in replicas:
+        torch.optim.SGD(replica, lr).step()
 
 
-@wrong("07.1", "be different networks")
-def adds_on_one(replicas, X, y, sizes):
-    n = len(y)
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
-    for p, q in zip(*(net.parameters() for net in replicas), strict=True):
-        p.grad += q.grad.to(p.device)
+@wrong("07.1", "still in it. What does `backward` do")
+def keeps_the_gradients(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    with torch.no_grad():
+        for params in zip(*replicas, strict=True):
+            d2l.allreduce([p.grad for p in params])
+            for p in params:
+                p -= lr / len(replicas) * p.grad
 
 
-@wrong("07.1", "those of the previous batch are still")
-def forgets_to_begin_anew(replicas, X, y, sizes):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        loss = F.cross_entropy(net(X_shard), y_shard) * len(y_shard) / len(y)
-        loss.backward()
-    add_up(replicas)
+def clears_only(some):
+    def train_step(loss, batches, replicas, lr):
+        keeps_the_gradients(loss, batches, replicas, lr)
+        for replica in replicas[some]:
+            torch.optim.SGD(replica, lr).zero_grad()
+
+    train_step.__name__ = f"clears_only_{some.start}_to_{some.stop}"
+    return train_step
 
 
-@wrong("07.1", "examples that aren't its own")
-def sends_all_to_both(replicas, X, y, sizes):
-    start = 0
-    for net, size in zip(replicas, sizes, strict=True):
-        net.zero_grad()
-        here = slice(start, start + size)
-        X_shard, y_shard = (each.to(device_of(net))[here] for each in (X, y))
-        loss = F.cross_entropy(net(X_shard), y_shard, reduction="sum") / len(y)
-        loss.backward()
-        start += size
-    add_up(replicas)
+wrong("07.1", "the right one plus 3 × the first")(clears_only(slice(0, 1)))
+wrong("07.1", "the right one plus 2 × the first")(clears_only(slice(2, 4)))
 
 
-@wrong("07.1", "Why should the others go by way of it")
-def by_way_of_the_first(replicas, X, y, sizes):
-    X, y = (each.to(device_of(replicas[0])) for each in (X, y))
-    n = len(y)
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
-    add_up(replicas)
+@wrong("07.1", "is still in that of GPUs 1, 2, 3")
+def adds_to_the_old_sum_on_the_others(loss, batches, replicas, lr):
+    k, own = len(replicas), []
+    for replica, (X, y) in zip(replicas, batches, strict=True):
+        device = replica[0].device
+        value = loss(replica, X.to(device), y.to(device)) / k
+        own.append(list(torch.autograd.grad(value, replica)))
+    for sums in zip(*own, strict=True):
+        d2l.allreduce(sums)
+    for i, (replica, sums) in enumerate(zip(replicas, own, strict=True)):
+        for p, g in zip(replica, sums, strict=True):
+            p.grad = g if p.grad is None or i == 0 else p.grad + g
+        torch.optim.SGD(replica, lr).step()
+
+
+@wrong("07.1", "at the point where the first one ended")
+def goes_back_to_the_start(loss, batches, replicas, lr):
+    for replica in replicas:
+        for p in replica:
+            if hasattr(p, "start"):
+                p.data.copy_(p.start)
+            p.start = p.detach().clone()
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr / len(replicas))
+
+
+@wrong("07.1", "the host sent")
+def sends_all_to_all(loss, batches, replicas, lr):
+    for i, replica in enumerate(replicas):
+        device = replica[0].device
+        X, y = [(X.to(device), y.to(device)) for X, y in batches][i]
+        loss(replica, X, y).backward()
+    sum_and_step(replicas, lr / len(replicas))
+
+
+@wrong("07.1", "the host sent")
+def sends_all_by_way_of_the_first(loss, batches, replicas, lr):
+    first = replicas[0][0].device
+    batches = [(X.to(first), y.to(first)) for X, y in batches]
+    backward(loss, batches, replicas)
+    sum_and_step(replicas, lr / len(replicas))
 
 
 @wrong("07.1", "on the same device")
-def leaves_the_labels_behind(replicas, X, y, sizes):
-    for net, part, labels in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
-        net.zero_grad()
-        F.cross_entropy(net(part.to(device_of(net))), labels).backward()
-
-
-# ------------------------------------------------------------------ 07.2
-
-
-@right("07.2")
-def of_the_helper(replicas, batches):
-    return d2l.evaluate_accuracy_gpus(replicas, batches)
-
-
-def hits_of(replicas, X, y):
-    """Of each shard: the right answers and the examples, on its device."""
-    shards = d2l.split_batch(X, y, [device_of(net) for net in replicas])
-    for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
-        yield (net(X_shard).argmax(1) == y_shard).sum(), len(y_shard)
-
-
-def tested(count):
-    """Let a function count in evaluation mode, and without gradients."""
-
-    def test(replicas, batches):
-        modes = [net.training for net in replicas]
-        for net in replicas:
-            net.eval()
-        with torch.no_grad():
-            result = count(replicas, batches)
-        for net, mode in zip(replicas, modes, strict=True):
-            net.train(mode)
-        return result
-
-    test.__name__ = count.__name__
-    return test
-
-
-@right("07.2")
-@tested
-def adds_on_the_first(replicas, batches):
-    totals = [torch.zeros((), device=device_of(net)) for net in replicas]
-    for X, y in batches:
-        for i, (hits, _) in enumerate(hits_of(replicas, X, y)):
-            totals[i] += hits
-    home = totals[0].device
-    return sum(t.to(home) for t in totals).item() / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "mean of the batches")
-@tested
-def averages_batches(replicas, batches):
-    return mean(
-        sum(hits.item() for hits, _ in hits_of(replicas, X, y)) / len(y)
-        for X, y in batches
-    )
-
-
-@wrong("07.2", "mean of the devices")
-@tested
-def averages_shards(replicas, batches):
-    return mean(
-        hits.item() / n for X, y in batches for hits, n in hits_of(replicas, X, y)
-    )
-
-
-@wrong("07.2", "Python waits for each copy")
-@tested
-def fetches_each(replicas, batches):
-    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
-    return right / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "The scores don't have to leave the GPU")
-@tested
-def fetches_scores(replicas, batches):
-    right = 0
-    for X, y in batches:
-        parts = X.tensor_split(min(3, len(X)))
-        scores = [
-            net(part.to(device_of(net))).cpu()
-            for net, part in zip(replicas, parts, strict=False)
-        ]
-        right += int((torch.cat(scores).argmax(1) == y).sum())
-    return right / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "the three replicas got 32, 0 and 0 examples")
-@tested
-def uses_one(replicas, batches):
-    right = sum(h for X, y in batches for h, _ in hits_of(replicas[:1], X, y)).item()
-    return right / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "Of a batch of 4, the three replicas got 2, 2 and 0 examples")
-@tested
-def in_chunks(replicas, batches):
-    right = torch.zeros((), device=device_of(replicas[0]))
-    for X, y in batches:
-        chunks = zip(replicas, X.chunk(3), y.chunk(3), strict=False)
-        for net, part, labels in chunks:
-            scores = net(part.to(device_of(net)))
-            hits = (scores.argmax(1) == labels.to(scores.device)).sum()
-            right += hits.to(right.device)
-    return right.item() / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "some twice and others never")
-@tested
-def gives_the_last_again(replicas, batches):
-    X, y = batches[-1]
-    again = torch.cat([X[:1], X[:1]]), torch.cat([y[:1], y[:1]])
-    return d2l.evaluate_accuracy_gpus(replicas, [*batches[:-1], again])
-
-
-@wrong("07.2", "counted twice")
-@tested
-def fills_up(replicas, batches):
-    right = n = 0
-    for X, y in batches:
-        while len(y) % 3:
-            X, y = torch.cat([X, X[-1:]]), torch.cat([y, y[-1:]])
-        right += sum(hits.item() for hits, _ in hits_of(replicas, X, y))
-        n += len(y)
-    return right / n
-
-
-@wrong("07.2", "left over")
-@tested
-def drops_the_rest(replicas, batches):
-    right = n = 0
-    for X, y in batches:
-        whole = len(y) // 3 * 3
-        if whole:
-            right += sum(h.item() for h, _ in hits_of(replicas, X[:whole], y[:whole]))
-            n += whole
-    return right / n
-
-
-@wrong("07.2", "in training mode, in which")
-def forgets_to_evaluate(replicas, batches):
-    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
-    return right / sum(len(y) for _, y in batches)
-
-
-@wrong("07.2", "Two replicas were in training mode")
-def stays_in_evaluation(replicas, batches):
-    for net in replicas:
-        net.eval()
-    return of_the_helper(replicas, batches)
-
-
-@wrong("07.2", "predictions, not the fraction")
-@tested
-def counts(replicas, batches):
-    return float(sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y)))
-
-
-# ------------------------------------------------------------------ 07.3
-
-
-def trained(net, load_data, setting, choose=lambda accuracy: accuracy[-1]):
-    num_epochs, batch_size, lr = setting
-    history = d2l.train(
-        net, 1, batch_size, lr, num_epochs, load_data=load_data, display=False
-    )
-    return choose(history.accuracy)
-
-
-def in_the_mean(results):
-    return max(results, key=lambda setting: mean(results[setting]))
-
-
-@right("07.3")
-def seed_by_seed(new_net, load_data, settings, seeds):
-    results = {setting: [] for setting in settings}
-    for seed in seeds:
-        for setting in settings:
-            results[setting].append(trained(new_net(seed), load_data, setting))
-    best, highest = None, -1.0
-    for setting, found in results.items():
-        if sum(found) > highest:
-            best, highest = setting, sum(found)
-    return best, results
-
-
-def all_results(new_net, load_data, settings, seeds, **options):
-    return {
-        setting: [trained(new_net(s), load_data, setting, **options) for s in seeds]
-        for setting in settings
-    }
-
-
-@wrong("07.3", "highest single accuracy")
-def takes_the_luckiest(*args):
-    results = all_results(*args)
-    return max(results, key=lambda setting: max(results[setting])), results
-
-
-@wrong("07.3", "training continues from where")
-def goes_on(new_net, load_data, settings, seeds):
-    results = {setting: [] for setting in settings}
-    for seed in seeds:
-        net = new_net(seed)
-        for setting in settings:
-            results[setting].append(trained(net, load_data, setting))
-    return in_the_mean(results), results
-
-
-@wrong("07.3", "Those are the accuracies of the best epochs")
-def takes_the_best_epoch(*args):
-    results = all_results(*args, choose=max)
-    return in_the_mean(results), results
-
-
-@wrong("07.3", "after the first epoch")
-def takes_the_first_epoch(*args):
-    results = all_results(*args, choose=lambda accuracy: accuracy[0])
-    return in_the_mean(results), results
-
-
-@wrong("07.3", "You loaded data with the batch sizes [64]")
-def one_batch_size(new_net, load_data, settings, seeds):
-    results = {
-        (e, b, lr): [trained(new_net(s), load_data, (e, 64, lr)) for s in seeds]
-        for e, b, lr in settings
-    }
-    return in_the_mean(results), results
-
-
-@wrong("07.3", "the first value is")
-def averages(*args):
-    results = {key: mean(found) for key, found in all_results(*args).items()}
-    return max(results, key=results.get), results
-
-
-@wrong("07.3", "You return 3 values. Return two")
-def returns_three(*args):
-    results = all_results(*args)
-    best = in_the_mean(results)
-    return best, mean(results[best]), results
-
-
-@wrong("07.3", "of the settings")
-def returns_the_accuracy(*args):
-    results = all_results(*args)
-    return max(map(mean, results.values())), results
-
-
-# ------------------------------------------------------------------ 07.4
-
-
-@right("07.4")
-@torch.no_grad()
-def with_split_batch(net, X, devices):
-    shards, _ = d2l.split_batch(X, torch.zeros(len(X)), devices)
-    rows = []
-    for shard in shards:
-        there = net if shard.device == devices[0] else copy.deepcopy(net)
-        rows.append(there.to(shard.device)(shard).to(devices[0]))
-    return torch.cat(rows)
-
-
-def on_all(net, shards, devices):
-    replicas = d2l.replicate(net, devices)
-    return [
-        replica(shard.to(device)).to(devices[0])
-        for replica, shard, device in zip(replicas, shards, devices, strict=False)
+def forgets_the_labels(loss, batches, replicas, lr):
+    for replica, (X, y) in zip(replicas, batches, strict=True):
+        loss(replica, X.to(replica[0].device), y).backward()
+    sum_and_step(replicas, lr / len(replicas))
+
+
+@wrong("07.1", "Write into the tensors in `replicas`")
+def makes_new_parameters(loss, batches, replicas, lr):
+    backward(loss, batches, replicas)
+    for params in zip(*replicas, strict=True):
+        d2l.allreduce([p.grad for p in params])
+    replicas[:] = [
+        [(p - lr / len(replicas) * p.grad).detach() for p in replica]
+        for replica in replicas
     ]
 
 
-@wrong("07.4", "The result has the shape (96, 5)")
-def drops(net, X, devices):
-    size = len(X) // 16
-    return torch.cat(on_all(net, X[: 16 * size].split(size), devices))
+@right("07.2")
+def a_little_less(k):
+    return 0.02 * (1 + 0.97 * (k - 1))
 
 
-@wrong("07.4", "(112, 5), but you were given 100 examples")
-def pads(net, X, devices):
-    X = torch.cat([X, X[:12]])
-    return torch.cat(on_all(net, X.chunk(16), devices))
+@wrong("07.2", "Your rate stayed the same")
+def same(k):
+    return 0.02
 
 
-@wrong("07.4", "but in a different order")
-def deals_out(net, X, devices):
-    return torch.cat(on_all(net, [X[i::16] for i in range(16)], devices))
+@wrong("07.2", "Your rate is 1.41 times as large")
+def by_the_root(k):
+    return 0.02 * k**0.5
 
 
-@wrong("07.4", "The devices computed")
-def in_pieces_of_seven(net, X, devices):
-    return torch.cat(on_all(net, X.split(7), devices))
+@wrong("07.2", "Your rate fell")
+def divided(k):
+    return 0.02 / k
 
 
-@wrong("07.4", "the CPU 16 times")
-def sends_all(net, X, devices):
-    rows = []
-    for i, replica in enumerate(d2l.replicate(net, devices)):
-        mine = X.to(devices[i]).tensor_split(16)[i]
-        rows.append(replica(mine).to(devices[0]))
-    return torch.cat(rows)
+@wrong("07.2", "That's lower than one GPU gets")
+def squared(k):
+    return 0.02 * k**2
 
 
-@wrong("07.4", "Copy the network once to each other device")
-def replicates_by_way_of_the_cpu(net, X, devices):
-    shards = X.tensor_split(16)
-    rows = []
-    for device, shard in zip(devices, shards, strict=True):
-        replica = copy.deepcopy(net).to("cpu").to(device)
-        rows.append(replica(shard.to(device)).to(devices[0]))
-    return torch.cat(rows)
+@wrong("07.2", "steps are far too long")
+def much_too_large(k):
+    return 0.02 if k == 1 else 3.0 * k
 
 
-@wrong("07.4", "on GPU 0; both belong on GPU 0")
-def takes_the_network_along(net, X, devices):
-    shards = zip(devices, X.tensor_split(16), strict=True)
-    rows = [net.to(device)(shard.to(device)) for device, shard in shards]
-    return torch.cat([row.to(devices[0]) for row in rows])
+@wrong("07.2", "with 4 GPUs is")
+def for_two(k):
+    return 0.02 if k == 1 else 0.04
 
 
-@wrong("07.4", "Some rows differ")
-def without_batch_statistics(net, X, devices):
-    replicas = []
-    for device in devices:
-        replicas.append(copy.deepcopy(net).to(device))
-        replicas[-1][2].reset_running_stats()
-    shards = zip(replicas, X.tensor_split(16), devices, strict=True)
-    return torch.cat([r(x.to(device)).to(devices[0]) for r, x, device in shards])
+@wrong("07.2", "With one GPU you return 0.1")
+def of_the_lesson(k):
+    return 0.1 * k
 
 
-@wrong("07.4", "although it isn't trained")
-def resets_the_statistics(net, X, devices):
-    result = with_split_batch(net, X, devices)
-    net[2].reset_running_stats()
-    return result
+@wrong("07.2", "4 GPUs you return 0.02, 0.01, -0.01")
+def negative(k):
+    return 0.03 - 0.01 * k
 
 
-@wrong("07.4", "had layer 0 in training mode. After the call, it's in evaluation")
-def leaves_it_evaluating(net, X, devices):
-    training = net.training
-    net.eval()
-    result = with_split_batch(net, X, devices)
-    net.training = training
-    return result
+@right("07.3")
+def in_a_loop(gradients):
+    vectors = [torch.cat([g.reshape(-1) for g in own]) for own in gradients]
+    for other in vectors[1:]:
+        vectors[0].add_(other.to(vectors[0].device))
+    for own, vector in zip(gradients, vectors, strict=True):
+        vector, start = vectors[0].to(vector.device), 0
+        for g in own:
+            g.copy_(vector[start : start + g.numel()].view_as(g))
+            start += g.numel()
 
 
-@wrong("07.4", "had the network itself in training mode")
-def switches_to_evaluation(net, X, devices):
-    return with_split_batch(net.eval(), X, devices)
+@wrong("07.3", "cross one by one")
+def one_by_one(gradients):
+    for each in zip(*gradients, strict=True):
+        d2l.allreduce(each)
 
 
-@wrong("07.4", "had the network itself in evaluation mode")
-def switches_back_to_training(net, X, devices):
-    result = with_split_batch(net.eval(), X, devices)
-    net.train()
-    return result
+@wrong("07.3", "`torch.cat` returns a copy")
+def forgets_to_unpack(gradients):
+    d2l.allreduce([torch.cat([g.flatten() for g in own]) for own in gradients])
 
 
-@wrong("07.4", "had layer 2 in evaluation mode")
-def has_one_mode_for_all_layers(net, X, devices):
-    training = net.training
-    result = with_split_batch(net.eval(), X, devices)
-    net.train(training)
-    return result
+@wrong("07.3", "On GPUs 1, 2, 3, none of the")
+def unpacks_on_the_first(gradients):
+    vectors = [torch.cat([g.flatten() for g in own]) for own in gradients]
+    d2l.allreduce(vectors)
+    parts = vectors[0].split([g.numel() for g in gradients[0]])
+    for g, part in zip(gradients[0], parts, strict=True):
+        g.copy_(part.view_as(g))
 
 
-@wrong("07.4", "`requires_grad` of parameter 1.weight was True")
-def freezes_it(net, X, devices):
-    return with_split_batch(net.requires_grad_(False), X, devices)
+@wrong("07.3", "that's the mean, but you need the sum")
+def averages(gradients):
+    vectors = [torch.cat([g.flatten() for g in own]) for own in gradients]
+    d2l.allreduce(vectors)
+    for own, vector in zip(gradients, vectors, strict=True):
+        vector /= len(gradients)
+        for g, part in zip(own, vector.split([g.numel() for g in own]), strict=True):
+            g.copy_(part.view_as(g))
+
+
+@wrong("07.3", "which is the sum of the tensors 19")
+def loses_the_order(gradients):
+    vectors = [torch.cat([g.flatten() for g in own[::-1]]) for own in gradients]
+    d2l.allreduce(vectors)
+    for own, vector in zip(gradients, vectors, strict=True):
+        for g, part in zip(own, vector.split([g.numel() for g in own]), strict=True):
+            g.copy_(part.view_as(g))
+
+
+@wrong("07.3", "by way of the host")
+def adds_on_the_host(gradients):
+    total = sum(torch.cat([g.flatten() for g in own]).cpu() for own in gradients)
+    for own in gradients:
+        vector = total.to(own[0].device)
+        for g, part in zip(own, vector.split([g.numel() for g in own]), strict=True):
+            g.copy_(part.view_as(g))
+
+
+def tree(data):
+    k, step = len(data), 1
+    while step < k:
+        for i in range(0, k - step, 2 * step):
+            data[i] += data[i + step].to(data[i].device)
+        step *= 2
+    while step > 1:
+        step //= 2
+        for i in range(0, k - step, 2 * step):
+            data[i + step].copy_(data[i])
 
 
 @right("07.4")
-def restores_each_mode(net, X, devices):
-    modes = [(module, module.training) for module in net.modules()]
-    try:
-        return with_split_batch(net.eval(), X, devices)
-    finally:
-        for module, mode in modes:
-            module.training = mode
+def ring_in_two_turns(data):
+    k = len(data)
+    chunks = [vector.tensor_split(k) for vector in data]
+    turns = [*range(0, k, 2), *range(1, k, 2)]
+    for step in range(k - 1):
+        for i in turns:
+            right, c = (i + 1) % k, (i - step) % k
+            chunks[right][c].add_(chunks[i][c].to(data[right].device))
+    for step in range(k - 1):
+        for i in turns:
+            right = (i + 1) % k
+            chunks[right][(i + 1 - step) % k].copy_(chunks[i][(i + 1 - step) % k])
 
 
-@wrong("07.4", "For 5 examples, you return scores of")
-def keeps_empty_shards(net, X, devices):
-    parts = min(16, max(1, len(X) // 6))
-    rows = on_all(net, X.tensor_split(parts), devices)
-    return torch.cat(rows) if len(X) >= 16 else rows[0][:1]
+@right("07.4")
+def owners_in_turn(data):
+    k = len(data)
+    chunks = [vector.tensor_split(k) for vector in data]
+    pairs = [(c, (c + d) % k) for d in range(1, k) for c in range(k)]
+    for c, i in pairs:
+        chunks[c][c].add_(chunks[i][c].to(data[c].device))
+    for c, i in pairs:
+        chunks[i][c].copy_(chunks[c][c])
 
 
-# ------------------------------------------------------------------ 07.5
+@right("07.4")
+def exchange_in_pairs(data):
+    k = 2 ** (len(data).bit_length() - 1)
+    spare = list(zip(data[k:], data, strict=False))
+    for far, near in spare:
+        near += far.to(near.device)
+    step = 1
+    while step < k:
+        for i in range(k):
+            j = i ^ step
+            if i < j:
+                other = data[j].to(data[i].device)
+                data[j] += data[i].to(data[j].device)
+                data[i] += other
+        step *= 2
+    for far, near in spare:
+        far.copy_(near)
+
+
+@wrong("07.4", "had already been added to")
+def exchanges_what_was_added(data):
+    step = 1
+    while step < len(data):
+        for i in range(len(data)):
+            if i & step == 0:
+                data[i] += data[i + step].to(data[i].device)
+                data[i + step] += data[i].to(data[i + step].device)
+        step *= 2
+
+
+@wrong("07.4", "GPU 0 is missing the vector of GPU 2")
+def stops_too_early(data):
+    k = len(data)
+    for i in range(0, k - 1, 2):
+        data[i] += data[i + 1].to(data[i].device)
+    for i in range(2, k, 2):
+        data[0] += data[i].to(data[0].device)
+    if k > 2:
+        data[0] -= data[k - 2].to(data[0].device)
+    for other in data[1:]:
+        other.copy_(data[0])
+
+
+@wrong("07.4", "has the mean of the vectors")
+def averages_vectors(data):
+    tree(data)
+    for vector in data:
+        vector /= len(data)
+
+
+@wrong("07.4", "With 2 GPUs, part of the vector on")
+def rebinds(data):
+    total = sum(vector.to(data[0].device) for vector in data)
+    data[:] = [total.to(vector.device) for vector in data]
+
+
+@wrong("07.4", "list index out of range")
+def for_powers_of_two(data):
+    step = 1
+    while step < len(data):
+        for i in range(len(data)):
+            if i & step == 0:
+                other = data[i + step].to(data[i].device)
+                data[i + step] += data[i].to(data[i + step].device)
+                data[i] += other
+        step *= 2
+
+
+@wrong("07.4", "With 4 GPUs, part of the vector")
+def drops_the_remainder(data):
+    k, n = len(data), len(data[0]) // len(data)
+    for c in range(k):
+        part = slice(c * n, (c + 1) * n)
+        for i in range(k):
+            if i != c:
+                data[c][part] += data[i][part].to(data[c].device)
+        for i in range(k):
+            if i != c:
+                data[i][part] = data[c][part].to(data[i].device)
+
+
+@wrong("07.4", "With 3 GPUs")
+def leaves_out_who_has_no_partner(data):
+    step = 1
+    while step < len(data):
+        for i in range(len(data) - step):
+            if i & step == 0:
+                other = data[i + step].to(data[i].device)
+                data[i + step] += data[i].to(data[i + step].device)
+                data[i] += other
+        step *= 2
+
+
+@wrong("07.4", "One GPU sends or receives 7.00 vectors")
+def sends_everything_to_all(data):
+    copies = [vector.clone() for vector in data]
+    for i, vector in enumerate(data):
+        for j, other in enumerate(copies):
+            if i != j:
+                vector += other.to(vector.device)
+
+
+@wrong("07.4", "It takes 100% of that time")
+def along_a_chain(data):
+    for left, right in itertools.pairwise(data):
+        right += left.to(right.device)
+    for right, left in itertools.pairwise(data[::-1]):
+        left.copy_(right)
+
+
+@wrong("07.4", "of 112 copies")
+def ring_of_the_lesson(data):
+    k = len(data)
+    chunks = [vector.tensor_split(k) for vector in data]
+    for step in range(k - 1):
+        for i in range(k):
+            c, right = (i - step) % k, (i + 1) % k
+            chunks[right][c].add_(chunks[i][c].to(data[right].device))
+    for step in range(k - 1):
+        for i in range(k):
+            c, right = (i + 1 - step) % k, (i + 1) % k
+            chunks[right][c].copy_(chunks[i][c])
+
+
+def parts(n, shares):
+    ends = [round(n * sum(shares[: i + 1]) / sum(shares)) for i in range(len(shares))]
+    return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def weighted(loss, X, y, replicas, slices, weights):
+    first, total = replicas[0][0].device, None
+    for replica, part, weight in zip(replicas, slices, weights, strict=True):
+        device = replica[0].device
+        value = loss(replica, X[part].to(device), y[part].to(device)) * weight
+        own = [g.to(first) for g in torch.autograd.grad(value, replica)]
+        total = (
+            own if total is None else [a + b for a, b in zip(total, own, strict=True)]
+        )
+    return total
 
 
 @right("07.5")
-def of_each_example(scores, y, k, n):
-    return F.cross_entropy(scores, y, reduction="none").sum().mul(k).div(n)
+def with_slices(loss, X, y, replicas, shares):
+    slices = parts(len(X), shares)
+    weights = [(part.stop - part.start) / len(X) for part in slices]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.5", "but you want a mean over examples")
-def mean_of_the_shard(scores, y, k, n):
-    return F.cross_entropy(scores, y)
+@wrong("07.5", "all parts the same weight")
+def averages_the_averages(loss, X, y, replicas, shares):
+    weights = [1 / len(shares)] * len(shares)
+    return weighted(loss, X, y, replicas, parts(len(X), shares), weights)
 
 
-@wrong("07.5", "the mean over the shard, times k")
-def mean_times_k(scores, y, k, n):
-    return F.cross_entropy(scores, y) * k
+@wrong("07.5", "times as long as it should be")
+def forgets_to_divide(loss, X, y, replicas, shares):
+    slices = parts(len(X), shares)
+    weights = [part.stop - part.start for part in slices]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.5", "after `backward`")
-def share(scores, y, k, n):
-    return F.cross_entropy(scores, y, reduction="sum") / n
+@wrong("07.5", "which isn't quite that ratio")
+def weighs_by_shares(loss, X, y, replicas, shares):
+    weights = [share / sum(shares) for share in shares]
+    return weighted(loss, X, y, replicas, parts(len(X), shares), weights)
 
 
-@wrong("07.5", "shard and never divide the sum")
-def total(scores, y, k, n):
-    return F.cross_entropy(scores, y, reduction="sum")
+@wrong("07.5", "part the weight of another")
+def swaps_the_weights(loss, X, y, replicas, shares):
+    slices = parts(len(X), shares)
+    weights = [(part.stop - part.start) / len(X) for part in slices[::-1]]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.5", "0/0")
-def mean_with_a_weight(scores, y, k, n):
-    return F.cross_entropy(scores, y) * (len(y) * k / n)
+@wrong("07.5", "and 21 examples, 63 in total")
+def drops_an_example(loss, X, y, replicas, shares):
+    sizes = [len(X) * share // sum(shares) for share in shares]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
+    weights = [size / sum(sizes) for size in sizes]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.5", "including those without examples")
-def times_the_ranks_with_examples(scores, y, k, n):
-    return F.cross_entropy(scores, y, reduction="sum") * min(k, n) / n
+@wrong("07.5", "and 22 examples, 65 in total")
+def counts_one_twice(loss, X, y, replicas, shares):
+    slices = parts(len(X), shares)
+    slices[-1] = slice(slices[-1].start - 1, len(X))
+    weights = [(part.stop - part.start) / (len(X) + 1) for part in slices]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.5", "one loss for each example")
-def each(scores, y, k, n):
-    return F.cross_entropy(scores, y, reduction="none") * k / n
+@wrong("07.5", "The host sent the GPUs 32 and 32 examples")
+def shares_evenly(loss, X, y, replicas, shares):
+    slices = parts(len(X), [1] * len(shares))
+    weights = [(part.stop - part.start) / len(X) for part in slices]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-# ------------------------------------------------------------------ 07.6
+@wrong("07.5", "Where are the others")
+def returns_the_first(loss, X, y, replicas, shares):
+    slices = parts(len(X), shares)
+    gradients = [
+        weighted(loss, X, y, [replica], [part], [1.0])
+        for replica, part in zip(replicas, slices, strict=True)
+    ]
+    return gradients[0]
 
 
-@right("07.6")
-def by_squares(shards):
-    home, n = shards[0].device, sum(map(len, shards))
-    sums = sum(torch.stack([x.sum(0), (x * x).sum(0)]).to(home) for x in shards)
-    mean, squares = sums / n
-    return mean, squares - mean**2
+@wrong("07.5", "The gradient of parameter 0 is on GPU 1")
+def returns_it_elsewhere(loss, X, y, replicas, shares):
+    gradient = with_slices(loss, X, y, replicas, shares)
+    return [g.to(replicas[-1][0].device) for g in gradient]
 
 
-@wrong("07.6", "30, 20, 10 examples")
-def mean_of_means(shards):
-    home = shards[0].device
-    means = torch.stack([x.mean(0).to(home) for x in shards])
-    variances = torch.stack([x.var(0, correction=0).to(home) for x in shards])
-    return means.mean(0), variances.mean(0)
+@wrong("07.5", "You return the shapes [(66,)]")
+def returns_a_vector(loss, X, y, replicas, shares):
+    gradient = with_slices(loss, X, y, replicas, shares)
+    return [torch.cat([g.flatten() for g in gradient])]
 
 
-def weighted(shards, values):
-    home, n = shards[0].device, sum(map(len, shards))
-    return sum(len(x) / n * v.to(home) for x, v in zip(shards, values, strict=True))
+@wrong("07.5", "examples, 49 in total, of 50")
+def rounds_each_size(loss, X, y, replicas, shares):
+    sizes = [round(len(X) * share / sum(shares)) for share in shares]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
+    weights = [size / sum(sizes) for size in sizes]
+    return weighted(loss, X, y, replicas, slices, weights)
 
 
-@wrong("07.6", "means are from each other")
-def mean_of_variances(shards):
-    return (
-        weighted(shards, [x.mean(0) for x in shards]),
-        weighted(shards, [x.var(0, correction=0) for x in shards]),
-    )
+@wrong("07.5", "another gradient")
+def leaves_the_gradients_behind(loss, X, y, replicas, shares):
+    for replica, part in zip(replicas, parts(len(X), shares), strict=True):
+        device = replica[0].device
+        value = loss(replica, X[part].to(device), y[part].to(device))
+        (value * (part.stop - part.start) / len(X)).backward()
+    first = replicas[0][0].device
+    return [sum(p.grad.to(first) for p in own) for own in zip(*replicas, strict=True)]
 
 
-@wrong("07.6", "one shard alone")
-def looks_at_its_own(shards):
-    return shards[0].mean(0), shards[0].var(0, correction=0)
-
-
-@wrong("07.6", "You divide by one less than")
-def sample_variance(shards):
-    mean, variance = by_squares(shards)
-    n = sum(map(len, shards))
-    return mean, variance * n / (n - 1)
-
-
-@wrong("07.6", "standard deviation")
-def deviation(shards):
-    mean, variance = by_squares(shards)
-    return mean, variance.sqrt()
-
-
-@wrong("07.6", "A whole shard crossed")
-def sends_the_shards(shards):
-    whole = torch.cat([x.to(shards[0].device) for x in shards])
-    return whole.mean(0), whole.var(0, correction=0)
-
-
-@wrong("07.6", "by way of the CPU")
-def on_the_cpu(shards):
-    mean, variance = by_squares([x.cpu() for x in shards])
-    return mean.to(shards[0].device), variance.to(shards[0].device)
-
-
-@wrong("07.6", "the first shard is on GPU 0")
-def leaves_them(shards):
-    mean, variance = by_squares(shards)
-    return mean, variance.to(shards[1].device)
-
-
-@wrong("07.6", "There are 8 channels")
-def of_everything(shards):
-    mean, variance = by_squares(shards)
-    return mean.mean(), variance.mean()
-
-
-@wrong("07.6", "`shards[1]`, `shards[2]` had changed")
-def in_place(shards):
-    n, home = sum(map(len, shards)), shards[0].device
-    mean = sum(x.sum(0).to(home) for x in shards) / n
-    squares = sum(x.square_().sum(0).to(home) for x in shards)
-    return mean, squares / n - mean**2
+@wrong("07.5", "15 and 15 and 15 and 18 examples")
+def gives_the_remainder_to_the_last(loss, X, y, replicas, shares):
+    sizes = [len(X) * share // sum(shares) for share in shares]
+    sizes[-1] += len(X) - sum(sizes)
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    slices = [slice(a, a + n) for a, n in zip(starts, sizes, strict=True)]
+    weights = [size / len(X) for size in sizes]
+    return weighted(loss, X, y, replicas, slices, weights)

@@ -1,5 +1,8 @@
-import numpy as np
+import copy
+from statistics import mean
+
 import torch
+from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from tests.exercises.graders.answers import Answers
@@ -8,330 +11,615 @@ ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
 
+def device_of(net):
+    return next(net.parameters()).device
+
+
+# ------------------------------------------------------------------ 08.1
+
+
+def shards_of(replicas, X, y, sizes):
+    for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
+        yield net, *(each.to(device_of(net)) for each in part)
+
+
+def add_up(replicas):
+    for parameters in zip(*(net.parameters() for net in replicas), strict=True):
+        d2l.allreduce([parameter.grad for parameter in parameters])
+
+
 @right("08.1")
-def of_images_on_one(base, step):
-    per_device = [x.batch_size / x.seconds for x in (base, step)]
-    return per_device[1] / per_device[0]
+def weighs_the_gradients(replicas, X, y, sizes):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        loss = F.cross_entropy(net(X_shard), y_shard)
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        for parameter, gradient in zip(net.parameters(), gradients, strict=True):
+            parameter.grad = gradient * (len(y_shard) / len(y))
+    a, b = (list(net.parameters()) for net in replicas)
+    for p, q in zip(a, b, strict=True):
+        p.grad += q.grad.to(p.device)
+        q.grad = p.grad.to(q.device)
 
 
-@wrong("08.1", "how many times as many images")
-def speedup(base, step):
-    return step.examples_per_second / base.examples_per_second
+def backward(replicas, X, y, sizes, loss):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        net.zero_grad()
+        loss(net(X_shard), y_shard).backward()
 
 
-@wrong("08.1", "ratio of the times")
-def for_weak_scaling(base, step):
-    return base.seconds / step.seconds
+@wrong("08.1", "You added the shards' gradients as they are")
+def adds_means(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, F.cross_entropy)
+    add_up(replicas)
 
 
-@wrong("08.1", "how many times longer it takes")
-def upside_down(base, step):
-    return base.batch_size / base.seconds / (step.batch_size / step.seconds)
-
-
-@wrong("08.1", "How many GPUs does the base have")
-def as_if_the_base_were_one(base, step):
-    speedup = step.examples_per_second / base.examples_per_second
-    return speedup / step.num_gpus
+@wrong("08.1", "plain mean of the shards")
+def averages_means(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a) / 2)
+    add_up(replicas)
 
-
-@wrong("08.1", "images a second")
-def images_of_one_device(base, step):
-    return base.examples_per_second / (step.batch_size / step.seconds) + 1
 
+@wrong("08.1", "It's 30 times too large")
+def adds_sums(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a, reduction="sum"))
+    add_up(replicas)
 
-right("08.2")(1024)
-wrong("08.2", "That's enough images if the exchange is hidden")(512)
-wrong("08.2", "the exchange takes equally long")(128)
-wrong("08.2", "already reach 0.967 (simulated)")(2048)
-wrong("08.2", "Your answer is 300")(300)
-
-right("08.3")(64)
-wrong("08.3", "the best one with buckets")(16)
-wrong("08.3", "What grows with the number of GPUs")(128)
-wrong("08.3", "does each GPU have too few images")(32)
-wrong("08.3", "Your answer is 48")(48)
-
-
-def add_up(replicas, factor):
-    for params in zip(*(net.parameters() for net in replicas), strict=True):
-        d2l.allreduce([p.grad for p in params])
-        for p in params:
-            p.grad *= factor
-
-
-@right("08.4")
-def with_weighted_losses(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        weight = 1 / (len(own) * len(replicas))
-        for X, y in own:
-            (weight * loss(net(X), y)).backward()
-    vectors = [
-        torch.cat([p.grad.flatten() for p in net.parameters()]) for net in replicas
-    ]
-    d2l.allreduce(vectors)
-    for net, vector in zip(replicas, vectors, strict=True):
-        parts = vector.split([p.numel() for p in net.parameters()])
-        for p, part in zip(net.parameters(), parts, strict=True):
-            p.grad.copy_(part.view_as(p))
-
-
-@wrong("08.4", "8 times too long")
-def forgets_to_average(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            loss(net(X), y).backward()
-    add_up(replicas, 1)
-
-
-@wrong("08.4", "2 times too long")
-def forgets_the_gpus(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / len(own)).backward()
-    add_up(replicas, 1)
-
-
-@wrong("08.4", "only 0.25 of the length")
-def divides_twice(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / len(own)).backward()
-    add_up(replicas, 1 / 8)
-
-
-@wrong("08.4", "the last small batches")
-def clears_in_between(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            net.zero_grad()
-            loss(net(X), y).backward()
-    add_up(replicas, 1 / 2)
-
-
-@wrong("08.4", "to a sum that has already been exchanged")
-def exchanges_the_sums_each_time(replicas, loss, batches):
-    for part in zip(*batches, strict=True):
-        for net, (X, y) in zip(replicas, part, strict=True):
-            (loss(net(X), y) / 8).backward()
-        add_up(replicas, 1)
-
-
-@wrong("08.4", "How often did it cross")
-def exchanges_each_time(replicas, loss, batches):
-    for part in zip(*batches, strict=True):
-        own = [
-            list(torch.autograd.grad(loss(net(X), y) / 8, list(net.parameters())))
-            for net, (X, y) in zip(replicas, part, strict=True)
-        ]
-        for each in zip(*own, strict=True):
-            d2l.allreduce(each)
-        for net, gradients in zip(replicas, own, strict=True):
-            for p, g in zip(net.parameters(), gradients, strict=True):
-                p.grad = g if p.grad is None else p.grad + g
-
-
-@wrong("08.4", "What keeps a batch's activations in memory")
-def adds_the_losses(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        sum(loss(net(X), y) / 8 for X, y in own).backward()
-    add_up(replicas, 1)
-
-
-@wrong("08.4", "bytes, on GPU 0; forward")
-def adds_the_losses_of_one(replicas, loss, batches):
-    sum(loss(replicas[0](X), y) / 8 for X, y in batches[0]).backward()
-    for net, own in zip(replicas[1:], batches[1:], strict=True):
-        for X, y in own:
-            (loss(net(X), y) / 8).backward()
-    add_up(replicas, 1)
 
-
-@wrong("08.4", "What still has to be added up")
-def exchanges_nothing(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / len(own)).backward()
+@wrong("08.1", "gradient of only one shard")
+def forgets_to_add(replicas, X, y, sizes):
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / 30)
 
 
-def add_up_and_scale(replicas, weights):
-    add_up(replicas, 1)
-    for net, weight in zip(replicas, weights, strict=True):
-        for p in net.parameters():
-            p.grad.mul_(weight)
+@wrong("08.1", "They should have computed 20 and 10")
+def splits_evenly(replicas, X, y, sizes):
+    d2l.shard_gradients(replicas, X, y)
 
 
-@wrong("08.4", "they have 1 and 8 times its length")
-def averages_on_the_first(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            loss(net(X), y).backward()
-    add_up_and_scale(replicas, (1 / 8, 1))
+@wrong("08.1", "be different networks")
+def adds_on_one(replicas, X, y, sizes):
+    n = len(y)
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
+    for p, q in zip(*(net.parameters() for net in replicas), strict=True):
+        p.grad += q.grad.to(p.device)
 
 
-@wrong("08.4", "they have 2 and 1 times its length")
-def averages_on_the_second(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / len(own)).backward()
-    add_up_and_scale(replicas, (1, 1 / 2))
-
-
-@wrong("08.4", "reached replica 0, but replica 1")
-def keeps_the_sum_on_the_first(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / 8).backward()
-    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
-        first.grad += other.grad.to(first.device)
-
-
-@wrong("08.4", "In replica 1, some examples count more")
-def adds_in_turn(replicas, loss, batches):
-    for net, own in zip(replicas, batches, strict=True):
-        for X, y in own:
-            (loss(net(X), y) / 8).backward()
-    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
-        first.grad += other.grad.to(first.device)
-        other.grad += first.grad.to(other.device)
-
-
-@wrong("08.4", "Replica 0 has parameters without a gradient")
-def returns_them(replicas, loss, batches):
-    return [
-        torch.autograd.grad(loss(net(X), y), list(net.parameters()))
-        for net, own in zip(replicas, batches, strict=True)
-        for X, y in own
-    ]
-
-
-@right("08.5")
-def one_by_one(n, seconds):
-    shares = [0] * len(seconds)
-    for _ in range(n):
-        i = min(range(len(shares)), key=lambda i: (shares[i] + 1) * seconds[i])
-        shares[i] += 1
-    return shares
-
-
-@wrong("08.5", "Does a large time mean a high speed")
-def by_time(n, seconds):
-    first = [round(n * t / sum(seconds)) for t in seconds[1:]]
-    return [n - sum(first), *first]
-
-
-@wrong("08.5", "the fast ones wait")
-def evenly(n, seconds):
-    return [(n + i) // len(seconds) for i in range(len(seconds))]
-
-
-@wrong("08.5", "images, not 256")
-def drops_the_remainder(n, seconds):
-    total = sum(1 / t for t in seconds)
-    return [int(n / t / total) for t in seconds]
-
-
-@wrong("08.5", "Who gets what is left after rounding")
-def gives_the_remainder_to_the_last(n, seconds):
-    total = sum(1 / t for t in seconds)
-    *others, _ = [int(n / t / total) for t in seconds]
-    return [*others, n - sum(others)]
-
-
-@wrong("08.5", "where its share is 1.25. Who gets what is left after rounding")
-def rounds_all_but_the_last(n, seconds):
-    total = sum(1 / t for t in seconds)
-    *others, _ = [round(n / t / total) for t in seconds]
-    return [*others, n - sum(others)]
-
-
-@wrong("08.5", "For 3 devices")
-def in_fractions(n, seconds):
-    total = sum(1 / t for t in seconds)
-    return [n / t / total for t in seconds]
-
-
-@wrong("08.5", "For 4 devices")
-def for_two_kinds(n, seconds):
-    slow = round(n / (2 * seconds[2] / seconds[0] + 1))
-    return [(n - slow) // 2, n - slow - (n - slow) // 2, slow]
-
-
-@wrong("08.5", "waits for GPU")
-def without_the_slowest(n, seconds):
-    slowest = seconds.index(max(seconds))
-    rest = n // (len(seconds) - 1)
-    shares = [rest] * len(seconds)
-    shares[slowest] = 0
-    shares[slowest - 1] += n - sum(shares)
-    return shares
-
-
-@right("08.6")
-def by_formula(seconds, n):
-    ordered = seconds.sort().values.double()
-    m = len(ordered)
-    return sum(
-        float(t) * (((i + 1) / m) ** n - (i / m) ** n) for i, t in enumerate(ordered)
+@wrong("08.1", "those of the previous batch are still")
+def forgets_to_begin_anew(replicas, X, y, sizes):
+    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
+        loss = F.cross_entropy(net(X_shard), y_shard) * len(y_shard) / len(y)
+        loss.backward()
+    add_up(replicas)
+
+
+@wrong("08.1", "examples that aren't its own")
+def sends_all_to_both(replicas, X, y, sizes):
+    start = 0
+    for net, size in zip(replicas, sizes, strict=True):
+        net.zero_grad()
+        here = slice(start, start + size)
+        X_shard, y_shard = (each.to(device_of(net))[here] for each in (X, y))
+        loss = F.cross_entropy(net(X_shard), y_shard, reduction="sum") / len(y)
+        loss.backward()
+        start += size
+    add_up(replicas)
+
+
+@wrong("08.1", "Why should the others go by way of it")
+def by_way_of_the_first(replicas, X, y, sizes):
+    X, y = (each.to(device_of(replicas[0])) for each in (X, y))
+    n = len(y)
+    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
+    add_up(replicas)
+
+
+@wrong("08.1", "on the same device")
+def leaves_the_labels_behind(replicas, X, y, sizes):
+    for net, part, labels in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
+        net.zero_grad()
+        F.cross_entropy(net(part.to(device_of(net))), labels).backward()
+
+
+# ------------------------------------------------------------------ 08.2
+
+
+@right("08.2")
+def of_the_helper(replicas, batches):
+    return d2l.evaluate_accuracy_gpus(replicas, batches)
+
+
+def hits_of(replicas, X, y):
+    """Of each shard: the right answers and the examples, on its device."""
+    shards = d2l.split_batch(X, y, [device_of(net) for net in replicas])
+    for net, X_shard, y_shard in zip(replicas, *shards, strict=False):
+        yield (net(X_shard).argmax(1) == y_shard).sum(), len(y_shard)
+
+
+def tested(count):
+    """Let a function count in evaluation mode, and without gradients."""
+
+    def test(replicas, batches):
+        modes = [net.training for net in replicas]
+        for net in replicas:
+            net.eval()
+        with torch.no_grad():
+            result = count(replicas, batches)
+        for net, mode in zip(replicas, modes, strict=True):
+            net.train(mode)
+        return result
+
+    test.__name__ = count.__name__
+    return test
+
+
+@right("08.2")
+@tested
+def adds_on_the_first(replicas, batches):
+    totals = [torch.zeros((), device=device_of(net)) for net in replicas]
+    for X, y in batches:
+        for i, (hits, _) in enumerate(hits_of(replicas, X, y)):
+            totals[i] += hits
+    home = totals[0].device
+    return sum(t.to(home) for t in totals).item() / sum(len(y) for _, y in batches)
+
+
+@wrong("08.2", "mean of the batches")
+@tested
+def averages_batches(replicas, batches):
+    return mean(
+        sum(hits.item() for hits, _ in hits_of(replicas, X, y)) / len(y)
+        for X, y in batches
     )
 
 
-@wrong("08.6", "a step waits for all")
-def of_one_device(seconds, n):
-    return seconds.mean()
+@wrong("08.2", "mean of the devices")
+@tested
+def averages_shards(replicas, batches):
+    return mean(
+        hits.item() / n for X, y in batches for hits, n in hits_of(replicas, X, y)
+    )
 
 
-@wrong("08.6", "How often is it among")
-def the_slowest_ever(seconds, n):
-    return seconds.max()
+@wrong("08.2", "Python waits for each copy")
+@tested
+def fetches_each(replicas, batches):
+    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
+    return right / sum(len(y) for _, y in batches)
 
 
-@wrong("08.6", "then the mean over the steps")
-def means_first(seconds, n):
-    drawn = seconds[torch.randint(len(seconds), (4000, n))]
-    return drawn.mean(dim=1).max()
+@wrong("08.2", "The scores don't have to leave the GPU")
+@tested
+def fetches_scores(replicas, batches):
+    right = 0
+    for X, y in batches:
+        parts = X.tensor_split(min(3, len(X)))
+        scores = [
+            net(part.to(device_of(net))).cpu()
+            for net, part in zip(replicas, parts, strict=False)
+        ]
+        right += int((torch.cat(scores).argmax(1) == y).sum())
+    return right / sum(len(y) for _, y in batches)
 
 
-@wrong("08.6", "For n = 16")
-def of_two(seconds, n):
-    return by_formula(seconds, min(n, 2))
+@wrong("08.2", "the three replicas got 32, 0 and 0 examples")
+@tested
+def uses_one(replicas, batches):
+    right = sum(h for X, y in batches for h, _ in hits_of(replicas[:1], X, y)).item()
+    return right / sum(len(y) for _, y in batches)
 
 
-def different_times(seconds, n):
-    drawn = torch.rand(4000, len(seconds)).argsort(dim=1)[:, :n]
-    return seconds[drawn].max(dim=1).values.mean()
+@wrong("08.2", "Of a batch of 4, the three replicas got 2, 2 and 0 examples")
+@tested
+def in_chunks(replicas, batches):
+    right = torch.zeros((), device=device_of(replicas[0]))
+    for X, y in batches:
+        chunks = zip(replicas, X.chunk(3), y.chunk(3), strict=False)
+        for net, part, labels in chunks:
+            scores = net(part.to(device_of(net)))
+            hits = (scores.argmax(1) == labels.to(scores.device)).sum()
+            right += hits.to(right.device)
+    return right.item() / sum(len(y) for _, y in batches)
 
 
-@wrong("08.6", "if no measured time is drawn twice")
-def never_twice_if_possible(seconds, n):
-    if n > len(seconds):
-        return drawn_by_numpy(seconds, n)
-    return different_times(seconds, n)
+@wrong("08.2", "some twice and others never")
+@tested
+def gives_the_last_again(replicas, batches):
+    X, y = batches[-1]
+    again = torch.cat([X[:1], X[:1]]), torch.cat([y[:1], y[:1]])
+    return d2l.evaluate_accuracy_gpus(replicas, [*batches[:-1], again])
 
 
-@wrong("08.6", "Are there 1024 devices in each step")
-def as_many_as_there_are_times(seconds, n):
-    return by_formula(seconds, min(n, len(seconds)))
+@wrong("08.2", "counted twice")
+@tested
+def fills_up(replicas, batches):
+    right = n = 0
+    for X, y in batches:
+        while len(y) % 3:
+            X, y = torch.cat([X, X[-1:]]), torch.cat([y, y[-1:]])
+        right += sum(hits.item() for hits, _ in hits_of(replicas, X, y))
+        n += len(y)
+    return right / n
+
+
+@wrong("08.2", "left over")
+@tested
+def drops_the_rest(replicas, batches):
+    right = n = 0
+    for X, y in batches:
+        whole = len(y) // 3 * 3
+        if whole:
+            right += sum(h.item() for h, _ in hits_of(replicas, X[:whole], y[:whole]))
+            n += whole
+    return right / n
+
+
+@wrong("08.2", "in training mode, in which")
+def forgets_to_evaluate(replicas, batches):
+    right = sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y))
+    return right / sum(len(y) for _, y in batches)
+
+
+@wrong("08.2", "Two replicas were in training mode")
+def stays_in_evaluation(replicas, batches):
+    for net in replicas:
+        net.eval()
+    return of_the_helper(replicas, batches)
+
+
+@wrong("08.2", "predictions, not the fraction")
+@tested
+def counts(replicas, batches):
+    return float(sum(h.item() for X, y in batches for h, _ in hits_of(replicas, X, y)))
+
+
+# ------------------------------------------------------------------ 08.3
+
+
+def trained(net, load_data, setting, choose=lambda accuracy: accuracy[-1]):
+    num_epochs, batch_size, lr = setting
+    history = d2l.train(
+        net, 1, batch_size, lr, num_epochs, load_data=load_data, display=False
+    )
+    return choose(history.accuracy)
+
+
+def in_the_mean(results):
+    return max(results, key=lambda setting: mean(results[setting]))
+
+
+@right("08.3")
+def seed_by_seed(new_net, load_data, settings, seeds):
+    results = {setting: [] for setting in settings}
+    for seed in seeds:
+        for setting in settings:
+            results[setting].append(trained(new_net(seed), load_data, setting))
+    best, highest = None, -1.0
+    for setting, found in results.items():
+        if sum(found) > highest:
+            best, highest = setting, sum(found)
+    return best, results
+
+
+def all_results(new_net, load_data, settings, seeds, **options):
+    return {
+        setting: [trained(new_net(s), load_data, setting, **options) for s in seeds]
+        for setting in settings
+    }
+
+
+@wrong("08.3", "highest single accuracy")
+def takes_the_luckiest(*args):
+    results = all_results(*args)
+    return max(results, key=lambda setting: max(results[setting])), results
+
+
+@wrong("08.3", "training continues from where")
+def goes_on(new_net, load_data, settings, seeds):
+    results = {setting: [] for setting in settings}
+    for seed in seeds:
+        net = new_net(seed)
+        for setting in settings:
+            results[setting].append(trained(net, load_data, setting))
+    return in_the_mean(results), results
+
+
+@wrong("08.3", "Those are the accuracies of the best epochs")
+def takes_the_best_epoch(*args):
+    results = all_results(*args, choose=max)
+    return in_the_mean(results), results
+
+
+@wrong("08.3", "after the first epoch")
+def takes_the_first_epoch(*args):
+    results = all_results(*args, choose=lambda accuracy: accuracy[0])
+    return in_the_mean(results), results
+
+
+@wrong("08.3", "You loaded data with the batch sizes [64]")
+def one_batch_size(new_net, load_data, settings, seeds):
+    results = {
+        (e, b, lr): [trained(new_net(s), load_data, (e, 64, lr)) for s in seeds]
+        for e, b, lr in settings
+    }
+    return in_the_mean(results), results
+
+
+@wrong("08.3", "the first value is")
+def averages(*args):
+    results = {key: mean(found) for key, found in all_results(*args).items()}
+    return max(results, key=results.get), results
+
+
+@wrong("08.3", "You return 3 values. Return two")
+def returns_three(*args):
+    results = all_results(*args)
+    best = in_the_mean(results)
+    return best, mean(results[best]), results
+
+
+@wrong("08.3", "of the settings")
+def returns_the_accuracy(*args):
+    results = all_results(*args)
+    return max(map(mean, results.values())), results
+
+
+# ------------------------------------------------------------------ 08.4
+
+
+@right("08.4")
+@torch.no_grad()
+def with_split_batch(net, X, devices):
+    shards, _ = d2l.split_batch(X, torch.zeros(len(X)), devices)
+    rows = []
+    for shard in shards:
+        there = net if shard.device == devices[0] else copy.deepcopy(net)
+        rows.append(there.to(shard.device)(shard).to(devices[0]))
+    return torch.cat(rows)
+
+
+def on_all(net, shards, devices):
+    replicas = d2l.replicate(net, devices)
+    return [
+        replica(shard.to(device)).to(devices[0])
+        for replica, shard, device in zip(replicas, shards, devices, strict=False)
+    ]
+
+
+@wrong("08.4", "The result has the shape (96, 5)")
+def drops(net, X, devices):
+    size = len(X) // 16
+    return torch.cat(on_all(net, X[: 16 * size].split(size), devices))
+
+
+@wrong("08.4", "(112, 5), but you were given 100 examples")
+def pads(net, X, devices):
+    X = torch.cat([X, X[:12]])
+    return torch.cat(on_all(net, X.chunk(16), devices))
+
+
+@wrong("08.4", "but in a different order")
+def deals_out(net, X, devices):
+    return torch.cat(on_all(net, [X[i::16] for i in range(16)], devices))
+
+
+@wrong("08.4", "The devices computed")
+def in_pieces_of_seven(net, X, devices):
+    return torch.cat(on_all(net, X.split(7), devices))
+
+
+@wrong("08.4", "the CPU 16 times")
+def sends_all(net, X, devices):
+    rows = []
+    for i, replica in enumerate(d2l.replicate(net, devices)):
+        mine = X.to(devices[i]).tensor_split(16)[i]
+        rows.append(replica(mine).to(devices[0]))
+    return torch.cat(rows)
+
+
+@wrong("08.4", "Copy the network once to each other device")
+def replicates_by_way_of_the_cpu(net, X, devices):
+    shards = X.tensor_split(16)
+    rows = []
+    for device, shard in zip(devices, shards, strict=True):
+        replica = copy.deepcopy(net).to("cpu").to(device)
+        rows.append(replica(shard.to(device)).to(devices[0]))
+    return torch.cat(rows)
+
+
+@wrong("08.4", "on GPU 0; both belong on GPU 0")
+def takes_the_network_along(net, X, devices):
+    shards = zip(devices, X.tensor_split(16), strict=True)
+    rows = [net.to(device)(shard.to(device)) for device, shard in shards]
+    return torch.cat([row.to(devices[0]) for row in rows])
+
+
+@wrong("08.4", "Some rows differ")
+def without_batch_statistics(net, X, devices):
+    replicas = []
+    for device in devices:
+        replicas.append(copy.deepcopy(net).to(device))
+        replicas[-1][2].reset_running_stats()
+    shards = zip(replicas, X.tensor_split(16), devices, strict=True)
+    return torch.cat([r(x.to(device)).to(devices[0]) for r, x, device in shards])
+
+
+@wrong("08.4", "although it isn't trained")
+def resets_the_statistics(net, X, devices):
+    result = with_split_batch(net, X, devices)
+    net[2].reset_running_stats()
+    return result
+
+
+@wrong("08.4", "had layer 0 in training mode. After the call, it's in evaluation")
+def leaves_it_evaluating(net, X, devices):
+    training = net.training
+    net.eval()
+    result = with_split_batch(net, X, devices)
+    net.training = training
+    return result
+
+
+@wrong("08.4", "had the network itself in training mode")
+def switches_to_evaluation(net, X, devices):
+    return with_split_batch(net.eval(), X, devices)
+
+
+@wrong("08.4", "had the network itself in evaluation mode")
+def switches_back_to_training(net, X, devices):
+    result = with_split_batch(net.eval(), X, devices)
+    net.train()
+    return result
+
+
+@wrong("08.4", "had layer 2 in evaluation mode")
+def has_one_mode_for_all_layers(net, X, devices):
+    training = net.training
+    result = with_split_batch(net.eval(), X, devices)
+    net.train(training)
+    return result
+
+
+@wrong("08.4", "`requires_grad` of parameter 1.weight was True")
+def freezes_it(net, X, devices):
+    return with_split_batch(net.requires_grad_(False), X, devices)
+
+
+@right("08.4")
+def restores_each_mode(net, X, devices):
+    modes = [(module, module.training) for module in net.modules()]
+    try:
+        return with_split_batch(net.eval(), X, devices)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@wrong("08.4", "For 5 examples, you return scores of")
+def keeps_empty_shards(net, X, devices):
+    parts = min(16, max(1, len(X) // 6))
+    rows = on_all(net, X.tensor_split(parts), devices)
+    return torch.cat(rows) if len(X) >= 16 else rows[0][:1]
+
+
+# ------------------------------------------------------------------ 08.5
+
+
+@right("08.5")
+def of_each_example(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="none").sum().mul(k).div(n)
+
+
+@wrong("08.5", "but you want a mean over examples")
+def mean_of_the_shard(scores, y, k, n):
+    return F.cross_entropy(scores, y)
+
+
+@wrong("08.5", "the mean over the shard, times k")
+def mean_times_k(scores, y, k, n):
+    return F.cross_entropy(scores, y) * k
+
+
+@wrong("08.5", "after `backward`")
+def share(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum") / n
+
+
+@wrong("08.5", "shard and never divide the sum")
+def total(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum")
+
+
+@wrong("08.5", "0/0")
+def mean_with_a_weight(scores, y, k, n):
+    return F.cross_entropy(scores, y) * (len(y) * k / n)
+
+
+@wrong("08.5", "including those without examples")
+def times_the_ranks_with_examples(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="sum") * min(k, n) / n
+
+
+@wrong("08.5", "one loss for each example")
+def each(scores, y, k, n):
+    return F.cross_entropy(scores, y, reduction="none") * k / n
+
+
+# ------------------------------------------------------------------ 08.6
 
 
 @right("08.6")
-def drawn_by_numpy(seconds, n):
-    drawn = np.random.default_rng().choice(seconds.numpy(), (2000, n))
-    return float(drawn.max(axis=1).mean())
+def by_squares(shards):
+    home, n = shards[0].device, sum(map(len, shards))
+    sums = sum(torch.stack([x.sum(0), (x * x).sum(0)]).to(home) for x in shards)
+    mean, squares = sums / n
+    return mean, squares - mean**2
 
 
-@wrong("08.6", "after the other")
-def in_sequence(seconds, n):
-    return n * seconds.mean()
+@wrong("08.6", "30, 20, 10 examples")
+def mean_of_means(shards):
+    home = shards[0].device
+    means = torch.stack([x.mean(0).to(home) for x in shards])
+    variances = torch.stack([x.var(0, correction=0).to(home) for x in shards])
+    return means.mean(0), variances.mean(0)
 
 
-@wrong("08.6", "the devices split up one step")
-def shared(seconds, n):
-    return seconds.mean() / n
+def weighted(shards, values):
+    home, n = shards[0].device, sum(map(len, shards))
+    return sum(len(x) / n * v.to(home) for x, v in zip(shards, values, strict=True))
 
 
-@wrong("08.6", "`seconds` had changed")
-def sorts_in_place(seconds, n):
-    value = by_formula(seconds, n)
-    seconds.copy_(seconds.sort().values)
-    return value
+@wrong("08.6", "means are from each other")
+def mean_of_variances(shards):
+    return (
+        weighted(shards, [x.mean(0) for x in shards]),
+        weighted(shards, [x.var(0, correction=0) for x in shards]),
+    )
+
+
+@wrong("08.6", "one shard alone")
+def looks_at_its_own(shards):
+    return shards[0].mean(0), shards[0].var(0, correction=0)
+
+
+@wrong("08.6", "You divide by one less than")
+def sample_variance(shards):
+    mean, variance = by_squares(shards)
+    n = sum(map(len, shards))
+    return mean, variance * n / (n - 1)
+
+
+@wrong("08.6", "standard deviation")
+def deviation(shards):
+    mean, variance = by_squares(shards)
+    return mean, variance.sqrt()
+
+
+@wrong("08.6", "A whole shard crossed")
+def sends_the_shards(shards):
+    whole = torch.cat([x.to(shards[0].device) for x in shards])
+    return whole.mean(0), whole.var(0, correction=0)
+
+
+@wrong("08.6", "by way of the CPU")
+def on_the_cpu(shards):
+    mean, variance = by_squares([x.cpu() for x in shards])
+    return mean.to(shards[0].device), variance.to(shards[0].device)
+
+
+@wrong("08.6", "the first shard is on GPU 0")
+def leaves_them(shards):
+    mean, variance = by_squares(shards)
+    return mean, variance.to(shards[1].device)
+
+
+@wrong("08.6", "There are 8 channels")
+def of_everything(shards):
+    mean, variance = by_squares(shards)
+    return mean.mean(), variance.mean()
+
+
+@wrong("08.6", "`shards[1]`, `shards[2]` had changed")
+def in_place(shards):
+    n, home = sum(map(len, shards)), shards[0].device
+    mean = sum(x.sum(0).to(home) for x in shards) / n
+    squares = sum(x.square_().sum(0).to(home) for x in shards)
+    return mean, squares / n - mean**2

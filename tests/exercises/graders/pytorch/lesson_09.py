@@ -1,586 +1,337 @@
-import copy
-import io
-import math
-import os
-import statistics
-
+import numpy as np
 import torch
-from torch import nn
-from torch.nn import functional as F
 
+from d2l_gpu import torch as d2l
 from tests.exercises.graders.answers import Answers
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
 
-# ------------------------------------------------------------------ 09.1
+@right("09.1")
+def of_images_on_one(base, step):
+    per_device = [x.batch_size / x.seconds for x in (base, step)]
+    return per_device[1] / per_device[0]
 
 
-def step_of(net, optimizer, X, y):
-    optimizer.zero_grad()
-    F.cross_entropy(net(X), y).backward()
-    optimizer.step()
+@wrong("09.1", "how many times as many images")
+def speedup(base, step):
+    return step.examples_per_second / base.examples_per_second
 
 
-def file_of(folder):
-    return folder / "state.pt"
+@wrong("09.1", "ratio of the times")
+def for_weak_scaling(base, step):
+    return base.seconds / step.seconds
 
 
-def load(folder):
-    return torch.load(file_of(folder)) if file_of(folder).exists() else None
+@wrong("09.1", "how many times longer it takes")
+def upside_down(base, step):
+    return base.batch_size / base.seconds / (step.batch_size / step.seconds)
 
 
-def own_file(
-    keep,
-    put_back,
-    every=10,
-    place=lambda step: divmod(step, 23),
-    count=0,
-    at_end=True,
-):
-    """Return an answer that keeps what `keep` returns in a file of its own."""
+@wrong("09.1", "How many GPUs does the base have")
+def as_if_the_base_were_one(base, step):
+    speedup = step.examples_per_second / base.examples_per_second
+    return speedup / step.num_gpus
 
-    def train_on(new, folder, last):
-        net, optimizer, batches = new()
-        step, found = 0, load(folder)
-        if found:
-            step, state = found
-            put_back(net, optimizer, state)
-        batches.set_epoch(*place(step))
-        while step < last:
-            for X, y in batches:
-                if step == last:
-                    break
-                step_of(net, optimizer, X, y)
-                step += 1
-                if step % every == 0 or (at_end and step == last):
-                    torch.save((step + count, keep(net, optimizer)), file_of(folder))
-        return net
 
-    return train_on
+@wrong("09.1", "images a second")
+def images_of_one_device(base, step):
+    return base.examples_per_second / (step.batch_size / step.seconds) + 1
 
 
-def keep_all(net, optimizer):
-    return net.state_dict(), optimizer.state_dict(), torch.get_rng_state()
+right("09.2")(1024)
+wrong("09.2", "That's enough images if the exchange is hidden")(512)
+wrong("09.2", "the exchange takes equally long")(128)
+wrong("09.2", "already reach 0.967 (simulated)")(2048)
+wrong("09.2", "Your answer is 300")(300)
 
+right("09.3")(64)
+wrong("09.3", "the best one with buckets")(16)
+wrong("09.3", "What grows with the number of GPUs")(128)
+wrong("09.3", "does each GPU have too few images")(32)
+wrong("09.3", "Your answer is 48")(48)
 
-def put_all(net, optimizer, state):
-    net.load_state_dict(state[0])
-    optimizer.load_state_dict(state[1])
-    torch.set_rng_state(state[2])
 
-
-def keep_rounded(net, optimizer):
-    state = copy.deepcopy(optimizer.state_dict())
-    for each in state["state"].values():
-        each["momentum_buffer"] = each["momentum_buffer"].half()
-    return net.state_dict(), state, torch.get_rng_state()
-
-
-def put_without_random(net, optimizer, state):
-    net.load_state_dict(state[0])
-    optimizer.load_state_dict(state[1])
-
-
-def put_without_momentum(net, optimizer, state):
-    net.load_state_dict(state[0])
-    torch.set_rng_state(state[2])
-
-
-def put_without_weights(net, optimizer, state):
-    optimizer.load_state_dict(state[1])
-    torch.set_rng_state(state[2])
-
-
-def named(name, answer):
-    answer.__name__ = name
-    return answer
-
-
-right("09.1")(named("in_a_file", own_file(keep_all, put_all)))
-
-MISTAKES = {
-    "had no momentum": own_file(keep_all, put_without_momentum),
-    "start again from the seed": own_file(keep_all, put_without_random),
-    "those of a new network": own_file(keep_all, put_without_weights),
-    "The epoch starts again": own_file(
-        keep_all, put_all, place=lambda step: (step // 23, 0)
-    ),
-    "data start from the beginning": own_file(
-        keep_all, put_all, place=lambda step: (0, 0)
-    ),
-    "resumed from an older": own_file(keep_all, put_all, every=20),
-    "too few": own_file(keep_all, put_all, count=1),
-    "The largest difference": own_file(keep_rounded, put_all),
-    "the folder is empty": own_file(keep_all, put_all, every=50),
-    "All 25 steps had been made, but it made 5 more": own_file(
-        keep_all, put_all, at_end=False
-    ),
-}
-for said, mistake in MISTAKES.items():
-    wrong("09.1", said)(named(said.replace(" ", "_"), mistake))
-
-
-@wrong("09.1", "It started from the beginning")
-def saves_and_never_looks(new, folder, last):
-    net, optimizer, batches = new()
-    step = 0
-    while step < last:
-        for X, y in batches:
-            if step == last:
-                break
-            step_of(net, optimizer, X, y)
-            step += 1
-            torch.save(net.state_dict(), file_of(folder))
-    return net
-
-
-@wrong("09.1", "The weights aren't the ones this")
-def adds_up_all_gradients(new, folder, last):
-    net, optimizer, batches = new()
-    step = 0
-    while step < last:
-        for X, y in batches:
-            if step == last:
-                break
-            F.cross_entropy(net(X), y).backward()
-            optimizer.step()
-            step += 1
-    return net
-
-
-@wrong("09.1", "it made 1 more")
-def looks_at_the_end_only(new, folder, last):
-    net, optimizer, batches = new()
-    step, found = 0, load(folder)
-    if found:
-        step = found[0]
-        put_all(net, optimizer, found[1])
-    batches.set_epoch(*divmod(step, 23))
-    while True:
-        for X, y in batches:
-            step_of(net, optimizer, X, y)
-            step += 1
-            if step % 10 == 0:
-                torch.save((step, keep_all(net, optimizer)), file_of(folder))
-            if step >= last:
-                return net
-
-
-@wrong("09.1", "It made 30 steps, but `last` was 25")
-def ten_at_a_time(new, folder, last):
-    net, optimizer, batches = new()
-    step, found = 0, load(folder)
-    if found:
-        step = found[0]
-        put_all(net, optimizer, found[1])
-    batches.set_epoch(*divmod(step, 23))
-    while True:
-        for X, y in batches:
-            if step % 10 == 0 and step >= last:
-                return net
-            step_of(net, optimizer, X, y)
-            step += 1
-            if step % 10 == 0:
-                torch.save((step, keep_all(net, optimizer)), file_of(folder))
-
-
-def keeps_the_end_apart(keep_at_end):
-    """Return an answer that saves every tenth step, and what's given at the end."""
-
-    def train_on(new, folder, last):
-        net, optimizer, batches = new()
-        step, found = 0, load(folder)
-        if found:
-            step = found[0]
-            put_all(net, optimizer, found[1])
-        end = folder / f"end{last}.pt"
-        if end.exists():
-            net.load_state_dict(torch.load(end))
-            return net
-        batches.set_epoch(*divmod(step, 23))
-        while step < last:
-            for X, y in batches:
-                if step == last:
-                    break
-                step_of(net, optimizer, X, y)
-                step += 1
-                if step % 10 == 0:
-                    torch.save((step, keep_all(net, optimizer)), file_of(folder))
-        torch.save(keep_at_end(net), end)
-        return net
-
-    return train_on
-
-
-right("09.1")(
-    named("keeps_the_trained_network_apart", keeps_the_end_apart(nn.Module.state_dict))
-)
-wrong("09.1", "After all 50 steps, it made no more, but")(
-    named(
-        "keeps_the_network_before_it_is_trained",
-        keeps_the_end_apart(
-            lambda net: {name: 0 * x for name, x in net.state_dict().items()}
-        ),
-    )
-)
-
-
-@wrong("09.1", "It was called with 25 and then with 50")
-def keeps_no_momentum_at_the_end(new, folder, last):
-    net, optimizer, batches = new()
-    step, found = 0, load(folder)
-    if found:
-        step = found[0]
-        put_all(net, optimizer, found[1])
-    batches.set_epoch(*divmod(step, 23))
-    while step < last:
-        for X, y in batches:
-            if step == last:
-                break
-            step_of(net, optimizer, X, y)
-            step += 1
-            if step == last:
-                optimizer.state.clear()
-            if step % 10 == 0 or step == last:
-                torch.save((step, keep_all(net, optimizer)), file_of(folder))
-    return net
-
-
-@wrong("09.1", "It made 69 steps")
-def whole_epochs(new, folder, last):
-    net, optimizer, batches = new()
-    step = 0
-    while step < last:
-        for X, y in batches:
-            step_of(net, optimizer, X, y)
-            step += 1
-    return net
-
-
-@wrong("09.1", "Which step did you count when you saved")
-def counts_before_the_step(new, folder, last):
-    net, optimizer, batches = new()
-    step, found = 0, load(folder)
-    if found:
-        step = found[0]
-        put_all(net, optimizer, found[1])
-    batches.set_epoch(*divmod(step - bool(found), 23))
-    while step < last:
-        for X, y in batches:
-            if step == last:
-                break
-            step_of(net, optimizer, X, y)
-            step += 1
-            if step % 10 == 0:
-                torch.save((step, keep_all(net, optimizer)), file_of(folder))
-    return net
-
-
-# ------------------------------------------------------------------ 09.2
-
-
-@right("09.2")
-def from_memory(state, path):
-    content = io.BytesIO()
-    torch.save(state, content)
-    part = path.parent / "part"
-    try:
-        with part.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@wrong("09.2", "You wrote the new state over the old file")
-def in_place(state, path):
-    torch.save(state, path)
-
-
-@wrong("09.2", "You removed the old file before the")
-def removes_first(state, path):
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    path.unlink(missing_ok=True)
-    part.rename(path)
-
-
-def written(state, part):
-    with part.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@wrong("09.2", "You never flushed the file to disk (`os.fsync`)")
-def forgets_to_force(state, path):
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(path)
-
-
-@wrong("09.2", "the name can exist without its content")
-def forces_too_late(state, path):
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(path)
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-@wrong("09.2", "bytes had been written. Where were the others")
-def forgets_to_flush(state, path):
-    part, content = path.with_suffix(".part"), io.BytesIO()
-    try:
-        torch.save(state, content)
-        content.seek(0)
-        with part.open("wb") as file:
-            file.writelines(content)
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-@wrong("09.2", "but not for the file that was then renamed")
-def forces_a_copy(state, path):
-    part, other = path.with_suffix(".part"), path.with_suffix(".copy")
-    try:
-        written(state, other)
-        part.write_bytes(other.read_bytes())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-        other.unlink(missing_ok=True)
-
-
-@right("09.2")
-def forces_the_folder_too(state, path):
-    part = path.with_name("unfinished.pt")
-    try:
-        torch.save(state, part)
-        with part.open("rb+") as file:
-            os.fsync(file)
-        part.rename(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@wrong("09.2", "may be on another disk")
-def in_the_folder_above(state, path):
-    part = path.parent.parent / f"{path.parent.name}.part"
-    try:
-        written(state, part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@wrong("09.2", "When the disk was full, you left state.part behind")
-def leaves_the_part(state, path):
-    part = path.with_suffix(".part")
-    written(state, part)
-    part.replace(path)
-
-
-@wrong("09.2", "so the caller can't know that nothing was saved")
-def says_nothing(state, path):
-    part = path.with_suffix(".part")
-    try:
-        written(state, part)
-        part.replace(path)
-    except Exception:
-        part.unlink(missing_ok=True)
-
-
-@wrong("09.2", "under 'step', the file has 10, not 20")
-def never_twice(state, path):
-    if not path.exists():
-        from_memory(state, path)
-
-
-@wrong("09.2", "the earlier file was lost")
-def cleans_up_too_much(state, path):
-    part = path.with_suffix(".part")
-    try:
-        written(state, part)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
-        raise
-
-
-@wrong("09.2", "There's no file state.pt after the call")
-def under_another_name(state, path):
-    written(state, path.with_suffix(".part"))
-
-
-@wrong("09.2", "contains a list instead of the dictionary")
-def as_a_list(state, path):
-    from_memory(list(state.items()), path)
-
-
-@wrong("09.2", "has no 'weight', only 'step'")
-def the_step_alone(state, path):
-    from_memory({"step": state["step"]}, path)
-
-
-@wrong("09.2", "under 'weight', the file has another value")
-def in_half_precision(state, path):
-    if "weight" in state:
-        state = state | {"weight": state["weight"].half().double()}
-    from_memory(state, path)
-
-
-@wrong("09.2", "`torch.load` can't read state.pt: ")
-def as_text(state, path):
-    path.write_text(repr(state))
-
-
-# ------------------------------------------------------------------ 09.3
-
-
-def young(step_seconds, save_seconds, between_failures):
-    return max(1, round(math.sqrt(2 * save_seconds * between_failures) / step_seconds))
-
-
-@right("09.3")
-def by_search(step_seconds, save_seconds, hours_of_one, gpus):
-    between, best, least = hours_of_one * 3600 / gpus, 1, math.inf
-    steps = 1.0
-    while steps < 1e7:
-        seconds = round(steps) * step_seconds
-        lost = save_seconds / seconds + seconds / 2 / between
-        if lost < least:
-            best, least = round(steps), lost
-        steps *= 1.002
-    return best
-
-
-@wrong("09.3", "interval for one GPU")
-def of_one(step_seconds, save_seconds, hours_of_one, gpus):
-    return young(step_seconds, save_seconds, hours_of_one * 3600)
-
-
-@wrong("09.3", "Do more GPUs fail less often")
-def multiplies(step_seconds, save_seconds, hours_of_one, gpus):
-    return young(step_seconds, save_seconds, hours_of_one * 3600 * gpus)
-
-
-@wrong("09.3", "in hours and the other in seconds")
-def mixes_units(step_seconds, save_seconds, hours_of_one, gpus):
-    return young(step_seconds, save_seconds, hours_of_one / gpus)
-
-
-@wrong("09.3", "You return seconds, not steps")
-def in_seconds(step_seconds, save_seconds, hours_of_one, gpus):
-    return young(1, save_seconds, hours_of_one * 3600 / gpus)
-
-
-@wrong("09.3", "half an interval")
-def forgets_the_two(step_seconds, save_seconds, hours_of_one, gpus):
-    return young(step_seconds, save_seconds / 2, hours_of_one * 3600 / gpus)
-
-
-@wrong("09.3", "until something fails")
-def between_failures(step_seconds, save_seconds, hours_of_one, gpus):
-    return round(hours_of_one * 3600 / gpus / step_seconds)
-
-
-@wrong("09.3", "your number loses")
-def every_hundred(step_seconds, save_seconds, hours_of_one, gpus):
-    return 100
-
-
-@wrong("09.3", "You return 0 for 16,384 GPUs, each of")
-def never(step_seconds, save_seconds, hours_of_one, gpus):
-    return 0
-
-
-@wrong("09.3", "with steps of 600 s and checkpoints of 1 s")
-def rounds_down_to_none(step_seconds, save_seconds, hours_of_one, gpus):
-    between = 3600 * hours_of_one / gpus
-    return math.floor((2 * save_seconds * between) ** 0.5 / step_seconds)
-
-
-@right("09.3")
-def rounds_up(step_seconds, save_seconds, hours_of_one, gpus):
-    between = 3600 * hours_of_one / gpus
-    return math.ceil((2 * save_seconds * between) ** 0.5 / step_seconds)
-
-
-@wrong("09.3", "with steps of 40 s and checkpoints of 1 s")
-def at_least_one_if_clearly_fewer(step_seconds, save_seconds, hours_of_one, gpus):
-    between = 3600 * hours_of_one / gpus
-    steps = (2 * save_seconds * between) ** 0.5 / step_seconds
-    return int(steps) if steps > 0.5 else 1
-
-
-# ------------------------------------------------------------------ 09.4
-
-
-def fastest(seconds, of=statistics.median, first=1, worth=1.05):
-    typical = {name: of(taken[first:]) for name, taken in seconds.items()}
-    best = min(typical, key=typical.get)
-    return best if typical["plain"] >= worth * typical[best] else "plain"
+def add_up(replicas, factor):
+    for params in zip(*(net.parameters() for net in replicas), strict=True):
+        d2l.allreduce([p.grad for p in params])
+        for p in params:
+            p.grad *= factor
 
 
 @right("09.4")
-def by_sorting(seconds):
-    ranking = []
-    for name, taken in seconds.items():
-        turns = sorted(taken[1:])
-        half = len(turns) // 2
-        ranking.append(((turns[half] + turns[-1 - half]) / 2, name))
-    plain = next(value for value, name in ranking if name == "plain")
-    value, name = min(ranking)
-    return name if plain / value >= 1.05 else "plain"
+def with_weighted_losses(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        weight = 1 / (len(own) * len(replicas))
+        for X, y in own:
+            (weight * loss(net(X), y)).backward()
+    vectors = [
+        torch.cat([p.grad.flatten() for p in net.parameters()]) for net in replicas
+    ]
+    d2l.allreduce(vectors)
+    for net, vector in zip(replicas, vectors, strict=True):
+        parts = vector.split([p.numel() for p in net.parameters()])
+        for p, part in zip(net.parameters(), parts, strict=True):
+            p.grad.copy_(part.view_as(p))
 
 
-@wrong("09.4", "Is that worth it")
-def without_a_margin(seconds):
-    return fastest(seconds, worth=1)
+@wrong("09.4", "8 times too long")
+def forgets_to_average(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            loss(net(X), y).backward()
+    add_up(replicas, 1)
 
 
-@wrong("09.4", "You let the first one decide")
-def counts_the_first(seconds):
-    return fastest(seconds, first=0)
+@wrong("09.4", "2 times too long")
+def forgets_the_gpus(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up(replicas, 1)
 
 
-@wrong("09.4", "and that's enough to change a mean")
-def by_mean(seconds):
-    return fastest(seconds, statistics.mean)
+@wrong("09.4", "only 0.25 of the length")
+def divides_twice(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up(replicas, 1 / 8)
 
 
-@wrong("09.4", "In one trial, a single round was unusually fast")
-def by_minimum(seconds):
-    return fastest(seconds, min)
+@wrong("09.4", "the last small batches")
+def clears_in_between(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            net.zero_grad()
+            loss(net(X), y).backward()
+    add_up(replicas, 1 / 2)
 
 
-@wrong("09.4", "the slowest form")
-def slowest(seconds):
-    return max(seconds, key=lambda name: statistics.median(seconds[name][1:]))
+@wrong("09.4", "to a sum that has already been exchanged")
+def exchanges_the_sums_each_time(replicas, loss, batches):
+    for part in zip(*batches, strict=True):
+        for net, (X, y) in zip(replicas, part, strict=True):
+            (loss(net(X), y) / 8).backward()
+        add_up(replicas, 1)
 
 
-@wrong("09.4", "You return 'fast', 'fast', 'fast'")
-def a_name_of_its_own(seconds):
-    return "fast"
+@wrong("09.4", "How often did it cross")
+def exchanges_each_time(replicas, loss, batches):
+    for part in zip(*batches, strict=True):
+        own = [
+            list(torch.autograd.grad(loss(net(X), y) / 8, list(net.parameters())))
+            for net, (X, y) in zip(replicas, part, strict=True)
+        ]
+        for each in zip(*own, strict=True):
+            d2l.allreduce(each)
+        for net, gradients in zip(replicas, own, strict=True):
+            for p, g in zip(net.parameters(), gradients, strict=True):
+                p.grad = g if p.grad is None else p.grad + g
 
 
-@wrong("09.4", "had changed. Arguments belong to the caller")
-def pops_the_first(seconds):
-    for taken in seconds.values():
-        taken.pop(0)
-    return fastest(seconds, first=0)
+@wrong("09.4", "What keeps a batch's activations in memory")
+def adds_the_losses(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        sum(loss(net(X), y) / 8 for X, y in own).backward()
+    add_up(replicas, 1)
+
+
+@wrong("09.4", "bytes, on GPU 0; forward")
+def adds_the_losses_of_one(replicas, loss, batches):
+    sum(loss(replicas[0](X), y) / 8 for X, y in batches[0]).backward()
+    for net, own in zip(replicas[1:], batches[1:], strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    add_up(replicas, 1)
+
+
+@wrong("09.4", "What still has to be added up")
+def exchanges_nothing(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+
+
+def add_up_and_scale(replicas, weights):
+    add_up(replicas, 1)
+    for net, weight in zip(replicas, weights, strict=True):
+        for p in net.parameters():
+            p.grad.mul_(weight)
+
+
+@wrong("09.4", "they have 1 and 8 times its length")
+def averages_on_the_first(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            loss(net(X), y).backward()
+    add_up_and_scale(replicas, (1 / 8, 1))
+
+
+@wrong("09.4", "they have 2 and 1 times its length")
+def averages_on_the_second(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / len(own)).backward()
+    add_up_and_scale(replicas, (1, 1 / 2))
+
+
+@wrong("09.4", "reached replica 0, but replica 1")
+def keeps_the_sum_on_the_first(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
+        first.grad += other.grad.to(first.device)
+
+
+@wrong("09.4", "In replica 1, some examples count more")
+def adds_in_turn(replicas, loss, batches):
+    for net, own in zip(replicas, batches, strict=True):
+        for X, y in own:
+            (loss(net(X), y) / 8).backward()
+    for first, other in zip(*(net.parameters() for net in replicas), strict=True):
+        first.grad += other.grad.to(first.device)
+        other.grad += first.grad.to(other.device)
+
+
+@wrong("09.4", "Replica 0 has parameters without a gradient")
+def returns_them(replicas, loss, batches):
+    return [
+        torch.autograd.grad(loss(net(X), y), list(net.parameters()))
+        for net, own in zip(replicas, batches, strict=True)
+        for X, y in own
+    ]
+
+
+@right("09.5")
+def one_by_one(n, seconds):
+    shares = [0] * len(seconds)
+    for _ in range(n):
+        i = min(range(len(shares)), key=lambda i: (shares[i] + 1) * seconds[i])
+        shares[i] += 1
+    return shares
+
+
+@wrong("09.5", "Does a large time mean a high speed")
+def by_time(n, seconds):
+    first = [round(n * t / sum(seconds)) for t in seconds[1:]]
+    return [n - sum(first), *first]
+
+
+@wrong("09.5", "the fast ones wait")
+def evenly(n, seconds):
+    return [(n + i) // len(seconds) for i in range(len(seconds))]
+
+
+@wrong("09.5", "images, not 256")
+def drops_the_remainder(n, seconds):
+    total = sum(1 / t for t in seconds)
+    return [int(n / t / total) for t in seconds]
+
+
+@wrong("09.5", "Who gets what is left after rounding")
+def gives_the_remainder_to_the_last(n, seconds):
+    total = sum(1 / t for t in seconds)
+    *others, _ = [int(n / t / total) for t in seconds]
+    return [*others, n - sum(others)]
+
+
+@wrong("09.5", "where its share is 1.25. Who gets what is left after rounding")
+def rounds_all_but_the_last(n, seconds):
+    total = sum(1 / t for t in seconds)
+    *others, _ = [round(n / t / total) for t in seconds]
+    return [*others, n - sum(others)]
+
+
+@wrong("09.5", "For 3 devices")
+def in_fractions(n, seconds):
+    total = sum(1 / t for t in seconds)
+    return [n / t / total for t in seconds]
+
+
+@wrong("09.5", "For 4 devices")
+def for_two_kinds(n, seconds):
+    slow = round(n / (2 * seconds[2] / seconds[0] + 1))
+    return [(n - slow) // 2, n - slow - (n - slow) // 2, slow]
+
+
+@wrong("09.5", "waits for GPU")
+def without_the_slowest(n, seconds):
+    slowest = seconds.index(max(seconds))
+    rest = n // (len(seconds) - 1)
+    shares = [rest] * len(seconds)
+    shares[slowest] = 0
+    shares[slowest - 1] += n - sum(shares)
+    return shares
+
+
+@right("09.6")
+def by_formula(seconds, n):
+    ordered = seconds.sort().values.double()
+    m = len(ordered)
+    return sum(
+        float(t) * (((i + 1) / m) ** n - (i / m) ** n) for i, t in enumerate(ordered)
+    )
+
+
+@wrong("09.6", "a step waits for all")
+def of_one_device(seconds, n):
+    return seconds.mean()
+
+
+@wrong("09.6", "How often is it among")
+def the_slowest_ever(seconds, n):
+    return seconds.max()
+
+
+@wrong("09.6", "then the mean over the steps")
+def means_first(seconds, n):
+    drawn = seconds[torch.randint(len(seconds), (4000, n))]
+    return drawn.mean(dim=1).max()
+
+
+@wrong("09.6", "For n = 16")
+def of_two(seconds, n):
+    return by_formula(seconds, min(n, 2))
+
+
+def different_times(seconds, n):
+    drawn = torch.rand(4000, len(seconds)).argsort(dim=1)[:, :n]
+    return seconds[drawn].max(dim=1).values.mean()
+
+
+@wrong("09.6", "if no measured time is drawn twice")
+def never_twice_if_possible(seconds, n):
+    if n > len(seconds):
+        return drawn_by_numpy(seconds, n)
+    return different_times(seconds, n)
+
+
+@wrong("09.6", "Are there 1024 devices in each step")
+def as_many_as_there_are_times(seconds, n):
+    return by_formula(seconds, min(n, len(seconds)))
+
+
+@right("09.6")
+def drawn_by_numpy(seconds, n):
+    drawn = np.random.default_rng().choice(seconds.numpy(), (2000, n))
+    return float(drawn.max(axis=1).mean())
+
+
+@wrong("09.6", "after the other")
+def in_sequence(seconds, n):
+    return n * seconds.mean()
+
+
+@wrong("09.6", "the devices split up one step")
+def shared(seconds, n):
+    return seconds.mean() / n
+
+
+@wrong("09.6", "`seconds` had changed")
+def sorts_in_place(seconds, n):
+    value = by_formula(seconds, n)
+    seconds.copy_(seconds.sort().values)
+    return value

@@ -14,6 +14,9 @@ from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.show.bars import bars
+from d2l_gpu.show.curves import plot
+from d2l_gpu.show.panels import panels
 from d2l_gpu.show.training_curves import Animator
 
 try:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Animator",
+    "bars",
     "check",
     "cpu",
     "devices",
@@ -34,6 +38,8 @@ __all__ = [
     "gpu",
     "load_data_digits",
     "num_gpus",
+    "panels",
+    "plot",
     "require_gpus",
     "resnet18",
     "try_all_gpus",

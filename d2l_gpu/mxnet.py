@@ -19,6 +19,9 @@ from d2l_gpu.common.frameworks import framework, not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.show.bars import bars
+from d2l_gpu.show.curves import plot
+from d2l_gpu.show.panels import panels
 from d2l_gpu.show.training_curves import Animator, ProgressBoard
 
 _exercises = Exercises("mxnet")
@@ -28,6 +31,7 @@ __all__ = [
     "Animator",
     "ProgressBoard",
     "Residual",
+    "bars",
     "check",
     "cpu",
     "devices",
@@ -38,6 +42,8 @@ __all__ = [
     "load_parameters",
     "message",
     "num_gpus",
+    "panels",
+    "plot",
     "require_gpus",
     "resnet18",
     "split_batch",

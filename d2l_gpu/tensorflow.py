@@ -16,6 +16,9 @@ from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.show.bars import bars
+from d2l_gpu.show.curves import plot
+from d2l_gpu.show.panels import panels
 from d2l_gpu.show.training_curves import Animator, ProgressBoard
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Animator",
     "ProgressBoard",
+    "bars",
     "check",
     "cpu",
     "devices",
@@ -32,6 +36,8 @@ __all__ = [
     "load_data_digits",
     "name",
     "num_gpus",
+    "panels",
+    "plot",
     "require_gpus",
     "residual",
     "resnet18",

@@ -23,8 +23,8 @@ from tools.tolerance import MOST, USUAL, tolerance
 MIN_COMPARED = {False: 0.9, True: 0.85}
 MAX_LOOSE = 0.1  # fraction of those with a tolerance above the default
 
-# The last headings of an English notebook.
-_LAST_HEADINGS = ["Summary", "Exercises"]
+# The last headings of an English notebook; the second pair is the first edition's.
+_LAST_HEADINGS = (["What to remember", "Exercises"], ["Summary", "Exercises"])
 
 # What `check` prints about a stub (False) and about a solution (True).
 _SAID = {
@@ -71,20 +71,21 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
     opening = notebook.cells[0] if notebook.cells else None
     if opening is None or not opening.source.startswith("# "):
         yield "the first cell does not begin with a title"
-    elif aims_and_minutes(opening.source) is None:
-        yield (
-            "the first cell does not state the aims and how many minutes the lesson "
-            "takes"
-        )
+    elif aims_and_minutes(prose_of(notebook)) is None:
+        yield "it does not state the aims and how many minutes the lesson takes"
     headings = [
         line.removeprefix("## ").strip()
-        for cell in notebook.cells
-        if cell.cell_type == "markdown"
-        for line in cell.source.splitlines()
+        for source in prose_of(notebook)
+        for line in source.splitlines()
         if line.startswith("## ")
     ]
-    if headings[-2:] != _LAST_HEADINGS:
-        yield f"the last headings are not {' and '.join(_LAST_HEADINGS)}"
+    if headings[-2:] not in _LAST_HEADINGS:
+        yield f"the last headings are not {' and '.join(_LAST_HEADINGS[0])}"
+
+
+def prose_of(notebook: NotebookNode) -> list[str]:
+    """Return the sources of a notebook's prose cells."""
+    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
 
 
 def is_compared(cell: NotebookNode) -> bool:

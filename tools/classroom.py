@@ -23,6 +23,7 @@ from nbformat import NotebookNode
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
+from tools.check import prose_of
 from tools.durations import RESULTS
 from tools.header import INTRODUCTION
 from tools.languages import ENGLISH
@@ -107,8 +108,7 @@ _HOW = "`python -m tools.durations --framework {}` on such a machine does it"
 def _to_read(path: Path) -> str:
     """Return the minutes that a lesson states, read from its English notebook."""
     english = path.parents[2] / ENGLISH / path.parent.name / path.name
-    title = nbformat.read(english, as_version=4).cells[0]
-    says = aims_and_minutes(title.source)
+    says = aims_and_minutes(prose_of(nbformat.read(english, as_version=4)))
     return f"{says[1]} min" if says else ""
 
 

@@ -69,6 +69,16 @@ class Project:
         """
         return self._template(SOURCE)
 
+    def header_in(self, language: str) -> Lesson | None:
+        """The header in a language, without notices; English where untranslated.
+
+        Raises:
+            LessonError: a source can't be parsed.
+        """
+        if self.header is None or language not in self.translations:
+            return self.header
+        return self.translations[language].translated(self.header, None)
+
     @cached_property
     def readme(self) -> Lesson | None:
         """The template of the READMEs in other languages, in English.

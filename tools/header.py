@@ -19,6 +19,8 @@ from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.course import SOLUTIONS
 from tools.languages import ENGLISH
 from tools.lesson import Cell, Lesson, LessonError, check
+from tools.parts import KEY as PART
+from tools.parts import parts_of
 from tools.translation import MISSING, STALE
 
 SOURCE = "header.md"
@@ -84,6 +86,7 @@ class Header:
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
         every = self._all()
         left_out |= {MISSING, STALE, MARK} | self._other_setups(every)
+        left_out |= {f"{PART}{first}" for first in parts_of(self.template)}
         if len(self.languages) < 2:
             left_out.add(_LANGUAGES)
         if self._language == ENGLISH:

@@ -9,7 +9,7 @@ import ast
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,8 +35,14 @@ HIDDEN = "hide-input"
 # solutions; code that the solutions need, too.
 STUB, SOLUTION, SETUP = "stub", "solution", "setup"
 
-# The aims and the minutes in the first cell of an English lesson.
-_AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b", re.DOTALL)
+# A paragraph of an English lesson with its aims and the minutes it takes, and how the
+# first edition says the same, with a lesson's prose in between. Single spaces replace
+# line breaks.
+_OBJECTIVES = re.compile(
+    r"\*After this lesson you can (.+?)\.(?: You need lessons? [^.]+\.)?"
+    r" (?:About )?(\d+) minutes\b[^*]*\*"
+)
+_AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b")
 
 _OF_CODE = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
 _OF_PROSE = (SOLUTION,)
@@ -127,19 +133,31 @@ class Lesson:
         return "/".join([*below, self.path.name])
 
     @property
+    def prose(self) -> list[str]:
+        """The sources of the prose cells."""
+        return [cell.source for cell in self.cells if cell.kind == "markdown"]
+
+    @property
     def has_solutions(self) -> bool:
         """Whether the source has solutions to exercises."""
         return any(SOLUTION in cell.tags for cell in self.cells)
 
 
-def aims_and_minutes(opening: str) -> tuple[str, str] | None:
-    """Return what a lesson teaches and the minutes it takes, None if it does not say.
+def aims_and_minutes(prose: Iterable[str]) -> tuple[str, str] | None:
+    """Return what a lesson teaches and the minutes it takes, None if it doesn't say.
 
     Args:
-        opening: the source of its first cell, in English.
+        prose: the sources of the lesson's prose cells, in English and in order. One of
+            their paragraphs must be ``*After this lesson you can …. You need lesson
+            N. 25 minutes on a laptop; no GPU needed.*``, where the second sentence may
+            be missing.
     """
-    found = _AIMS.search(opening)
-    return (" ".join(found[1].split()), found[2]) if found else None
+    for source in prose:
+        for paragraph in re.split(r"\n\s*\n", source):
+            text = " ".join(paragraph.split())
+            if found := _OBJECTIVES.fullmatch(text) or _AIMS.search(text):
+                return found[1], found[2]
+    return None
 
 
 def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:

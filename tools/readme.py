@@ -15,6 +15,7 @@ from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
 from tools.lesson import LessonError, aims_and_minutes
 from tools.marks import replace_between
+from tools.parts import parts_of, with_parts
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 BEGIN_LESSONS, END_LESSONS = "<!-- lessons -->", "<!-- end of lessons -->"
@@ -137,8 +138,8 @@ def _lessons(project: Project, language: str) -> str:
     known = {each for found in by_lesson.values() for each in found}
     first, *others = [each for each in project.frameworks if each in known]
     platform = PLATFORMS[_COLAB][0]
-    rows = [[first.title, platform, *(each.title for each in others)]]
-    rows.append(["---"] * len(rows[0]))
+    head = [first.title, platform, *(each.title for each in others)]
+    rows = {}
     for name, found in by_lesson.items():
         number = name.partition("_")[0]
         title, colab = f"{number} {next(iter(found.values())).title}", ""
@@ -150,24 +151,27 @@ def _lessons(project: Project, language: str) -> str:
             f"[{number}]({_relative(found[each]).as_posix()})" if each in found else ""
             for each in others
         ]
-        rows.append([title, colab, *more])
-    return _markdown(rows)
+        rows[name] = [title, colab, *more]
+    parts = parts_of(project.header_in(language))
+    lessons = with_parts(rows, parts, column=0)
+    return _markdown([head, ["---"] * len(head), *lessons])
 
 
 def _aims(project: Project) -> str:
-    """Return the table of what each lesson teaches, read from its first cell."""
-    rows = [("", "Lesson", "You will be able to", "Minutes", "With")]
-    rows.append(("---",) * len(rows[0]))
+    """Return the table of what each lesson teaches, as its opening says."""
+    head = ("", "Lesson", "After it you can", "Minutes", "With")
+    rows = {}
     tags = [each.tag for each in project.frameworks]
     for name, of_lesson in project.sources.items():
         first = next(iter(of_lesson))
         (edition, *_) = editions(project, [name], ENGLISH, first.tag)
         link = f"[{edition.title}]({_relative(edition).as_posix()})"
-        says = aims_and_minutes(edition.lesson.cells[0].source) or ("", "")
+        says = aims_and_minutes(edition.lesson.prose) or ("", "")
         titles = [each.title for each in of_lesson]
         having = "all" if len(titles) == len(tags) else ", ".join(titles)
-        rows.append((name.partition("_")[0], link, *says, having))
-    return _markdown(rows)
+        rows[name] = (name.partition("_")[0], link, *says, having)
+    lessons = with_parts(rows, parts_of(project.header), column=1)
+    return _markdown([head, ["---"] * len(head), *lessons])
 
 
 def _tables(project: Project) -> str:

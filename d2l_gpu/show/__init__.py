@@ -1,12 +1,15 @@
 """What readers look at, with one style for all figures, tables and progress bars.
 
-* ``style``: colours, line styles, markers and sizes of all figures.
+* ``style``: sizes, and the colour, line and marker of each curve.
+* ``sheet``: the page that a figure is drawn on, with its title and subtitle.
+* ``curves``, ``bars``, ``roofline``: figures of finished results.
+* ``panels``: several of them in one figure.
 * ``live``: figures that grow while a cell runs, in a single Jupyter display.
 * ``training_curves``: ``ProgressBoard`` and ``Animator``, curves of a training run.
 * ``text_curves``: the same curves as lines of text, outside Jupyter.
-* ``plots``: ``plot`` and ``roofline``, figures of finished results.
 * ``progress``: the progress bar.
 * ``values``: numbers extracted from the scalars of any framework.
 
-Tables are ``d2l_gpu.vgpu.Table``; timelines are in ``d2l_gpu/vgpu/sim/timeline.py``.
+Tables are ``d2l_gpu.vgpu.Table``. Timelines are in ``d2l_gpu/vgpu/sim/timeline.py``,
+and colours, ticks and units of all pictures in ``d2l_gpu/vgpu/sim/drawing.py``.
 """

@@ -184,8 +184,8 @@ class LiveFigure:
         if figure is None:
             from matplotlib.figure import Figure
 
-            # A new figure each time: the tight layout of a used one depends on what was
-            # drawn before, and the last picture must not depend on skipped redraws.
+            # A new figure each time, since the last picture must not depend on skipped
+            # redraws.
             figure = Figure(figsize=self.figsize, layout="tight")
         self._paint(figure)
         return figure

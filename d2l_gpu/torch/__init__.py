@@ -20,8 +20,11 @@ except ImportError as error:
 
 from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
-from d2l_gpu.show.plots import plot, roofline
+from d2l_gpu.show.bars import bars
+from d2l_gpu.show.curves import plot
+from d2l_gpu.show.panels import panels
 from d2l_gpu.show.progress import Progress
+from d2l_gpu.show.roofline import roofline
 from d2l_gpu.show.training_curves import Animator, ProgressBoard
 from d2l_gpu.vgpu import current_simulator, simulator
 
@@ -84,6 +87,7 @@ __all__ = [
     "accuracy",
     "add_to_class",
     "allreduce",
+    "bars",
     "bench",
     "check",
     "cpu",
@@ -99,6 +103,7 @@ __all__ = [
     "load_data_fashion_mnist",
     "load_parameters",
     "num_gpus",
+    "panels",
     "plot",
     "real_gpus",
     "replicate",

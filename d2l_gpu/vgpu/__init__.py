@@ -9,10 +9,10 @@ PyTorch's own kernels compute their values, on the CPU or another *backing* devi
 time and memory that they take are simulated. Importing this module does nothing yet;
 ``enable`` registers the device type.
 
-You can rely on what this module exports, on ``torch.vgpu``, on the modules ``programs``
-and ``sim.catalogue``, on the pytest plugin and on the command ``python -m
-d2l_gpu.vgpu``. Everything else that can be imported may change with any version. It's
-easiest to read in this order:
+You can rely on what this module exports, on ``torch.vgpu``, on the modules
+``programs``, ``sim.catalogue`` and ``sim.drawing``, on the pytest plugin and on the
+command ``python -m d2l_gpu.vgpu``. Everything else that can be imported may change with
+any version. It's easiest to read in this order:
 
 * ``backend``: registers the device type with PyTorch, once per process.
 * ``devices``: which devices exist, which one is current, what their names mean.

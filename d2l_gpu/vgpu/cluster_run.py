@@ -179,10 +179,14 @@ class Run:
             head,
         )
 
-    def timeline(self) -> ClusterTimeline:
+    def timeline(self, title: str = "", subtitle: str = "") -> ClusterTimeline:
         """Return a drawing of what the ranks' devices did in the step.
 
         Its ``save('trace.json')`` writes a trace that ui.perfetto.dev opens.
+
+        Args:
+            title: what the drawing shows, as a finding; default: how long it took.
+            subtitle: the conditions; how long it took and *simulated* are added.
         """
         one = next(iter(self.ranks.values()))
         models = {
@@ -197,7 +201,8 @@ class Run:
                 merged.spans.append(
                     span._replace(index=index, thread=merged.main + rank)
                 )
-        return ClusterTimeline(merged, f"a step, simulated ({self.cluster.model.name})")
+        label = f"a step, simulated ({self.cluster.model.name})"
+        return ClusterTimeline(merged, label, title, subtitle)
 
     def __repr__(self) -> str:
         what = "a step" if self.has_steps else "for the whole program"

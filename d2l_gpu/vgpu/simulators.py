@@ -365,12 +365,16 @@ class Simulator:
         self.clock.work_off()
         return [Span._make(span) for span in self.clock.spans]
 
-    def timeline(self) -> Timeline:
+    def timeline(self, title: str = "", subtitle: str = "") -> Timeline:
         """Return a drawing of what ran when since the last reset.
 
         Its ``save('trace.json')`` writes a trace that ui.perfetto.dev opens.
+
+        Args:
+            title: what the drawing shows, as a finding; default: how long it took.
+            subtitle: the conditions; how long it took and *simulated* are added.
         """
-        return Timeline(self.clock, self.label)
+        return Timeline(self.clock, self.label, title, subtitle)
 
     # -------------------------------------------------------------- collectives
 

@@ -163,8 +163,8 @@ def with_summary_last(notebook):
         (without_title, "does not begin with a title"),
         (without_aims, "does not state the aims"),
         (without_duration, "does not state the aims"),
-        (without_exercises, "last headings are not Summary and Exercises"),
-        (with_summary_last, "last headings are not Summary and Exercises"),
+        (without_exercises, "last headings are not What to remember and Exercises"),
+        (with_summary_last, "last headings are not What to remember and Exercises"),
     ],
 )
 def test_planted_notebook_is_rejected(good_notebook, plant, problem):

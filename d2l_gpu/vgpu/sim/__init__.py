@@ -22,4 +22,5 @@ browser.
 * ``memory_use``: what a device's memory is used for over time; ``memory_picture`` draws
   it.
 * ``table``, ``units``: tables and quantities in readable form.
+* ``drawing``: colours, lettering, ticks and units of all pictures.
 """

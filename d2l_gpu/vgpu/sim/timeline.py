@@ -46,13 +46,19 @@ class Bar:
 class Timeline:
     """A drawing of a clock's spans since the last reset.
 
+    Args:
+        label: what the clock simulates.
+        title: what the drawing shows, as a finding; default: how long it took.
+        subtitle: the conditions; how long it took and the label are added.
+
     Attributes:
         seconds: simulated seconds until everything was done.
         rows: the bars to draw, by the name of their row.
         trace: what ran when in more detail, for a viewer such as Perfetto.
     """
 
-    def __init__(self, clock: Clock, label: str):
+    def __init__(self, clock: Clock, label: str, title: str = "", subtitle: str = ""):
+        self.title, self.subtitle = title, subtitle
         self.label, self.trace = label, Trace(clock, label)
         self.seconds, self.complete = self.trace.seconds, self.trace.complete
         self.rows = self._rows(clock)

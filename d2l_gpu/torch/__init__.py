@@ -26,7 +26,7 @@ from d2l_gpu.show.panels import panels
 from d2l_gpu.show.progress import Progress
 from d2l_gpu.show.roofline import roofline
 from d2l_gpu.show.training_curves import Animator, ProgressBoard
-from d2l_gpu.vgpu import current_simulator, simulator
+from d2l_gpu.vgpu import current_simulator, memory_map, simulator
 
 from .book import require_book
 from .datasets.batches import Batches
@@ -102,6 +102,7 @@ __all__ = [
     "load_data_digits",
     "load_data_fashion_mnist",
     "load_parameters",
+    "memory_map",
     "num_gpus",
     "panels",
     "plot",

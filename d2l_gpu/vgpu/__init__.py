@@ -30,7 +30,7 @@ any version. It's easiest to read in this order:
 * ``errors``: the error messages, worded as PyTorch words them.
 * ``methods``, ``storage``: what a tensor answers where C++ doesn't ask the backend.
 * ``device_api``, ``streams``: ``torch.vgpu``, with its streams and events.
-* ``memory``: what it says about memory: counts, blocks, a history.
+* ``memory``: what it says about memory: counts, blocks, a map of them, a history.
 * ``categories``: what the memory is used for: parameters, gradients, activations …
 * ``sync_debug``: where the host waits for a device.
 * ``generator``, ``autocast``: ``torch.Generator`` and ``torch.autocast``.
@@ -62,6 +62,7 @@ from .host_memory import host_memory_left
 from .sim.catalogue import LINKS, MODELS, Host, Link, Model
 from .sim.clock import PICO, Span
 from .sim.machine import Copy, Machine
+from .sim.memory_map import MemoryMap
 from .sim.memory_use import MemoryUse
 from .sim.report import DeviceUse
 from .sim.table import Table
@@ -82,6 +83,7 @@ __all__ = [
     "DeviceUse",
     "Host",
     "Link",
+    "MemoryMap",
     "MemoryUse",
     "Model",
     "Span",
@@ -96,6 +98,7 @@ __all__ = [
     "machine_in_use",
     "mark_pinned",
     "measure_host",
+    "memory_map",
     "memory_use",
     "peek",
     "record_copies",
@@ -374,6 +377,34 @@ def memory_use(
     from . import categories
 
     return categories.memory_use(net, optimizer, device)
+
+
+def memory_map(
+    device: "int | str | torch.device | None" = None, wanted: int | str | None = None
+) -> MemoryMap:
+    """Return a map of the memory that PyTorch has reserved on a device right now.
+
+    Each segment is a bar, cut into blocks that are in use or free. Show it inside an
+    ``except`` block to see why a request was refused: a tensor needs one piece, however
+    much is free in all. ``print`` draws it as text.
+
+        except torch.OutOfMemoryError:
+            print(vgpu.memory_map(device))
+
+    It works for real CUDA GPUs, too, from ``torch.cuda.memory_snapshot()``. A virtual
+    GPU without ``allocator='caching'`` reserves nothing beyond what is in use.
+
+    Args:
+        device: a virtual GPU or a real CUDA GPU. Default: the current virtual GPU.
+        wanted: the size of a request to compare the free pieces with, in bytes or as
+            ``'512MiB'``.
+    Raises:
+        TypeError, ValueError: an argument makes no sense.
+        RuntimeError: there is no such device.
+    """
+    from . import memory
+
+    return memory.memory_map(device, wanted)
 
 
 def machine_in_use() -> Machine:

@@ -19,6 +19,8 @@ from .devices import index_of as _index
 from .sim.allocator import Segment
 from .sim.machine import Machine
 from .sim.memory import Block
+from .sim.memory_map import MemoryMap, Piece
+from .sim.units import parse_size
 
 # ------------------------------------------------------------------ counts, in bytes
 
@@ -278,6 +280,44 @@ def _allocator_settings(machine: Machine) -> dict[str, Any]:
             str(2**i): number for i, number in enumerate(config.divisions)
         },
     }
+
+
+# ------------------------------------------------------------------ a map
+
+
+def memory_map(device: Device = None, wanted: int | str | None = None) -> MemoryMap:
+    """See ``d2l_gpu.vgpu.memory_map``."""
+    wanted = None if wanted is None else parse_size(wanted)
+    kind = device.type if isinstance(device, torch.device) else str(device or "vgpu")
+    if kind.partition(":")[0] != "cuda" or "cuda" in Devices.types:
+        i = _index(device)
+        machine = Devices.machines[i]
+        label = "simulated"
+        if machine.clock is not None:
+            label = f"simulated ({machine.clock.models[i].name})"
+        return MemoryMap(_pieces(machine, i), label, wanted)
+    if not torch.cuda.is_available():
+        raise RuntimeError(f"There is no {device}: this machine has no CUDA GPU.")
+    index = torch.device(device).index
+    index = torch.cuda.current_device() if index is None else index
+    segments = [
+        [Piece(x["size"], x["state"] != "inactive") for x in segment["blocks"]]
+        for segment in torch.cuda.memory_snapshot()
+        if segment["device"] == index
+    ]
+    return MemoryMap(segments, torch.cuda.get_device_name(index), wanted)
+
+
+def _pieces(machine: Machine, index: int) -> list[list[Piece]]:
+    """Return the blocks of each segment of a device."""
+    with machine.lock:
+        if machine.allocators is None:
+            blocks = map(Block._make, machine.blocks.values())
+            return [[Piece(x.nbytes, True)] for x in blocks if x.index == index]
+        return [
+            [Piece(block.size, block.is_active) for block in segment.blocks]
+            for segment in machine.allocators[index].segments()
+        ]
 
 
 # ------------------------------------------------------------------ a history

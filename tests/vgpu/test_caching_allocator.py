@@ -56,6 +56,10 @@ def agree(device: int) -> dict:
         begins = [block["address"] for block in segment["blocks"]]
         assert [segment["address"], *ends[:-1]] == begins
         assert ends[-1] == segment["address"] + segment["total_size"]
+    drawn = vgpu.memory_map(device)
+    assert len(drawn.segments) == len(segments)
+    assert drawn.reserved == reserved
+    assert drawn.allocated == stats["active_bytes.all.current"]
     return stats
 
 
@@ -116,6 +120,61 @@ def test_a_byte_more_than_a_mebibyte_reserves_twenty_and_is_kept(enable):
     assert torch.vgpu.memory_reserved(1) == 0
 
 
+def test_the_first_device_of_a_simulator_is_gpu_0_in_its_error():
+    for allocator in (None, "caching"):
+        simulator = vgpu.simulator(
+            2, memory="64MiB", backing="meta", allocator=allocator
+        )
+        for i, device in enumerate(simulator.gpus()):
+            with pytest.raises(torch.OutOfMemoryError, match=f"GPU {i} has a total"):
+                torch.empty(2**30, device=device)
+
+
+def test_a_map_shows_why_a_request_fails_although_enough_is_free(enable):
+    enable()
+    kept = [take(60 * MIB) for _ in range(4)]
+    assert vgpu.memory_map("vgpu:0").title() == "All 240.00 MiB are in use"
+    del kept[1::2]
+    parts = [take(40 * MIB) for _ in range(2)]  # one in each segment that's free
+    with pytest.raises(torch.OutOfMemoryError):
+        take(30 * MIB)
+    shown = vgpu.memory_map("vgpu:0", wanted="30MiB")
+    assert shown.title() == "40.00 MiB free, in 2 pieces of at most 20.00 MiB"
+    assert "wanted in one piece: 30.00 MiB" in shown.svg()
+    del kept, parts
+    with pytest.raises(ValueError, match="Cannot parse the memory size 'much'"):
+        vgpu.memory_map("vgpu:0", wanted="much")
+    with pytest.raises(ValueError, match="Expected a virtual GPU"):
+        vgpu.memory_map("cpu")
+
+
+def test_without_a_caching_allocator_nothing_free_is_reserved(enable):
+    vgpu.enable(2, memory="256MiB", backing="meta")
+    X = take(3 * MIB + 1)
+    shown = vgpu.memory_map(0)
+    assert (shown.reserved, shown.unallocated) == (3 * MIB + 512, 0)
+    assert vgpu.memory_map(1).title() == "No memory is reserved"
+    del X
+
+
+def test_a_map_of_a_real_gpu_is_made_from_pytorchs_snapshot(monkeypatch):
+    blocks = [
+        {"size": 3 * MIB, "state": "active_allocated"},
+        {"size": MIB, "state": "active_pending_free"},
+        {"size": 16 * MIB, "state": "inactive"},
+    ]
+    segments = [{"device": 1, "blocks": blocks}, {"device": 0, "blocks": blocks[:1]}]
+    with pytest.raises(RuntimeError, match="no CUDA GPU"):
+        vgpu.memory_map("cuda:1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: segments)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: f"GPU number {i}")
+    shown = vgpu.memory_map(torch.device("cuda", 1))
+    assert (shown.reserved, shown.allocated) == (20 * MIB, 4 * MIB)
+    assert shown.title() == "16.00 MiB free, in one piece"
+    assert "GPU number 1" in shown.svg()
+
+
 def test_the_error_says_what_is_allocated_reserved_and_free(enable):
     enable("cublas_workspace_kb:0,context_mb:30")
     X, Y = take(60 * MIB), take(60 * MIB)
@@ -130,7 +189,9 @@ def test_the_error_says_what_is_allocated_reserved_and_free(enable):
         "vgpu out of memory. Tried to allocate 128.00 MiB. GPU 0 has a total capacity "
         "of 256.00 MiB of which 106.00 MiB is free. Including non-PyTorch memory, this "
         "process has 150.00 MiB memory in use. Of the allocated memory 70.00 MiB is "
-        "allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated."
+        "allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated. "
+        "If reserved but unallocated memory is large try setting "
+        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )
     assert str(caught.value).endswith("(Simulated memory of a virtual GPU.)")
     stats = agree(0)

@@ -15,7 +15,7 @@ from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
 
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 
 
 @dataclass
@@ -58,10 +58,15 @@ def _predicted(
 
 
 def _taken(shape: Sequence[int], dtype: str) -> int:
-    device = d2l.gpu(0)
-    with _memory([device]) as use:
-        kept = torch.empty(shape, dtype=_type(dtype), device=device)  # noqa: F841
-    return use.held
+    """Return what a tensor takes of a GPU on which nothing has been cached yet."""
+    simulator = d2l.simulator(1, "T4", backing="meta", allocator=_ALLOCATOR)
+    device = simulator.gpu()
+    kept = torch.empty(shape, dtype=_type(dtype), device=device)  # noqa: F841
+    return torch.vgpu.memory_allocated(device)
+
+
+# With a setting, the variables that PyTorch reads have no say.
+_ALLOCATOR = "caching,expandable_segments:False"
 
 
 @EXERCISES.add("02.1", "shape, dtype", returns=int)
@@ -76,35 +81,32 @@ def bytes_on_gpu(run: Run):
             wanted = _taken(shape, dtype)
             if got != wanted:
                 said = (
-                    f"For {shape} and {dtype} you return {got:,}, but {wanted:,} bytes "
-                    "are"
+                    f"For {shape} and {dtype} you return {got:,}, but it takes "
+                    f"{wanted:,} bytes."
                 )
-                return False, f"{said} taken. {_why(got, wanted, math.prod(shape))}"
+                nbytes = math.prod(shape) * _type(dtype).itemsize
+                return False, f"{said} {_why(got, wanted, math.prod(shape), nbytes)}"
         return True, ""
 
+    whole, said = of(((256, 1024), "float32"), ((64, 32, 2), "float32"))
+    yield Claim("tensors that fill whole blocks are right", whole, said)
     types = "float16", "bool", "float64", "int64"
-    whole, said = of(((1024, 1024), "float32"), ((64, 32, 2), "float32"))
-    yield Claim("large `float32` tensors are right", whole, said)
     typed, said = of(*[((64, 64), dtype) for dtype in types])
-    yield Claim(
-        "other data types are right",
-        typed,
-        said,
-    )
+    yield Claim("other data types are right", typed, said)
     blocks, said = of(((100, 100), "float32"), ((7, 11, 13), "int64"))
-    yield Claim(
-        "the unused part of a block is counted",
-        blocks,
-        said,
-    )
+    yield Claim("sizes are rounded up to whole blocks", blocks, said)
     full, said = of(((128,), "float32"), ((3, 512), "bool"))
     yield Claim("a block that's exactly full counts as one", full, said)
     odd, said = of(((), "float32"), ((0, 5), "float32"))
-    yield Claim(
-        "a scalar and an empty tensor are right",
-        odd,
-        said,
-    )
+    yield Claim("a scalar and an empty tensor are right", odd, said)
+    shared, said = of(((1_100_000,), "float32"), ((2_621_000,), "float32"))
+    yield Claim("tensors of 1 to 10 MiB share a segment", shared, said)
+    kept, said = of(((3_000_000,), "float32"), ((10_000_001,), "int16"))
+    yield Claim("a remainder of 1 MiB or less stays with its tensor", kept, said)
+    cut, said = of(((10 * MIB + 1,), "uint8"), ((11 * MIB - 512,), "uint8"))
+    yield Claim("a larger remainder is cut off", cut, said)
+    exact, said = of(((11 * MIB,), "uint8"), ((10 * MIB,), "uint8"))
+    yield Claim("the sizes at which the rules change are right", exact, said)
     yield Claim(
         "no GPU memory is used to find out",
         not any(map(any, peaks)),
@@ -120,54 +122,156 @@ def _measured(peaks: Sequence[Sequence[int]]) -> str:
     )
 
 
-def _why(got: int, wanted: int, numbers: int) -> str:
+def _why(got: int, wanted: int, numbers: int, nbytes: int) -> str:
     """Return a likely explanation for a wrong number of bytes."""
     if got == wanted + 512:
         return "That's one block too many." if wanted else "There's nothing to store."
-    if got == numbers:
+    if got == numbers != nbytes:
         return "That's the number of elements."
-    if got % 512:
+    if nbytes < MIB and got % 512:
         return "What's the smallest amount of memory that is handed out?"
-    return "How large is one element?"
+    if nbytes < MIB:
+        return "How large is one element?"
+    segment = -(-nbytes // (2 * MIB)) * 2 * MIB
+    if got == nbytes and got % 512:
+        return "A large tensor has whole blocks, too."
+    if nbytes < 10 * MIB:
+        return "It shares a segment of 20 MiB, so what is left of that is cut off."
+    if wanted == segment:
+        return (
+            f"Its segment has {segment:,} bytes. How much of that is left, and is it "
+            "cut off?"
+        )
+    return (
+        f"Its segment has {segment:,} bytes, of which {segment - wanted:,} can be cut "
+        "off. Is that more than 1 MiB?"
+    )
 
 
-@EXERCISES.add("02.2", returns=(int, float))
-def most_parameters(answer):
-    n = MIB
-    with _memory([d2l.gpu(0)]) as use:
-        parameter = torch.nn.Parameter(torch.zeros(n, device=d2l.gpu(0)))
-        optimizer = torch.optim.Adam([parameter])
-        parameter.sum().backward()
-        optimizer.step()
-    each = use.held / n
-    wanted = 16 * GIB / each
-    wrong = {
-        16e9 / each: "A GiB is 2³⁰ bytes, not 10⁹.",
-        16 * GIB / 4: "That many numbers fit, but how many does each parameter need?",
-        16 * GIB / 8: (
-            "That leaves room for two numbers per parameter. Which ones are missing?"
-        ),
-        16 * GIB / 12: (
-            "That leaves room for three numbers per parameter. Which one is missing?"
-        ),
-        16 * GIB: "That's the number of bytes.",
-        16 * GIB / 20: (
-            "That leaves room for five numbers per parameter, which is one too many."
-        ),
-        16 * each: "Divide the bytes by the bytes per parameter; don't multiply.",
+class _Step:
+    """A step that fits for small batches only, and needs memory while it runs.
+
+    Attributes:
+        most: the largest batch that fits, in examples.
+        tried: the size of each batch that it was called for.
+        held: the most bytes that GPUs held from before, apart from results, when a
+            step began.
+    """
+
+    def __init__(self, most: int, gpus: Gpus):
+        self.most, self.tried, self.held = most, [], 0
+        self._gpus, self._results = gpus, 0
+        self._before = self._allocated()
+
+    def _allocated(self) -> int:
+        return sum(map(torch.vgpu.memory_allocated, self._gpus))
+
+    def __call__(self, batch: torch.Tensor) -> torch.Tensor:
+        held = self._allocated() - self._before - self._results
+        self.held = max(self.held, held)
+        self.tried.append(len(batch))
+        work = torch.empty(len(batch), MIB // 4, device=batch.device)  # 1 MiB for each
+        if len(batch) > self.most:
+            raise torch.OutOfMemoryError(f"Tried a batch of {len(batch)} examples.")
+        result = 2 * batch + work[:, :1].zero_()
+        self._results += 512
+        return result
+
+
+_BATCH = 48
+
+
+def _halved(answer: Callable, gpus: Gpus, most: int) -> dict:
+    batch = torch.arange(float(_BATCH), device=gpus[1]).reshape(-1, 1)
+    step = _Step(most, gpus)
+    try:
+        result = answer(step, batch)
+    except torch.OutOfMemoryError as error:
+        return {"error": str(error), "tried": step.tried, "held": step.held}
+    return {
+        "error": "",
+        "values": result.cpu().numpy(),
+        "tried": step.tried,
+        "held": step.held,
     }
-    hint = next(
-        (
-            text
-            for value, text in wrong.items()
-            if math.isclose(answer, value, rel_tol=1e-3)
-        ),
-        "How many bytes are there, and how many does one parameter need in total?",
+
+
+def _sizes(tried: Sequence[int]) -> str:
+    """Return the sizes of the first batches that were tried."""
+    if not tried:
+        return "none at all"
+    return f"{', '.join(map(str, tried[:4]))}{' …' if len(tried) > 4 else ''}"
+
+
+def _step_fails(answer: Callable, gpus: Gpus) -> dict:
+    """Return what comes of a step that fails for another reason than memory."""
+
+    def broken(batch: torch.Tensor) -> torch.Tensor:
+        raise ValueError(_MESSAGE)
+
+    try:
+        answer(broken, torch.ones(4, 1, device=gpus[1]))
+    except ValueError as error:
+        return {"error": str(error)}
+    except torch.OutOfMemoryError as error:
+        return {"error": f"an OutOfMemoryError: {error}"}
+    return {"error": ""}
+
+
+@EXERCISES.add("02.2", "step, batch", returns=torch.Tensor)
+def in_halves(run: Run):
+    runs = {most: run(_halved, most) for most in (_BATCH, _BATCH // 2, 7, 1)}
+    whole, half = runs[_BATCH], runs[_BATCH // 2]
+    yield Claim(
+        "a batch that fits is computed in one step",
+        not whole["error"] and whole["tried"] == [_BATCH],
+        f"A batch of {_BATCH} fits, but you tried {_sizes(whole['tried'])}.",
+    )
+    lost = next((found["error"] for found in runs.values() if found["error"]), "")
+    yield Claim(
+        "a batch that doesn't fit is computed in smaller ones",
+        not lost,
+        f"The error reached the caller: {lost} A smaller batch would have fitted.",
+    )
+    if lost:
+        return
+    wanted = 2 * np.arange(float(_BATCH)).reshape(-1, 1)
+    values = [found["values"] for found in runs.values()]
+    shapes = {each.shape for each in values} - {wanted.shape}
+    if shapes:
+        said = f"The result has the shape {shapes.pop()} instead of {wanted.shape}."
+    else:
+        said = "The result isn't what one large step would have returned."
+    yield Claim(
+        "the result is that of the whole batch",
+        all(np.array_equal(each, wanted) for each in values),
+        said,
     )
     yield Claim(
-        "the number of parameters that Adam can train is right to within 0.1%",
-        math.isclose(answer, wanted, rel_tol=1e-3),
-        f"{answer:,.4g} isn't right. {hint}",
+        "a batch is halved only if it doesn't fit",
+        half["tried"] == [_BATCH, _BATCH // 2, _BATCH // 2],
+        f"Batches of {_BATCH // 2} fit, but you tried {_sizes(half['tried'])}.",
+    )
+    held = max(found["held"] for found in runs.values())
+    yield Claim(
+        "nothing of a failed step is in memory when the next one begins",
+        held < MIB,
+        f"When a smaller step began, {held / MIB:.0f} MiB of failed ones were still "
+        "in use. Who refers to the variables of a function that has failed, and until "
+        "when?",
+    )
+    single = run(_halved, 0)
+    yield Claim(
+        "if not even one example fits, the error reaches the caller",
+        bool(single["error"]) and len(single["tried"]) < 2 * _BATCH,
+        "Not even one example fits, and yet no `OutOfMemoryError` comes out.",
+    )
+    error = run(_step_fails)["error"]
+    yield Claim(
+        "any other error reaches the caller",
+        error == _MESSAGE,
+        "A step failed with a `ValueError`, and your function "
+        + (f"raised {error}" if error else "carried on as if nothing had happened."),
     )
 
 
@@ -339,11 +443,10 @@ def _kept(answer: Callable, gpus: Gpus, case: str) -> int:
 
 
 def _really_kept(case: str) -> tuple[int, list[torch.Tensor]]:
-    """Return the bytes that some tensors keep alive, and the tensors."""
-    device = d2l.gpu(0)
-    with _memory([device]) as use:
-        tensors = _KEPT[case](device)
-    return use.held, tensors
+    """Return the bytes of the storages that tensors keep alive, and the tensors."""
+    tensors = _KEPT[case](d2l.gpu(0))
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors}
+    return sum(each.nbytes() for each in storages.values()), tensors
 
 
 @EXERCISES.add("02.5", "tensors", returns=int)
@@ -389,10 +492,10 @@ def bytes_kept(run: Run):
     )
     got, (wanted, _) = run(_kept, "small"), _really_kept("small")
     yield Claim(
-        "memory is counted in whole blocks",
+        "small tensors aren't rounded up",
         got == wanted,
-        f"For tensors of 1 and of 300 numbers you return {got:,}. Each tensor gets "
-        "whole blocks of 512 bytes of its own.",
+        f"For tensors of 1 and of 300 numbers you return {got:,}. What the allocator "
+        "adds isn't asked for here.",
     )
 
 

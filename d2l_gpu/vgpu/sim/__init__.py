@@ -21,6 +21,8 @@ browser.
 * ``trace``: the same as a file for chrome://tracing and Perfetto.
 * ``memory_use``: what a device's memory is used for over time; ``memory_picture`` draws
   it.
+* ``memory_map``: what a caching allocator has taken from a device, and which pieces of
+  it are free.
 * ``table``, ``units``: tables and quantities in readable form.
 * ``drawing``: colours, lettering, ticks and units of all pictures.
 """

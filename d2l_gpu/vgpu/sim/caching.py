@@ -180,10 +180,11 @@ class CachingMachine(Machine):
         allowed = ""
         if allocator.limit is not None:
             allowed = f"{size_text(allocator.limit)} allowed; "
-        # Worded like the message of CUDACachingAllocator.cpp, plus a label.
+        # Worded like the message of CUDACachingAllocator.cpp since PyTorch 2.10, plus a
+        # label. Of a simulator's devices, the first is GPU 0, as for its gpu(0).
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
-            f"GPU {index} has a total capacity of "
+            f"GPU {index - self.first} has a total capacity of "
             f"{size_text(self.capacities[index])} of which "
             f"{size_text(allocator.device_free)} is free. Including non-PyTorch "
             f"memory, this process has {size_text(self.occupied(index))} memory in "
@@ -191,7 +192,7 @@ class CachingMachine(Machine):
             "is allocated by PyTorch, and "
             f"{size_text(allocator.reserved - allocator.allocated)} is reserved by "
             "PyTorch but unallocated. If reserved but unallocated memory is large try "
-            "setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
+            "setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid "
             f"fragmentation. {self.largest(index)}(Simulated memory of a virtual GPU.)"
         )
 

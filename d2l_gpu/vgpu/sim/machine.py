@@ -149,8 +149,8 @@ class Machine:
             if left is not None and nbytes > left:
                 raise self.out_of_memory(
                     f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
-                    f"GPU {index} is simulated in the host's memory, of which only "
-                    f"{size_text(left)} is left."
+                    f"GPU {index - self.first} is simulated in the host's memory, of "
+                    f"which only {size_text(left)} is left."
                 )
 
     def charge(self, index: int, nbytes: int, address: int = 0) -> Charge:
@@ -167,7 +167,8 @@ class Machine:
         # Worded like the message of CUDACachingAllocator.cpp, plus a label.
         return self.out_of_memory(
             f"vgpu out of memory. Tried to allocate {size_text(nbytes)}. "
-            f"GPU {index} has a total capacity of {size_text(capacity)} of which "
+            f"GPU {index - self.first} has a total capacity of "
+            f"{size_text(capacity)} of which "
             f"{size_text(capacity - self.used[index])} is free. {allowed}Of the "
             f"allocated memory {size_text(self.used[index])} is allocated by PyTorch. "
             f"{self.largest(index)}(Simulated memory of a virtual GPU.)"

@@ -10,38 +10,66 @@ ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
 
+MIB = 2**20
+
+
+def in_blocks(nbytes):
+    return math.ceil(nbytes / 512) * 512
+
+
+def of_a_segment(block):
+    segment = math.ceil(block / (2 * MIB)) * 2 * MIB
+    if block < 10 * MIB or segment - block > MIB:
+        return block
+    return segment
+
+
 @right("02.1")
 def on_no_device(shape, dtype):
-    return math.ceil(torch.empty(shape, dtype=dtype, device="meta").nbytes / 512) * 512
+    return of_a_segment(
+        in_blocks(torch.empty(shape, dtype=dtype, device="meta").nbytes)
+    )
 
 
 @right("02.1")
 def with_numpy(shape, dtype):
-    return np.ceil(np.prod(shape, dtype=int) * dtype.itemsize / 512).astype(int) * 512
+    nbytes = np.prod(shape, dtype=int) * dtype.itemsize
+    blocks = np.ceil(nbytes / 512).astype(int)
+    if blocks >= 20480:
+        rest = -blocks % 4096
+        blocks += rest if rest <= 2048 else 0
+    return blocks * 512
 
 
-@wrong("02.1", "8,192 bytes are taken. How large is one element")
+@right("02.1")
+def on_a_simulator(shape, dtype):
+    sim = d2l.simulator(1, backing="meta", allocator="caching")
+    kept = torch.empty(shape, dtype=dtype, device=sim.gpu())
+    return torch.vgpu.memory_allocated(kept.device)
+
+
+@wrong("02.1", "it takes 8,192 bytes. How large is one element")
 def takes_four_bytes(shape, dtype):
-    return math.ceil(math.prod(shape) * 4 / 512) * 512
+    return of_a_segment(in_blocks(math.prod(shape) * 4))
 
 
 @wrong("02.1", "For (64, 64) and bool you return 512")
 def counts_bits(shape, dtype):
     bits = 1 if dtype == torch.bool else dtype.itemsize * 8
-    return math.ceil(math.prod(shape) * bits / 8 / 512) * 512
+    return of_a_segment(in_blocks(math.prod(shape) * bits / 8))
 
 
-@wrong("02.1", "but 40,448 bytes are taken")
+@wrong("02.1", "it takes 40,448 bytes. What's the smallest amount")
 def forgets_blocks(shape, dtype):
-    return math.prod(shape) * dtype.itemsize
+    return of_a_segment(math.prod(shape) * dtype.itemsize)
 
 
-@wrong("02.1", "but 4,194,304 bytes are taken. That's one block")
+@wrong("02.1", "it takes 1,048,576 bytes. That's one block")
 def always_one_more(shape, dtype):
     return (math.prod(shape) * dtype.itemsize // 512 + 1) * 512
 
 
-@wrong("02.1", "512 bytes are taken. That's one block too many")
+@wrong("02.1", "it takes 512 bytes. That's one block too many")
 def one_more_if_small(shape, dtype):
     nbytes = math.prod(shape) * dtype.itemsize
     return nbytes if nbytes % 4096 == 0 else (nbytes // 512 + 1) * 512
@@ -62,30 +90,172 @@ def at_least_one_block(shape, dtype):
     return max(on_no_device(shape, dtype), 512)
 
 
+@wrong("02.1", "you return 4,400,000, but it takes 4,400,128 bytes")
+def no_blocks_above_a_mebibyte(shape, dtype):
+    nbytes = math.prod(shape) * dtype.itemsize
+    return nbytes if nbytes > MIB else in_blocks(nbytes)
+
+
+@wrong("02.1", "It shares a segment of 20 MiB")
+def whole_segments_above_a_mebibyte(shape, dtype):
+    block = in_blocks(math.prod(shape) * dtype.itemsize)
+    return block if block <= MIB else math.ceil(block / (2 * MIB)) * 2 * MIB
+
+
+@wrong("02.1", "Its segment has 12,582,912 bytes. How much of that is left")
+def only_blocks(shape, dtype):
+    return in_blocks(math.prod(shape) * dtype.itemsize)
+
+
+@wrong("02.1", "of which 2,096,640 can be cut off")
+def never_cuts_off(shape, dtype):
+    block = in_blocks(math.prod(shape) * dtype.itemsize)
+    return block if block < 10 * MIB else math.ceil(block / (2 * MIB)) * 2 * MIB
+
+
+@wrong("02.1", "of which 1,049,088 can be cut off")
+def cuts_off_from_more(shape, dtype):
+    block = in_blocks(math.prod(shape) * dtype.itemsize)
+    segment = math.ceil(block / (2 * MIB)) * 2 * MIB
+    return block if block < 10 * MIB or segment - block > 1_050_000 else segment
+
+
+@wrong("02.1", "For (11534336,) and uint8 you return 11,534,336")
+def cuts_off_a_mebibyte(shape, dtype):
+    block = in_blocks(math.prod(shape) * dtype.itemsize)
+    segment = math.ceil(block / (2 * MIB)) * 2 * MIB
+    return block if block < 10 * MIB or segment - block >= MIB else segment
+
+
 @wrong("02.1", "it measures instead of predicting")
 def measures_on_the_last_gpu(shape, dtype):
     device = d2l.try_all_gpus()[-1]
-    before = torch.accelerator.memory_allocated(device)
     kept = torch.empty(shape, dtype=dtype, device=device)
-    return torch.accelerator.memory_allocated(kept.device) - before
+    return on_no_device(kept.shape, dtype)
 
 
-@wrong("02.1", "it measures instead of predicting")
-def measures(shape, dtype):
-    before = torch.accelerator.memory_allocated(d2l.gpu(0))
-    kept = torch.empty(shape, dtype=dtype, device=d2l.gpu(0))
-    return torch.accelerator.memory_allocated(kept.device) - before
+@right("02.2")
+def with_a_flag(step, batch):
+    too_large = False
+    try:
+        result = step(batch)
+    except torch.OutOfMemoryError:
+        too_large = True
+    if not too_large:
+        return result
+    if len(batch) < 2:
+        raise torch.OutOfMemoryError("Not even one example fits.")
+    middle = len(batch) // 2
+    return torch.cat([with_a_flag(step, x) for x in (batch[:middle], batch[middle:])])
 
 
-right("02.2")(1.0737e9)
-wrong("02.2", "A GiB is")(10**9)
-wrong("02.2", "That many numbers fit")(2**32)
-wrong("02.2", "for two numbers per parameter")(2**31)
-wrong("02.2", "three numbers per parameter")(16 * 2**30 // 12)
-wrong("02.2", "five numbers per parameter")(16 * 2**30 / 20)
-wrong("02.2", "the number of bytes")(2**34)
-wrong("02.2", "Divide the bytes by the bytes per parameter")(256)
-wrong("02.2", "and how many does one parameter need in total")(123)
+@right("02.2")
+def with_a_stack(step, batch):
+    done, to_do = [], [batch]
+    while to_do:
+        part = to_do.pop()
+        try:
+            done.append(step(part))
+            continue
+        except torch.OutOfMemoryError:
+            if len(part) == 1:
+                raise
+        to_do += reversed(part.chunk(2))
+    return torch.cat(done)
+
+
+@wrong("02.2", "Who refers to the variables of a function that has failed")
+def retries_inside(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+        first, second = batch.chunk(2)
+        return torch.cat([retries_inside(step, first), retries_inside(step, second)])
+
+
+@wrong("02.2", "129 MiB of failed ones were still")
+def keeps_the_error(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError as error:
+        if len(batch) == 1:
+            raise
+        kept = error
+    parts = batch.chunk(2)
+    results = [keeps_the_error(step, part) for part in parts]
+    return torch.cat(results) if kept else kept
+
+
+@wrong("02.2", "The error reached the caller: Tried a batch of 48")
+def does_not_retry(step, batch):
+    return step(batch)
+
+
+@wrong("02.2", "The error reached the caller: Tried a batch of 24")
+def retries_once(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        pass
+    return torch.cat([step(part) for part in batch.chunk(2)])
+
+
+@wrong("02.2", "The result has the shape")
+def forgets_the_second_half(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+    return forgets_the_second_half(step, batch[: len(batch) // 2])
+
+
+@wrong("02.2", "The result isn't what one large step")
+def in_another_order(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+    parts = reversed(batch.chunk(2))
+    return torch.cat([in_another_order(step, part) for part in parts])
+
+
+@wrong("02.2", "A batch of 48 fits, but you tried 1, 1, 1, 1 …")
+def one_by_one_at_once(step, batch):
+    return torch.cat([step(example) for example in batch.split(1)])
+
+
+@wrong("02.2", "Batches of 24 fit, but you tried 48, 1, 1, 1 …")
+def one_by_one_after_an_error(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            raise
+    return torch.cat([step(example) for example in batch.split(1)])
+
+
+@wrong("02.2", "no `OutOfMemoryError` comes out")
+def gives_up_silently(step, batch):
+    try:
+        return step(batch)
+    except torch.OutOfMemoryError:
+        if len(batch) == 1:
+            return batch
+    return torch.cat([gives_up_silently(step, part) for part in batch.chunk(2)])
+
+
+@wrong("02.2", "A step failed with a `ValueError`")
+def catches_everything(step, batch):
+    try:
+        return step(batch)
+    except Exception as error:
+        if len(batch) == 1:
+            raise torch.OutOfMemoryError(str(error)) from None
+    return torch.cat([catches_everything(step, part) for part in batch.chunk(2)])
 
 
 @right("02.3")
@@ -187,24 +357,23 @@ def with_a_set(tensors):
         storage = x.untyped_storage()
         if storage.data_ptr() not in seen:
             seen.add(storage.data_ptr())
-            total += (storage.nbytes() + 511) // 512 * 512
+            total += storage.nbytes()
     return total
 
 
 @wrong("02.5", "some of them are the same")
 def adds_all(tensors):
-    return sum(math.ceil(x.nbytes / 512) * 512 for x in tensors)
+    return sum(x.nbytes for x in tensors)
 
 
 @wrong("02.5", "the same memory once for each tensor")
 def adds_storages(tensors):
-    return sum(math.ceil(x.untyped_storage().nbytes() / 512) * 512 for x in tensors)
+    return sum(x.untyped_storage().nbytes() for x in tensors)
 
 
 @wrong("02.5", "A view may begin elsewhere")
 def by_the_first_element(tensors):
-    sizes = {x.data_ptr(): x.nbytes for x in tensors}
-    return sum(math.ceil(nbytes / 512) * 512 for nbytes in sizes.values())
+    return sum({x.data_ptr(): x.nbytes for x in tensors}.values())
 
 
 @wrong("02.5", "The row has 1,024 bytes")
@@ -213,7 +382,7 @@ def counts_the_numbers(tensors):
     for x in tensors:
         where = x.untyped_storage().data_ptr()
         sizes[where] = max(sizes.get(where, 0), x.nbytes)
-    return sum(math.ceil(nbytes / 512) * 512 for nbytes in sizes.values())
+    return sum(sizes.values())
 
 
 @wrong("02.5", "used again and again")
@@ -222,14 +391,14 @@ def trusts_the_shape(tensors):
     for x in tensors:
         storage = x.untyped_storage()
         sizes[storage.data_ptr()] = max(x.nbytes, storage.nbytes())
-    return sum(math.ceil(nbytes / 512) * 512 for nbytes in sizes.values())
+    return sum(sizes.values())
 
 
-@wrong("02.5", "Each tensor gets whole blocks of")
-def rounds_the_sum(tensors):
+@wrong("02.5", "What the allocator adds isn't asked for here")
+def rounds_up(tensors):
     storages = [x.untyped_storage() for x in tensors]
-    total = sum({s.data_ptr(): s.nbytes() for s in storages}.values())
-    return math.ceil(total / 512) * 512
+    sizes = {each.data_ptr(): each.nbytes() for each in storages}
+    return sum(in_blocks(nbytes) for nbytes in sizes.values())
 
 
 @wrong("02.5", "There are other tensors on this GPU")

@@ -176,7 +176,7 @@ def _fitted(answer: Callable, gpus: Gpus, seed: int, steps: int) -> dict:
 def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list]:
     """Return the losses of all steps, and the parameters after them."""
     net, images, labels = _digits(seed)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
     weight = torch.tensor(_WEIGHTS) if weighted else None
     losses = []
     for X, y in list(zip(images.split(_BATCH), labels.split(_BATCH), strict=True))[

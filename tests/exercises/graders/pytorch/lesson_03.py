@@ -249,7 +249,7 @@ WEIGHTS = [1.0] * 5 + [2.0] * 5
 
 
 def trained(
-    net, images, labels, steps, *, index=None, weight=None, lr=0.1, log=torch.detach
+    net, images, labels, steps, *, index=None, weight=None, lr=0.5, log=torch.detach
 ):
     """Train, and return what is logged of each loss."""
     optimizer, logged = torch.optim.SGD(net.parameters(), lr=lr), []

@@ -55,7 +55,7 @@ def share_of_peak(run: Run):
 def _not_the_share(got: float) -> str:
     known = {
         0.25: "Each of the n³ steps is a multiplication and an addition.",
-        50.0: "That's the share in per cent.",
+        50.0: "That's the share in percent.",
         2.0: "That's the other way round: how many times faster the peak is.",
         2.0**35: "That's the speed in FLOP/s, without the peak.",
         0.5 / 2**20: "You multiplied by the seconds. More time means less speed.",

@@ -22,7 +22,7 @@ def forgets_additions(m, k, n, seconds, peak):
     return m * n * k / seconds / peak
 
 
-@wrong("01.1", "share in per cent")
+@wrong("01.1", "share in percent")
 def in_per_cent(m, k, n, seconds, peak):
     return 200 * m * n * k / seconds / peak
 

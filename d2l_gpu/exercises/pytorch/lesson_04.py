@@ -126,7 +126,7 @@ def take_out(run: Run):
     else:
         hint = (
             f"{nbytes} bytes crossed. Only one number has to reach the host. Did you "
-            "send the zero from there?"
+            "send the zero from the host?"
         )
     yield Claim("only 4 bytes cross, to the host", copies == [(4, "GPU 0", HOST)], hint)
 
@@ -195,7 +195,7 @@ def count_right(run: Run):
     whole, small = (run(_counted, size) for size in _AT_ONCE)
     a, b = whole["count"], small["count"]
     yield Claim(
-        "the count is right, whatever the size of the batches",
+        "the count is right, whatever the batch size",
         a == b == right,
         f"In one batch of {_AT_ONCE[0]} you count {a} right answers, in batches of "
         f"{_AT_ONCE[1]} you count {b}. An image's result must not depend on the other "
@@ -212,7 +212,7 @@ def count_right(run: Run):
     )
     now = small["modes"]
     yield Claim(
-        "each module is in the mode that it was in before",
+        "each module is back in its previous mode",
         now == modes and small["whole"],
         "The network is still in evaluation mode. What will the next epoch of training "
         "do?"
@@ -220,7 +220,7 @@ def count_right(run: Run):
         else "One BatchNorm was in evaluation mode before, because somebody has frozen "
         "it. Now it's in training mode."
         if all(now)
-        else "Some modules, or the network itself, are in another mode than before.",
+        else "Some modules, or the network itself, aren't in their previous mode.",
     )
     yield Claim(
         "no activations are kept for a backward pass",
@@ -289,7 +289,7 @@ def batches(run: Run):
     yield Claim(
         "each batch is a pair of tensors, images and labels",
         found["pairs"] and found["number"] > 0,
-        "You produced no batches."
+        "You didn't produce any batches."
         if not found["number"]
         else ("At least one batch isn't a pair of tensors."),
     )
@@ -315,7 +315,7 @@ def batches(run: Run):
     shapes = {images.shape[1:] for images in found["images"]}
     lengths = [len(labels) for labels in found["labels"] if labels.ndim == 1]
     yield Claim(
-        "images and labels have the shapes that they have in `X` and `y`",
+        "images and labels have the same shapes as in `X` and `y`",
         shapes == {X.shape[1:]} and lengths == sizes,
         f"An image of `X` has the shape {tuple(X.shape[1:])} and a label of `y` is one "
         f"number. The first batch has the shapes {found['images'][0].shape} and "
@@ -336,11 +336,11 @@ def batches(run: Run):
     whole = bool((images == numbers[:, None]).all())
     once = all(sorted(epoch.tolist()) == plain for epoch in epochs)
     yield Claim(
-        "each epoch has every example exactly once",
+        "in each epoch, every example appears exactly once",
         once and whole,
-        "In at least one epoch, some examples come twice and others not at all."
+        "In at least one epoch, some examples appear twice and others not at all."
         if whole
-        else "Some of the images have other values than in `X`.",
+        else "Some of the images have different values from those in `X`.",
     )
     orders = [epoch.tolist() for epoch in epochs]
     yield Claim(
@@ -366,7 +366,8 @@ def _wrong_sizes(sizes: list[int]) -> str:
     total = sum(sizes)
     if total == 50:
         return (
-            "The 50 examples come once, so that's one epoch. You were asked for three."
+            "Each of the 50 examples appears once, so that's one epoch. You were asked "
+            "for three."
         )
     if total == 3 * 48:
         return (
@@ -393,8 +394,8 @@ def _wrong_copies(copies: Sequence[tuple[int, str, str]], nbytes: int) -> str:
         return "Something was fetched to the host, which doesn't need it."
     return (
         f"{len(copies)} copies were made, {len(copies) - large} of them small: you "
-        "sent the data set only once, but the order of its examples followed from the "
-        "host."
+        "sent the data set only once, but you also sent the order of its examples from "
+        "the host."
     )
 
 
@@ -484,8 +485,8 @@ def split(run: Run):
     yield Claim(
         "the model has the parameters of `net`",
         found["same"],
-        "Its parameters aren't those of `net`, or some are missing. An optimizer that "
-        "was created with those of `net` would train parameters that aren't used."
+        "The model doesn't use `net`'s own parameters, or some are missing. An "
+        "optimizer created for `net` would train parameters that aren't used."
         if found["its"]
         else (
             "The model has no parameters: PyTorch doesn't find layers that a module "
@@ -503,8 +504,8 @@ def split(run: Run):
     yield Claim(
         "in the forward pass, each layer's input is on the layer's device",
         output is not None,
-        "A layer got its input from the other device: nothing moved the first layer's "
-        "output there.",
+        "A layer got its input from the other device: nothing moved the first part's "
+        "output to the second device.",
     )
     if output is None:
         return
@@ -532,15 +533,15 @@ def split(run: Run):
     same = not crossed or any(_same_numbers(each, hidden) for each in crossed)
     if once and any((each < 0).any() for each in crossed):
         hint = (
-            "What crosses has negative numbers, which the output of a ReLU doesn't "
-            "have. You apply the ReLU only after the copy."
+            "Negative numbers were copied, but a ReLU's output doesn't have any. You "
+            "apply the ReLU only after the copy."
         )
     elif once:
-        hint = "What crosses has the size of the ReLU's output, but other values."
+        hint = "The copy has the size of the ReLU's output, but different values."
     if any(HOST in copy[1:] for copy in copies):
-        hint = "Something was copied by way of the host."
+        hint = "Something was copied through the host."
     yield Claim(
-        "in the forward pass, one copy crosses: the output of the ReLU",
+        "the forward pass makes one copy, of the ReLU's output, from GPU to GPU",
         once and same,
         hint,
     )
@@ -878,9 +879,9 @@ def move(run: Run):
             "The parameters or buffers differ after it"
             + (" if Adam was created with `amsgrad=True`" if right[False] else "")
             + (
-                ": something of Adam's state has changed in the move."
+                ": part of Adam's state changed during the move."
                 if all(kept.values())
-                else ". They had other values before it already."
+                else ". They already differed before it."
             ),
         )
     crossed = [sum(copy[0] for copy in found["copies"]) for found in cases]
@@ -888,10 +889,10 @@ def move(run: Run):
         (pair for pair in zip(crossed, sizes, strict=True) if len({*pair}) > 1),
         (crossed[0], sizes[0]),
     )
-    hint = f"{sent:,} bytes crossed; parameters, buffers and moments have {nbytes:,}."
+    hint = f"{sent:,} bytes crossed; parameters, buffers and moments take {nbytes:,}."
     by_host = any(HOST in copy[1:] for found in cases for copy in found["copies"])
     if by_host:
-        hint = "The copy went by way of the host. GPUs can copy directly to each other."
+        hint = "The copy went through the host. GPUs can copy directly to each other."
     yield Claim(
         "the parameters, buffers and moments each cross once",
         crossed == sizes and not by_host,

@@ -106,7 +106,7 @@ def writes_on_the_host(layer, i, j):
     return value
 
 
-@wrong("04.1", "Did you send the zero from there")
+@wrong("04.1", "Did you send the zero from the host")
 def sends_a_zero(layer, i, j):
     value = layer.weight[i, j].item()
     with torch.no_grad():
@@ -189,7 +189,7 @@ def thaws(net, batches, device):
     return right
 
 
-@wrong("04.2", "are in another mode than before")
+@wrong("04.2", "aren't in their previous mode")
 @torch.no_grad()
 def sets_the_flag_of_the_network(net, batches, device):
     right = int(in_evaluation_mode(net.eval(), batches, device))
@@ -273,7 +273,7 @@ def sends_in_each_epoch(X, y, batch_size, epochs, device):
             yield tuple(x[part] for x in there)
 
 
-@wrong("04.3", "examples followed from the host")
+@wrong("04.3", "order of its examples from the host")
 def sends_the_orders(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, epochs, "cpu"):
@@ -281,7 +281,7 @@ def sends_the_orders(X, y, batch_size, epochs, device):
         yield X[part], y[part]
 
 
-@wrong("04.3", "examples followed from the host")
+@wrong("04.3", "order of its examples from the host")
 def leaves_the_orders_on_the_host(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, epochs, "cpu"):
@@ -334,7 +334,7 @@ def never_mixes(X, y, batch_size, epochs, device):
         yield from zip(X.split(batch_size), y.split(batch_size), strict=True)
 
 
-@wrong("04.3", "some examples come twice")
+@wrong("04.3", "some examples appear twice")
 def draws_with_replacement(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for _ in range(epochs):
@@ -343,7 +343,7 @@ def draws_with_replacement(X, y, batch_size, epochs, device):
             yield X[part], y[part]
 
 
-@wrong("04.3", "other values than in `X`")
+@wrong("04.3", "different values from those in `X`")
 def keeps_the_first_column(X, y, batch_size, epochs, device):
     X, y = X.to(device), y.to(device)
     for part in orders(len(X), batch_size, epochs, device):
@@ -397,12 +397,12 @@ def detaches(net, devices):
     return in_two_parts(net, devices, lambda H: H.detach().to(devices[1]))
 
 
-@wrong("04.4", "Something was copied by way of the host")
+@wrong("04.4", "Something was copied through the host")
 def goes_by_way_of_the_host(net, devices):
     return in_two_parts(net, devices, lambda H: H.cpu().to(devices[1]))
 
 
-@wrong("04.4", "Its parameters aren't those of `net`")
+@wrong("04.4", "The model doesn't use `net`'s own parameters")
 def copies_the_layers(net, devices):
     return in_two_parts(copy.deepcopy(net), devices, lambda H: H.to(devices[1]))
 
@@ -412,7 +412,7 @@ def puts_all_on_one(net, devices):
     return net.to(devices[1])
 
 
-@wrong("04.4", "nothing moved the first layer's output there")
+@wrong("04.4", "nothing moved the first part's output to the second device")
 def forgets_the_hidden_layer(net, devices):
     return in_two_parts(net, devices, lambda H: H)
 
@@ -444,7 +444,7 @@ def sends_it_twice(net, devices):
     )
 
 
-@wrong("04.4", "What crosses has negative numbers")
+@wrong("04.4", "Negative numbers were copied")
 def sends_it_before_the_relu(net, devices):
     def before(layer, inputs):
         return torch.relu(inputs[0].to(devices[1]))
@@ -454,7 +454,7 @@ def sends_it_before_the_relu(net, devices):
     return nn.Sequential(first, last)
 
 
-@wrong("04.4", "the ReLU's output, but other values")
+@wrong("04.4", "the ReLU's output, but different values")
 def sends_the_opposite(net, devices):
     return in_two_parts(net, devices, lambda H: 1 - (1 - H).exp().to(devices[1]).log())
 
@@ -686,7 +686,7 @@ def moves_every_tensor(net, optimizer, device):
             state[name] = state[name].to(device)
 
 
-@wrong("04.6", "something of Adam's state has changed in the move")
+@wrong("04.6", "part of Adam's state changed during the move")
 def forgets_the_values(net, optimizer, device):
     net.to(device)
     for p in net.parameters():
@@ -695,7 +695,7 @@ def forgets_the_values(net, optimizer, device):
             state[name] = torch.zeros_like(p)
 
 
-@wrong("04.6", "by way of the host")
+@wrong("04.6", "through the host")
 def by_way_of_the_host(net, optimizer, device):
     net.cpu()
     optimizer.load_state_dict(optimizer.state_dict())
@@ -715,13 +715,13 @@ def leaves_the_buffers(net, optimizer, device):
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@wrong("04.6", "They had other values before it already")
+@wrong("04.6", "They already differed before it")
 def resets_the_buffers(net, optimizer, device):
     by_hand(net, optimizer, device)
     net[2].reset_running_stats()
 
 
-@wrong("04.6", "parameters, buffers and moments have")
+@wrong("04.6", "parameters, buffers and moments take")
 def moves_there_and_back(net, optimizer, device):
     home = next(net.parameters()).device
     for place in (device, home, device):

@@ -462,6 +462,17 @@ def test_bad_output_is_refused_and_nothing_written(project, source, complaint, c
     assert (project / BUILT).read_bytes() == before
 
 
+def test_simulated_timeline_needs_no_tag(project):
+    source = """import torch
+from d2l_gpu import torch as d2l
+sim = d2l.simulator(1)
+torch.ones(2).to(sim.gpu())
+sim.timeline(title='A copy')"""
+    write_lesson(project, code(source))
+    assert build(project) == 0
+    assert "image/svg+xml" in (project / BUILT).read_text(encoding="utf-8")
+
+
 def test_no_notebook_is_written_when_one_of_them_fails(project):
     write_lesson(project, code("1 / 0"), "02_bad")
     assert build(project) == 1

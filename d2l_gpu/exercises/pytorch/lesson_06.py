@@ -204,8 +204,8 @@ def _too_far_ahead(most: int, waits: int) -> str:
     if not waits:
         return (
             f"Up to {most} steps were in the queue: nothing made Python wait. An event "
-            "belongs to the queue in which it's recorded. Did you record yours in that "
-            "of `device`?"
+            "belongs to the queue in which it's recorded. Did you record yours in "
+            "`device`'s queue?"
         )
     if most == 3:
         return (

@@ -73,6 +73,7 @@ NETWORKS = {
 }
 # Some V100s had 16 GB and others 32. Memory isn't compared here.
 MEMORY = 10**12
+IMAGES = 60_000  # of Fashion-MNIST, in an epoch
 # Bytes that are summed at a time: DistributedDataParallel's default, and BERT's choice,
 # all gradients in one (run_pretraining.py).
 BUCKETS = {False: 25 * 2**20, True: 10**12}
@@ -434,7 +435,7 @@ def book_seconds(row: Row) -> float:
         return sim.elapsed()
 
     _, once, twice = (step() for _ in range(3))
-    return 60_000 / batch * (twice - once)
+    return IMAGES / batch * (twice - once)
 
 
 SECONDS = {
@@ -504,7 +505,14 @@ HEAD = '''"""Errors on published runs; from benchmarks/published.py --tables."""
 
 # Work, type of number, runs, and the median and the largest of the relative errors.
 ERRORS = ('''
+RUNS = """
+# The runs, in the order of benchmarks/data/published_training.csv, which has sources:
+# network, GPU, how many of them, type of number, year of the software, seconds of a
+# step as published, and relative error of the simulated speed.
+RUNS = ("""
 MIDDLE_AND_MOST = statistics.median, max
+# Of the software, by source.
+YEARS = {"DLE19": 2019, "DLE": 2021, "BOOK": 2021, "TT": 2024, "TT2": 2025}
 NUMBERS = {"fp32": "fp32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -522,8 +530,8 @@ def by_group(found: Sequence[Found]) -> dict[str, list]:
     def group(row: Row) -> str:
         if row.exempt == "kept back":
             return "kept back until convolutions were done"
-        older = row.source == "DLE19"
-        return "software of 2019" if older else "software of 2021 and later"
+        years = "of 2019" if row.source == "DLE19" else "of 2021 and later"
+        return f"known from the start, software {years}"
 
     kinds = groups(found, group)
     return {**kinds, "all": [abs(each.error) for each in found]}
@@ -543,9 +551,10 @@ def table(found: Sequence[Found]) -> str:
 
 
 def expected(found: Sequence[Found]) -> str:
-    """Return the errors by kind of work, as ``d2l_gpu/vgpu/sim/published.py``.
+    """Return the content of ``d2l_gpu/vgpu/sim/published.py``.
 
-    Inference that waits for the host is left out: it's of no kind of a device's work.
+    It has the errors by kind of work, without inference that waits for the host, which
+    is of no kind of a device's work; then all runs.
     """
     work = {True: "convolutions", False: "products"}
     kinds = groups(
@@ -556,8 +565,29 @@ def expected(found: Sequence[Found]) -> str:
         f"    {(*names, len(sizes), *(round(f(sizes), 3) for f in MIDDLE_AND_MOST))},"
         for names, sizes in kinds.items()
     ]
-    text = "\n".join([HEAD, *lines, ")"]).replace("'", '"')
+    runs = [
+        f"    {(*of_run(row), float(f'{step_seconds(row):.4g}'), error)},"
+        for row, error in found
+    ]
+    text = "\n".join([HEAD, *lines, f"){RUNS}", *runs, ")"]).replace("'", '"')
     return text + "\n"
+
+
+def of_run(row: Row) -> tuple:
+    """Return what is recorded of a run besides its time."""
+    return row.model, row.gpu, row.gpus, row.precision, YEARS[row.source]
+
+
+def step_seconds(row: Row) -> float:
+    """Return the seconds of a step as published: of one update, or of one inference."""
+    if row.unit == "milliseconds":
+        return row.value / 1e3
+    items = row.batch * row.accumulation
+    if row.unit == "seconds per epoch":
+        return row.value * row.gpus * items / IMAGES
+    if row.unit == "tokens/s per GPU":
+        return items * row.length / row.value
+    return row.gpus * items / row.value
 
 
 def recorded() -> list[Found]:

@@ -65,6 +65,13 @@ def test_run_executes_only_the_lessons_named(published, name):
     assert files == ["02_tensors.ipynb"]
 
 
+@pytest.mark.parametrize("name", ["0", "00", "start"])
+def test_the_first_lesson_has_number_zero(name):
+    assert course.select_lessons([name], ["00_start", *NAMES]) == ["00_start"]
+    with pytest.raises(ValueError, match="there is no lesson ''"):
+        course.select_lessons([""], ["00_start", *NAMES])
+
+
 def test_lessons_are_run_once_and_in_the_order_of_the_course(published, capsys):
     cli.main(["run", "copying", "01", "03"])
     lessons = re.findall(r"^(\d\d_\w+): passed", capsys.readouterr().out, re.MULTILINE)

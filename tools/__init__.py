@@ -3,12 +3,13 @@
 Building the notebooks:
 
 * ``build`` (``--watch``: ``watch``): makes the notebooks from ``lessons/``.
-* ``lesson`` reads a source, ``edition`` knows which notebooks there are, ``header``
-  puts their top together, ``figures`` embeds drawings, ``equivalents`` makes A2's
-  table.
+* ``lesson`` reads a source, ``form`` checks what readers rely on, ``edition`` knows
+  which notebooks there are, ``header`` puts their top and end together, ``figures``
+  embeds drawings, ``equivalents`` makes A2's table, ``course_map`` those of lessons.
 * ``notebook``, ``outputs``, ``tolerance``: executed notebooks, and how their outputs
   are compared; ``check`` finds what is wrong with one.
 * ``readme``: the READMEs and the tables in ``docs/``; ``marks`` finds their places.
+  ``glossary_page``: the page with all terms.
 * ``overview``: the picture of the README.
 
 Translating: ``translate`` is the command, ``translation`` merges, ``paragraphs`` takes

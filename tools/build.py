@@ -16,7 +16,7 @@ together with a lesson.
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import nbformat
@@ -25,10 +25,12 @@ from nbformat.reader import NotJSONError
 
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
-from tools import environments
+from tools import course_map, environments
 from tools.check import PAGE, page
 from tools.companion import missing
 from tools.edition import ROOT, Edition, Project, editions
+from tools.form import form_problems, says_only_true
+from tools.glossary_page import page_of
 from tools.languages import ENGLISH
 from tools.lesson import LessonError
 from tools.notebook import (
@@ -66,6 +68,11 @@ def build(edition: Edition) -> str:
             f"{edition.lesson.label}: cell {cell.id}: {problem}"
             for problem in output_problems(cell)
         ]
+        if edition.project.form.applies_to(edition.lesson) and says_only_true(cell):
+            problems.append(
+                f"{edition.lesson.label}: cell {cell.id}: it puts out only True or "
+                "False; print the values instead"
+            )
     if problems:
         raise LessonError("\n".join(problems))
     return canonical(notebook)
@@ -162,11 +169,15 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
 
 
 def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
-    """Yield the notebooks and READMEs that no edition builds."""
+    """Yield the notebooks and whole pages that no source makes any more."""
     paths = {edition.path for edition in built}
     paths |= {readme_of(project, language) for language in project.translations}
     folder = project.root / "notebooks"
-    there = [*notebooks_in(folder), *project.root.glob("README.*.md")]
+    if project.glossary is not None:
+        paths |= {page_of(project.root, language) for language in project.languages}
+    pages = "README.*.md", "docs/glossary*.md"
+    there = notebooks_in(folder)
+    there += [path for page in pages for path in project.root.glob(page)]
     for path in sorted(there):
         if path not in paths:
             yield path
@@ -179,14 +190,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         wanted = editions(project, options.lessons, options.language, options.framework)
         if options.check:
+            _check_form(project, wanted)
             return _check(project, wanted, options)
         if options.watch:
             from tools.watch import watch  # slow to import
 
             watch(_only(wanted), options.port)
             return 0
+        _check_form(project, wanted)
         readmes = new_readmes(project)
         texts = _built(wanted, options)
+        texts |= _maps(project, texts)
     except (LessonError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -197,9 +211,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         label = path.relative_to(project.root).as_posix()
         print(f"{label}: {'written' if changed else 'unchanged'}")
     for path, text in {**readmes, **_page(project)}.items():
+        path.parent.mkdir(exist_ok=True)
         write_atomically(path, text)
         print(f"{path.relative_to(project.root).as_posix()}: written")
     return 0
+
+
+def _check_form(project: Project, wanted: Sequence[Edition]) -> None:
+    """Raise LessonError if a lesson doesn't have the form that it must have."""
+    lessons = {edition.lesson.path: edition.lesson for edition in wanted}
+    problems = [
+        problem
+        for lesson in lessons.values()
+        if project.form.applies_to(lesson)
+        for problem in form_problems(lesson)
+    ]
+    if problems:
+        raise LessonError("\n".join(problems))
 
 
 def _page(project: Project) -> dict[Path, str]:
@@ -255,6 +283,22 @@ def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str
             texts[edition.path] = translated(edition, notebook)
         elif options.language is not None:
             raise LessonError(f"{edition.label}: build it in English first")
+    return texts
+
+
+def _maps(project: Project, built: Mapping[Path, str]) -> dict[Path, str]:
+    """Return the contents of other notebooks that show a table of all lessons, by path.
+
+    Nothing is executed; a notebook whose own code has changed is left as it is.
+    """
+    texts = {}
+    for edition in editions(project):
+        shows = any(course_map.PLACE in source for source in edition.lesson.prose)
+        if not shows or edition.path in built:
+            continue
+        english = _committed(edition.path_in(ENGLISH))
+        if english and _code(_assembled(edition, english)) == _code(english):
+            texts[edition.path] = translated(edition, english)
     return texts
 
 

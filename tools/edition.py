@@ -11,8 +11,20 @@ from pathlib import Path, PurePath
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import lesson_names, select_lessons
+from tools import course_map, glossary_page
 from tools.equivalents import with_table
-from tools.header import INTRODUCTION, MARK, SOURCE, TITLE, Header, solutions_of
+from tools.form import Form
+from tools.glossary_page import Terms
+from tools.header import (
+    INTRODUCTION,
+    MARK,
+    REPORT,
+    SOURCE,
+    TITLE,
+    Header,
+    on_github,
+    solutions_of,
+)
 from tools.languages import ENGLISH, Language, read_languages
 from tools.lesson import (
     LESSONS,
@@ -22,6 +34,7 @@ from tools.lesson import (
     Cell,
     Lesson,
     LessonError,
+    aims_and_minutes,
     read_lesson,
     split_exercises,
     template,
@@ -87,6 +100,25 @@ class Project:
             LessonError: the file can't be parsed.
         """
         return self._template(README)
+
+    @cached_property
+    def glossary(self) -> Terms | None:
+        """The terms that lessons introduce, with their definitions in English.
+
+        Raises:
+            LessonError: the file can't be parsed.
+        """
+        path = self.lessons / glossary_page.SOURCE
+        return Terms.read(path) if path.is_file() else None
+
+    @cached_property
+    def form(self) -> Form:
+        """The form that lessons must have.
+
+        Raises:
+            LessonError: the file can't be parsed.
+        """
+        return Form.of(self.lessons)
 
     def _template(self, name: str) -> Lesson | None:
         path = self.lessons / name
@@ -215,8 +247,9 @@ class Project:
         Raises:
             LessonError: all problems of the sources.
         """
-        common = [each for each in (self.header, self.readme) if each is not None]
-        return messages([*common, *self.read()])
+        glossary = self.glossary and self.glossary.as_lesson()
+        common = [self.header, self.readme, glossary]
+        return messages([*filter(None, common), *self.read()])
 
 
 @dataclass(frozen=True)
@@ -282,7 +315,7 @@ class Edition:
         lesson, header = self._translated, self.project.header
         if self._translation is not None and header is not None:
             header = self._translation.translated(header, header)
-        title, *body = with_table(lesson.cells, self._lessons)
+        title, *body = self._filled_in(with_table(lesson.cells, self._lessons))
         body, exercises = split_exercises(body)
         if self.solutions:
             body = [cell for cell in body if SETUP in cell.tags]
@@ -304,6 +337,7 @@ class Edition:
         else:
             introduction = common.cell(INTRODUCTION) if exercises else []
             cells = [title, *common.cells(), *body, *introduction, *exercises]
+        cells += common.cell(REPORT)
         keys = [cell.id for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:
             raise LessonError(
@@ -311,6 +345,34 @@ class Edition:
                 f"{', '.join(sorted(taken))}; choose others"
             )
         return cells
+
+    def _filled_in(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return a lesson's cells with what stands for other parts of the course."""
+        makers = {course_map.PLACE: self._map, glossary_page.PLACE: self._glossary}
+        found = []
+        for cell in cells:
+            for place, make in makers.items():
+                if cell.kind == "markdown" and place in cell.source:
+                    cell = replace(cell, source=cell.source.replace(place, make()))
+            found.append(cell)
+        return found
+
+    def _map(self) -> str:
+        """Return the table of all lessons of this edition."""
+        rows = {}
+        tag = self.framework.tag
+        for each in editions(self.project, language=self.language, framework=tag):
+            if not each.solutions:
+                number = each.lesson.name.partition("_")[0]
+                link = on_github(each.path.relative_to(self.project.root))
+                says = aims_and_minutes(each.lesson.prose) or ("", "")
+                rows[each.lesson.name] = (number, f"[{each.title}]({link})", says[1])
+        return course_map.course_map(rows, self.project.header_in(self.language))
+
+    def _glossary(self) -> str:
+        """Return the address of the glossary in this edition's language."""
+        page = glossary_page.page_of(self.project.root, self.language)
+        return on_github(page.relative_to(self.project.root))
 
     def _share(self, cells: Sequence[Cell]) -> int:
         """Return the percentage of these cells' paragraphs that are translated."""

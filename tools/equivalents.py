@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from d2l_gpu.common.frameworks import Framework
+from tools.course_map import table_row
 from tools.lesson import Cell, Lesson, split_exercises
 
 PLACE = "${equivalents}"
@@ -55,7 +56,7 @@ def _table(cells: Sequence[Cell], lessons: Mapping[Framework, Lesson]) -> str:
             for name, each in zip(names, code, strict=True):
                 idiom = _idiom(code[each][cell.key].source)
                 rows.append([name, each.title, idiom])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(map(table_row, rows))
 
 
 def _in_all(key: str, code: Mapping[Framework, Mapping[str, Cell]]) -> bool:

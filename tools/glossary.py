@@ -4,8 +4,9 @@
 the English term; its translations, one of which must occur in every message with the
 term; words that must not be used for it; and the native source that the translation
 was checked against. The last two may be missing. Alternatives are separated by
-`` | ``, and beginnings of words are enough. A space in a term also matches a hyphen.
-Lines that begin with ``#`` are comments.
+`` | ``, and beginnings of words are enough, but the first translation of a term on the
+page of terms (`tools.glossary_page`) is a whole word, since that page shows it. A space
+in a term also matches a hyphen. Lines that begin with ``#`` are comments.
 """
 
 import re
@@ -13,6 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+
+def matching(english: str) -> re.Pattern:
+    """Return what matches an English term, singular or plural."""
+    words = re.escape(english).replace(r"\ ", r"[\s-]+")
+    plural = "(?:es|s)?" if english[-1].isalpha() else ""
+    if english.endswith("y"):
+        words, plural = words[:-1], "(?:y|ies)"
+    return re.compile(rf"(?<!\w){words}{plural}(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -34,11 +44,7 @@ class Term:
     @cached_property
     def pattern(self) -> re.Pattern:
         """Matches the English term, singular or plural."""
-        words = re.escape(self.english).replace(r"\ ", r"[\s-]+")
-        plural = "(?:es|s)?" if self.english[-1].isalpha() else ""
-        if self.english.endswith("y"):
-            words, plural = words[:-1], "(?:y|ies)"
-        return re.compile(rf"(?<!\w){words}{plural}(?!\w)", re.IGNORECASE)
+        return matching(self.english)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,13 @@ class Glossary:
             )
         # Longer terms first, so that "virtual GPU" doesn't count as "GPU".
         return cls(tuple(sorted(terms.values(), key=lambda term: -len(term.english))))
+
+    def name_of(self, english: str) -> str:
+        """Return what a term is called, or nothing if it has no line."""
+        for term in self.terms:
+            if term.english.lower() == english.lower():
+                return term.translations[0]
+        return ""
 
     def problems(self, english: str, other: str) -> Iterator[str]:
         """Yield the terms that aren't translated as they should be.

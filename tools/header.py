@@ -13,14 +13,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from urllib.parse import quote, urlencode
 
 from d2l_gpu import __version__
 from d2l_gpu.common.frameworks import Framework
 from d2l_gpu.course import SOLUTIONS
+from tools.course_map import keys_of
 from tools.languages import ENGLISH
 from tools.lesson import Cell, Lesson, LessonError, check
-from tools.parts import KEY as PART
-from tools.parts import parts_of
 from tools.translation import MISSING, STALE
 
 SOURCE = "header.md"
@@ -35,8 +35,9 @@ _TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
 # The setup; with "-<tag>" appended, the setup for one framework.
 _INSTALL = "header-install"
 
-# Cells placed elsewhere: before the exercises, and as the title of solutions.
-INTRODUCTION, TITLE = "exercises", "solutions-title"
+# Cells placed elsewhere: before the exercises, as the title of solutions, and at the
+# end of both.
+INTRODUCTION, TITLE, REPORT = "exercises", "solutions-title", "report"
 
 # Prepended to the first cell of every solution.
 MARK = "solution-mark"
@@ -86,7 +87,7 @@ class Header:
         left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
         every = self._all()
         left_out |= {MISSING, STALE, MARK} | self._other_setups(every)
-        left_out |= {f"{PART}{first}" for first in parts_of(self.template)}
+        left_out |= {REPORT} | keys_of(self.template)
         if len(self.languages) < 2:
             left_out.add(_LANGUAGES)
         if self._language == ENGLISH:
@@ -127,15 +128,16 @@ class Header:
             "title": self.framework.title,
             "module": self.framework.module,
             "others": " · ".join(
-                f"[{each.title}]({_on_github(_beside(self.path, each))})"
+                f"[{each.title}]({on_github(_beside(self.path, each))})"
                 for each in self.others
             ),
             "languages": self._line_of_languages(),
             "share": str(self.share),
             "lesson_title": self.title,
             "lesson_number": self.path.stem.partition("_")[0],
-            "lesson": _on_github(_lesson_of(self.path)),
-            "solutions": _on_github(solutions_of(self.path)),
+            "lesson": on_github(_lesson_of(self.path)),
+            "solutions": on_github(solutions_of(self.path)),
+            "report": self._report(),
         }
         try:
             cells = [
@@ -149,12 +151,23 @@ class Header:
         check(replace(self.template, cells=cells))
         return cells
 
+    def _report(self) -> str:
+        """Return the URL that opens a new issue about this notebook."""
+        number = self.path.stem.partition("_")[0]
+        what = "Solutions" if _are_solutions(self.path) else "Lesson"
+        about = {
+            "title": f"{what} {number} ({self.framework.title}, {self._language}): ",
+            "body": f"d2l-gpu {__version__}\n\n",
+        }
+        query = urlencode(about, quote_via=quote)
+        return f"https://github.com/{repository()}/issues/new?{query}"
+
     def _line_of_languages(self) -> str:
         links = []
         for language, name in self.languages.items():
             path = PurePath(self.path.parts[0], language, *self.path.parts[2:])
             here = language == self._language
-            links.append(name if here else f"[{name}]({_on_github(path)})")
+            links.append(name if here else f"[{name}]({on_github(path)})")
         return " · ".join(links)
 
 
@@ -176,7 +189,8 @@ def _beside(path: PurePath, framework: Framework) -> PurePath:
     return path.parent.with_name(framework.tag) / path.name
 
 
-def _on_github(path: PurePath) -> str:
+def on_github(path: PurePath) -> str:
+    """Return the URL of a file of this release, given relative to the root."""
     return f"https://github.com/{_in_release(path)}"
 
 

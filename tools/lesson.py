@@ -35,9 +35,8 @@ HIDDEN = "hide-input"
 # solutions; code that the solutions need, too.
 STUB, SOLUTION, SETUP = "stub", "solution", "setup"
 
-# A paragraph of an English lesson with its aims and the minutes it takes, and how the
-# first edition says the same, with a lesson's prose in between. Single spaces replace
-# line breaks.
+# The paragraph of an English lesson with its objectives and the minutes it takes, and
+# that of a lesson of the first edition.
 _OBJECTIVES = re.compile(
     r"\*After this lesson you can (.+?)\.(?: You need lessons? [^.]+\.)?"
     r" (?:About )?(\d+) minutes\b[^*]*\*"
@@ -49,7 +48,7 @@ _OF_PROSE = (SOLUTION,)
 
 # The heading of an exercise, and the key prefix of cells that belong to the exercises
 # but come before the first one.
-_EXERCISE = re.compile(r"### \w\d\.\d+ ")
+_EXERCISE = re.compile(r"^### \w\d\.\d+ ", re.MULTILINE)
 _EXERCISE_KEY = "exercise-"
 
 MAX_COLUMNS = 79  # of code: what fits beside the prompt on a laptop
@@ -64,13 +63,13 @@ _BOOK_MARKUP = re.compile(
 )
 _BOOK_MARKUP_IN_CODE = re.compile(r"#\s*@(?:tab|save|hide)\b")
 
-_FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
-_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*[ \t]*$", re.MULTILINE | re.DOTALL)
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 _IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)[^)]*\)")
 _LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)")
 _REFERENCE_LINK = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s|$)", re.MULTILINE)
 _HTML_LINK = re.compile(r"<[^>]*?\b(src|href)\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
-_WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#")
+_WORKS_ANYWHERE = ("https://", "http://", "mailto:", "#", "${")  # ${…}: filled in
 
 
 class LessonError(Exception):
@@ -143,21 +142,42 @@ class Lesson:
         return any(SOLUTION in cell.tags for cell in self.cells)
 
 
-def aims_and_minutes(prose: Iterable[str]) -> tuple[str, str] | None:
-    """Return what a lesson teaches and the minutes it takes, None if it doesn't say.
+def objectives(prose: Iterable[str]) -> tuple[str, str] | None:
+    """Return what a reader can do after a lesson, and the minutes it takes.
 
     Args:
-        prose: the sources of the lesson's prose cells, in English and in order. One of
-            their paragraphs must be ``*After this lesson you can …. You need lesson
-            N. 25 minutes on a laptop; no GPU needed.*``, where the second sentence may
-            be missing.
+        prose: the sources of prose cells, in English and in order. One of their
+            paragraphs must be ``*After this lesson you can …. You need lesson N. 25
+            minutes on a laptop; no GPU needed.*``, where the second sentence may be
+            missing.
+
+    Returns:
+        None if no paragraph says so.
     """
-    for source in prose:
-        for paragraph in re.split(r"\n\s*\n", source):
-            text = " ".join(paragraph.split())
-            if found := _OBJECTIVES.fullmatch(text) or _AIMS.search(text):
-                return found[1], found[2]
+    for text in _paragraphs(prose):
+        if found := _OBJECTIVES.fullmatch(text):
+            return found[1], found[2]
     return None
+
+
+def aims_and_minutes(prose: Iterable[str]) -> tuple[str, str] | None:
+    """Return the same as `objectives`, also for a lesson of the first edition.
+
+    Its paragraph is ``*You will be able to* …. *25 minutes on a laptop; no GPU
+    needed.*``.
+    """
+    sources = list(prose)
+    for text in _paragraphs(sources):
+        if found := _AIMS.search(text):
+            return found[1], found[2]
+    return objectives(sources)
+
+
+def _paragraphs(sources: Iterable[str]) -> Iterator[str]:
+    """Yield the paragraphs of Markdown texts, with single spaces."""
+    for source in sources:
+        for paragraph in re.split(r"\n\s*\n", source):
+            yield " ".join(paragraph.split())
 
 
 def split_exercises(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -338,10 +358,15 @@ def _code_problems(source: str) -> Iterator[str]:
 
 
 def _prose_problems(source: str) -> Iterator[str]:
-    prose = _CODE_SPAN.sub("", _FENCED.sub("", source))
+    prose = CODE_SPAN.sub("", FENCED.sub("", source))
     # The book writes :label:`sec_x`, so look for its markup in code spans, too.
-    for markup in _BOOK_MARKUP.findall(_FENCED.sub("", source)):
+    for markup in _BOOK_MARKUP.findall(FENCED.sub("", source)):
         yield f"book markup {markup!r}"
+    if found := _EXERCISE.search(source.lstrip(), 1):
+        yield (
+            f"the exercise {found.group().strip(' #')} begins within a cell, so it "
+            "isn't told from what is above it; put a line +++ above its heading"
+        )
     for target in _IMAGE.findall(prose):
         if not is_figure(target):
             yield (

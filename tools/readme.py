@@ -1,7 +1,8 @@
-"""Update the READMEs, and the tables on the pages in ``docs/``.
+"""Update the READMEs, the tables on the pages in ``docs/``, and the glossaries there.
 
 In the English pages, the build only writes the tables, between marks. READMEs in other
-languages are generated as a whole, from ``lessons/readme.md`` and its translations.
+languages are generated as a whole, from ``lessons/readme.md`` and its translations, and
+so are glossaries, from ``lessons/glossary.toml``.
 """
 
 import re
@@ -10,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from d2l_gpu.common.frameworks import Framework
+from tools import glossary_page
+from tools.course_map import parts_of, table_row, with_parts
 from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
 from tools.lesson import LessonError, aims_and_minutes
 from tools.marks import replace_between
-from tools.parts import parts_of, with_parts
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 BEGIN_LESSONS, END_LESSONS = "<!-- lessons -->", "<!-- end of lessons -->"
@@ -44,6 +46,10 @@ def new_readmes(project: Project) -> dict[Path, str]:
     if project.readme is not None:
         for language in project.translations:
             found[readme_of(project, language)] = _translated(project, language)
+    if project.glossary is not None:
+        for language in project.languages:
+            path = glossary_page.page_of(project.root, language)
+            found[path] = _glossary(project, language)
     return {
         path: text
         for path, text in found.items()
@@ -55,6 +61,33 @@ def readme_of(project: Project, language: str) -> Path:
     """Return the path of the README in a language."""
     name = "README.md" if language == ENGLISH else f"README.{language}.md"
     return project.root / name
+
+
+def _glossary(project: Project, language: str) -> str:
+    """Return the page of terms in a language."""
+    terms = project.glossary
+    texts = terms.as_lesson()
+    if language in project.translations:
+        texts = project.translations[language].translated(texts, None)
+    links = {
+        name.partition("_")[0]: f"[{name.partition('_')[0]}]"
+        f"(../notebooks/{language}/{next(iter(of_lesson)).tag}/{name}.ipynb)"
+        for name, of_lesson in project.sources.items()
+    }
+    others = " · ".join(
+        each.name
+        if code == language
+        else f"[{each.name}]({glossary_page.page_of(project.root, code).name})"
+        for code, each in project.languages.items()
+    )
+    return glossary_page.page(
+        terms,
+        texts,
+        project.languages[language],
+        project.languages,
+        links,
+        others if len(project.languages) > 1 else "",
+    )
 
 
 def _pages(project: Project) -> dict[Path, str]:
@@ -222,4 +255,4 @@ def _relative(edition: Edition) -> PurePath:
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(map(table_row, rows))

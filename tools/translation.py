@@ -49,12 +49,17 @@ class Message:
     def __str__(self) -> str:
         words = " ".join(self.text.split())
         begins = words if len(words) <= 50 else f"{words[:49]}…"
-        return f"{self.places[0]}.md:{self.line} “{begins}”"
+        return f"{file_of(self.places[0])}:{self.line} “{begins}”"
 
 
 def place_of(lesson: Lesson) -> str:
     """Return a lesson's name in the PO files."""
     return lesson.label.removesuffix(".md")
+
+
+def file_of(place: str) -> str:
+    """Return the path below ``lessons`` of the file that a name stands for."""
+    return place if place.endswith(".toml") else f"{place}.md"
 
 
 def messages(lessons: Sequence[Lesson]) -> list[Message]:
@@ -248,7 +253,7 @@ def _entry(
     entry = polib.POEntry(
         msgctxt=context or None,
         msgid=text,
-        occurrences=[(f"lessons/{place}.md", "") for place in message.places],
+        occurrences=[(f"lessons/{file_of(place)}", "") for place in message.places],
     )
     if old is not None:
         entry.msgstr, entry.tcomment = old.msgstr, old.tcomment

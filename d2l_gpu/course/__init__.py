@@ -121,7 +121,7 @@ def select_lessons(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
         alias: name
         for name in known
         for number, _, title in [name.partition("_")]
-        for alias in (name, number, number.lstrip("0"), title)
+        for alias in (name, number, number.lstrip("0") or "0", title)
     }
     chosen = set()
     for name in wanted:

@@ -51,6 +51,7 @@ from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job
 from .timing.bench import bench
+from .timing.race import race
 from .timing.scaling import simulate_step
 from .timing.timer import Timer
 from .training.checkpoints import Checkpoints
@@ -106,6 +107,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "race",
     "real_gpus",
     "replicate",
     "report",

@@ -64,9 +64,10 @@ from .sim.clock import PICO, Span
 from .sim.machine import Copy, Machine
 from .sim.memory_map import MemoryMap
 from .sim.memory_use import MemoryUse
+from .sim.product import product_seconds
 from .sim.report import DeviceUse
 from .sim.table import Table
-from .sim.units import time_text
+from .sim.units import count_text, time_text
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +90,7 @@ __all__ = [
     "Span",
     "Table",
     "cluster",
+    "count_text",
     "current_simulator",
     "device_types",
     "enable",
@@ -101,6 +103,7 @@ __all__ = [
     "memory_map",
     "memory_use",
     "peek",
+    "product_seconds",
     "record_copies",
     "run_ranks",
     "simulator",

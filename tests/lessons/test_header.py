@@ -11,11 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from urllib.parse import parse_qsl, urlsplit
 
 import nbformat
 import pytest
@@ -84,6 +86,24 @@ def test_solutions_and_lessons_lead_to_each_other(path):
         assert f"](https://github.com/{RELEASE}/{relative})" in one.source
     tag = path.parents[1].name
     assert cell_of(solutions, "header-install").source == first_cell(tag)
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, *SOLVED], ids=label)
+def test_every_notebook_ends_with_a_link_that_reports_a_mistake_in_it(path):
+    last = nbformat.read(path, as_version=4).cells[-1]
+    assert last.id == "report"
+    (address,) = re.findall(r"\]\((\S+)\)", last.source)
+    url = urlsplit(address)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    issues = project["project"]["urls"]["Issues"]
+    assert f"{url.scheme}://{url.netloc}{url.path}" == f"{issues}/new"
+    language, tag, *_ = path.relative_to(REPOSITORY / "notebooks").parts
+    what = "Lesson" if path in NOTEBOOKS else "Solutions"
+    number, title = path.name.partition("_")[0], framework(tag).title
+    assert dict(parse_qsl(url.query)) == {
+        "title": f"{what} {number} ({title}, {language}): ",
+        "body": f"d2l-gpu {d2l_gpu.__version__}\n\n",
+    }
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=label)

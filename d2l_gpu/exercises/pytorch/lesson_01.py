@@ -1,15 +1,15 @@
-"""Devices: their names, which ones exist, and how quickly they have improved.
+"""Devices: how fast they are, when a GPU pays, their names, and which ones exist.
 
-These exercises are about the names and numbers of devices, so records have them as they
-are, and not as `Gpus` calls them.
+Exercises about names look at the names that devices really have, and not at those that
+`Gpus` gives them in records.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import isclose
 from unittest.mock import patch
 
-import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
@@ -20,87 +20,136 @@ from d2l_gpu.torch.gpus.torch_gpus import _gpus
 EXERCISES = Registry()
 GPUS = 3  # one more than in the lesson, to catch answers with a hard-coded two
 
-
-@contextlib.contextmanager
-def _only(n: int) -> Iterator[None]:
-    """Let the helper see only the first n GPUs."""
-    decision = _gpus.decision
-    fewer = replace(decision, devices=decision.devices[:n]) if n else None
-    with patch.multiple(_gpus, decision=fewer, real=list):
-        yield
+# ------------------------------------------------------------------ 01.1
 
 
-def _around(
-    answer: Callable, gpus: Gpus, seen: int, indices: Sequence[int]
-) -> list[str]:
-    """Return the names of the devices for some indices, if the helper sees so many
-    GPUs; or the one error of the kind that a wrong index raises."""
-    with _only(seen) if seen < GPUS else contextlib.nullcontext():
-        try:
-            return [str(answer(i)) for i in indices]
-        except (ArithmeticError, IndexError, ValueError) as error:
-            if seen:
-                raise
-            return [f"{type(error).__name__}: {error}"]
+def _shared(
+    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, int, int, float, float]]
+) -> list[float]:
+    return [float(answer(*case)) for case in cases]
 
 
-@EXERCISES.add("01.1", "i", returns=torch.device, gpus=GPUS)
-def gpu_around(run: Run):
-    wanted = [str(d2l.gpu(i % GPUS)) for i in range(2 * GPUS + 1)]
-    got = run(_around, GPUS, list(range(len(wanted))))
-    yield Claim(
-        "with three GPUs, indices 0 to 6 go around twice and begin again",
-        got == wanted,
-        _not_around(got, wanted),
+@EXERCISES.add("01.1", "m, k, n, seconds, peak", returns=(float, int))
+def share_of_peak(run: Run):
+    # Powers of two: a product of 2²⁵ operations in 2⁻¹⁰ seconds is half of 2³⁶.
+    square, tall, wide = run(
+        _shared,
+        [
+            (256, 256, 256, 2**-10, 2.0**36),
+            (2048, 64, 128, 2**-10, 2.0**36),
+            (16, 4096, 128, 2**-9, 2.0**32),
+        ],
     )
-    if got == wanted:
-        mixed = [4, 4, 0, 2, 6, 1, 1]
-        again = run(_around, GPUS, mixed)
-        yield Claim(
-            "the device depends on the index, not on earlier calls",
-            again == [wanted[i] for i in mixed],
-            f"Asked for indices {_row(mixed)} in this order, you return {_row(again)}. "
-            "In order from 0, each index gave the right device.",
-        )
-    got = run(_around, 1, [0, 1, 2])
     yield Claim(
-        "with one GPU, every index gives that GPU",
-        got == [str(d2l.gpu(0))] * 3,
-        f"With one GPU, index 1 gives {got[1]}, although `num_gpus()` is 1. Ask for "
-        "the number of GPUs in each call.",
+        "for square matrices, it's the operations per second divided by the peak",
+        isclose(square, 0.5),
+        _not_the_share(square),
     )
-    (got,) = run(_around, 0, [1])
-    what = "raises" if ": " in got else "gives"
     yield Claim(
-        "without a GPU, it returns the CPU",
-        got == str(d2l.cpu()),
-        f"Without a GPU it {what} {got}. `num_gpus()` is 0 then; what does "
-        "`try_all_gpus()` return?",
+        "for other shapes too",
+        isclose(tall, 0.5) and isclose(wide, 2.0),
+        _wrong_shape(tall, wide),
     )
 
 
-def _row(values: Sequence) -> str:
-    return ", ".join(map(str, values))
-
-
-def _not_around(got: Sequence[str], wanted: Sequence[str]) -> str:
-    if got == wanted:
-        return ""
-    beyond = set(got[GPUS:])
-    if got[:GPUS] == wanted[:GPUS] and beyond == {str(d2l.cpu())}:
-        return (
-            "Past the last GPU, your function falls back to the CPU instead of going "
-            "around."
-        )
-    if got[:GPUS] == wanted[:GPUS] and len(beyond) == 1:
-        return f"Past the last GPU, you always get {got[-1]}."
-    if got[0] != wanted[0]:
-        return f"Index 0 gives {got[0]}. Indices count from 0."
-    i = next(i for i, device in enumerate(got) if device != wanted[i])
+def _not_the_share(got: float) -> str:
+    known = {
+        0.25: "Each of the n³ steps is a multiplication and an addition.",
+        50.0: "That's the share in per cent.",
+        2.0: "That's the other way round: how many times faster the peak is.",
+        2.0**35: "That's the speed in FLOP/s, without the peak.",
+        0.5 / 2**20: "You multiplied by the seconds. More time means less speed.",
+    }
+    for value, hint in known.items():
+        if isclose(got, value):
+            return hint
     return (
-        f"Index {i} gives {got[i]}, although {GPUS} GPUs are in use. Did you hard-code "
-        "their number?"
+        f"For matrices of 256 × 256, 1/1,024 s and a peak of 2³⁶ FLOP/s, you return "
+        f"{got:.4g}. How many operations is that product?"
     )
+
+
+def _wrong_shape(tall: float, wide: float) -> str:
+    shapes = "For 2,048 × 64 by 64 × 128"
+    if isclose(tall, 0.5):  # but wide isn't right
+        return (
+            "A share may be larger than 1, and you shouldn't hide it: it says that "
+            "something is wrong with the measurement."
+        )
+    if isclose(tall, 2**8):
+        return f"{shapes}, you count m³ steps, as if both matrices were square."
+    if isclose(tall, 0.5 / 8):
+        return f"{shapes}, you count n³ steps, as if both matrices were square."
+    return (
+        f"{shapes}, you return {tall:.4g} instead of 0.5. How many numbers does the "
+        "result have, and how many steps does each one take?"
+    )
+
+
+# ------------------------------------------------------------------ 01.2
+
+
+def _crossings(
+    answer: Callable, gpus: Gpus, cases: Sequence[Sequence[tuple[int, float]]]
+) -> list[int]:
+    return [answer(*map(tuple, case)) for case in cases]
+
+
+@EXERCISES.add("01.2", "cpu, gpu", returns=int)
+def overtakes(run: Run):
+    one_core = (1, 1.0), (64, 4.0)
+    many_cores = (16, 1.0), (2048, 20.0)
+    between = (4, 1.0), (64, 2.5)
+    found = run(_crossings, [one_core, many_cores, between])
+    yield Claim(
+        "a CPU that does one task a second loses to a GPU that takes 4 s from 5 tasks "
+        "on",
+        found[0] == 5,
+        _not_overtaken(found[0], *one_core),
+    )
+    yield Claim(
+        "a CPU with 16 cores holds out 16 times as long",
+        found[1] == 321,
+        _not_overtaken(found[1], *many_cores),
+    )
+    yield Claim(
+        "the last round takes its full time, even if it's not full",
+        found[2] == 9,
+        _not_overtaken(found[2], *between),
+    )
+    bigger = run(_crossings, [((4, 1.0), (10**6, 2.5))])
+    yield Claim(
+        "a GPU that does more at once, but isn't quicker, doesn't overtake sooner",
+        bigger == [9],
+        "It depends on how many tasks the GPU can do at once, although it does all of "
+        "them in its first round.",
+    )
+    faster = run(_crossings, [((4, 1.0), (64, 0.5))])
+    yield Claim(
+        "a GPU that's quicker at a single task wins from the first one on",
+        faster == [1],
+        f"With a GPU that takes 0.5 s, you return {faster[0]}.",
+    )
+
+
+def _finished(tasks: int, device: tuple[int, float]) -> float:
+    at_once, seconds = device
+    return -(-tasks // at_once) * seconds
+
+
+def _not_overtaken(got: int, cpu: tuple[int, float], gpu: tuple[int, float]) -> str:
+    if got < 1:
+        return f"You return {got}. There has to be at least one task."
+    mine, theirs = _finished(got, cpu), _finished(got, gpu)
+    what = f"With {got} task{'s' * (got != 1)}, the CPU finishes after {mine:g} s"
+    if mine == theirs:
+        return f"{what}, and so does the GPU. That's a tie."
+    if mine < theirs:
+        return f"{what} and the GPU after {theirs:g} s, so the CPU is still faster."
+    return f"{what} and the GPU after {theirs:g} s, but the GPU has won before that."
+
+
+# ------------------------------------------------------------------ 01.3 and 01.4
 
 
 def _existing(
@@ -116,7 +165,7 @@ def _existing(
     return found
 
 
-@EXERCISES.add("01.2", "device", returns=bool, gpus=GPUS)
+@EXERCISES.add("01.3", "device", returns=bool, gpus=GPUS)
 def exists(run: Run):
     in_use, cpu = list(map(str, d2l.try_all_gpus())), str(d2l.cpu())
     beyond = str(torch.device(d2l.gpu(0).type, GPUS))
@@ -187,7 +236,7 @@ def _compared(
         return [answer(torch.device(a), torch.device(b)) for a, b in pairs]
 
 
-@EXERCISES.add("01.3", "a, b", returns=bool, gpus=GPUS)
+@EXERCISES.add("01.4", "a, b", returns=bool, gpus=GPUS)
 def same_device(run: Run):
     cpu, bare = "cpu", d2l.gpu(0).type
     names = [str(d2l.gpu(i)) for i in range(GPUS)]
@@ -248,169 +297,108 @@ def _not_current(said: dict, bare: str, names: Sequence[str]) -> str:
         )
     if forth == [one]:
         return f"{text}you say that `{bare}` isn't the same device as `{bare}`."
+    same = ", ".join(forth)
     return (
-        f"{text}you say that `{bare}` is the same device as {_row(forth)}. Where does "
-        f"a tensor go that's sent to `{bare}`?"
+        f"{text}you say that `{bare}` is the same device as {same}. Where does a "
+        f"tensor go that's sent to `{bare}`?"
     )
 
 
-def _visible(
-    answer: Callable, gpus: Gpus, cases: Sequence[tuple[str | None, int]]
-) -> list[list]:
-    return [answer(*case) for case in cases]
+# ------------------------------------------------------------------ 01.5
 
 
-@EXERCISES.add("01.4", "setting, n", returns=list, gpus=GPUS)
-def visible(run: Run):
-    (swapped,) = run(_visible, [("3,1", 4)])
-    yield Claim(
-        "with `3,1`, the program sees those two of four GPUs, in that order",
-        swapped == _seen("3,1", 4),
-        _wrongly_seen(swapped),
-    )
-    (unset,) = run(_visible, [(None, 4)])
-    yield Claim(
-        "with no setting, it sees all of them",
-        unset == _seen(None, 4),
-        f"You return {unset} for four GPUs. A variable that isn't set hides nothing.",
-    )
-    (none,) = run(_visible, [("", 4)])
-    yield Claim(
-        "with an empty setting, it sees none",
-        none == _seen("", 4),
-        f"You return {none} for four GPUs. An empty variable is still set.",
-    )
-    (long,) = run(_visible, [("10,2,11", 12)])
-    yield Claim(
-        "with `10,2,11`, it sees those three of twelve GPUs",
-        long == _seen("10,2,11", 12),
-        f"You return {long}. An index may have more than one digit.",
-    )
-    cases = [("2,7,1", 4), ("0,2,-1,1", 4), ("5", 4), ("4,0", 4), ("9,12,3", 12)]
-    got = dict(zip(cases, run(_visible, cases), strict=True))
-    setting, n = next((case for case in cases if got[case] != _seen(*case)), cases[0])
-    wrong = got[setting, n]
-    numbers = [int(each) for each in setting.split(",")]
-    if wrong == numbers:
-        hint = (
-            f"With `{setting}` and {n} GPUs you return {wrong}. Do all of those exist?"
-        )
-    elif wrong == [each for each in numbers if 0 <= each < n]:
-        hint = (
-            f"With `{setting}` and {n} GPUs you return {wrong}, which leaves out only "
-            "the invalid index. What happens to the indices after it?"
-        )
-    else:
-        hint = (
-            f"With `{setting}` and {n} GPUs you return {wrong}. Which is the first "
-            "index that doesn't exist on this machine?"
-        )
-    yield Claim(
-        "an index that doesn't exist ends the list",
-        all(got[case] == _seen(*case) for case in cases),
-        hint,
-    )
-
-
-def _seen(setting: str | None, n: int) -> list[int]:
-    if setting is None:
-        return list(range(n))
-    seen = []
-    for text in filter(None, setting.split(",")):
-        if not 0 <= int(text) < n:
-            break
-        seen.append(int(text))
-    return seen
-
-
-def _wrongly_seen(got: list) -> str:
-    if got == [0, 1]:
-        return (
-            "You return [0, 1], the program's own numbers. Which GPUs of the machine "
-            "are they?"
-        )
-    if got == [1, 3]:
-        return (
-            "You return the right two GPUs, but in the wrong order: the program's "
-            "first GPU isn't the machine's GPU 1."
-        )
-    if got == ["3", "1"]:
-        return "You return strings, not integers."
-    return f"With `3,1` and four GPUs, you return {got}."
-
-
-_YEARS = 2001.0, 2002.0, 2005.0, 2009.0, 2010.0
-
-
-def _doubled(
-    answer: Callable, gpus: Gpus, years: Sequence[float], values: Sequence[float]
-) -> float:
-    return float(answer(np.array(years), np.array(values)))
-
-
-@EXERCISES.add("01.5", "years, values", returns=(float, int), gpus=GPUS)
-def doubling_time(run: Run):
-    years = np.array(_YEARS)
-    exact = run(_doubled, _YEARS, (5 * 2 ** ((years - 2001) / 3)).tolist())
-    yield Claim(
-        "for values that double every 3 years, it returns 3",
-        abs(exact - 3) < 1e-6,
-        _wrong_doubling(exact, years),
-    )
-    values = np.array([1.0, 1.9, 2.2, 9.5, 8.0])
-    wanted = 1 / np.polyfit(years, np.log2(values), 1)[0]
-    value = run(_doubled, _YEARS, values.tolist())
-    doublings = np.log2(values)
-    ends = (years[-1] - years[0]) / (doublings[-1] - doublings[0])
-    steps = 1 / np.mean(np.diff(doublings) / np.diff(years))
-    turned = np.polyfit(doublings, years, 1)[0]
-    hint = f"You return {value:.4g} years; the least-squares line gives {wanted:.4g}."
-    if abs(value - ends) < 1e-6:
-        hint = "You use only the first and the last value."
-    elif abs(value - turned) < 1e-6:
-        hint = (
-            "You fitted the years to the values, as if the years were the noisy "
-            "quantity. Which of the two belongs on the horizontal axis?"
-        )
-    elif abs(value - steps) < 1e-6:
-        hint = (
-            "You averaged the growth from each value to the next, so a step of one "
-            "year counts as much as a step of four. A least-squares line weighs all "
-            "points."
-        )
-    for k, name in (0, "first"), (-1, "last"):
-        t, v = years - years[k], doublings - doublings[k]
-        if abs(value - (t @ t) / (t @ v)) < 1e-6:
-            hint = (
-                f"You return {value:.4g} years, which is what the best line through "
-                f"the {name} point gives. The least-squares line needn't go through "
-                "any of the points."
-            )
-    yield Claim(
-        "for scattered points, it uses the least-squares line",
-        abs(value - wanted) < 1e-6,
-        hint,
-    )
-
-
-def _wrong_doubling(value: float, years: np.ndarray) -> str:
-    doublings = np.log2(5) + (years - years[0]) / 3
-    known = {
-        1 / 3: "That's how often it doubles in a year.",
-        3 / np.log(2): "In that time it grows by a factor of e, not 2.",
-        3 / np.log10(2): "In that time it grows tenfold.",
-        2 ** (1 / 3): "That's the factor by which it grows in a year.",
-        2 ** (10 / 3): "That's the factor by which it grows in ten years.",
+@contextlib.contextmanager
+def _only(n: int) -> Iterator[None]:
+    """Let PyTorch and the helper see only the first n GPUs."""
+    decision = _gpus.decision
+    fewer = replace(decision, devices=decision.devices[:n]) if n else None
+    here, kind = torch.accelerator, torch.accelerator.current_accelerator()
+    names = {
+        "is_available": lambda: n > 0,
+        "device_count": lambda: n,
+        "current_accelerator": lambda check_available=False: kind if n else None,
     }
-    for rise in doublings, doublings - doublings[0]:
-        wrong = (years @ years) / (years @ rise)
-        known[wrong] = (
-            "That's what a line through the origin gives. Yours needs an intercept."
-        )
-    for wrong, text in known.items():
-        if abs(value - wrong) < 1e-6 * max(1, wrong):
-            return f"You return {value:.4g}. {text}"
-    return (
-        f"You return {value:.4g}. Exponential growth is a straight line only if you "
-        "plot the logarithms."
+    with (
+        patch.multiple(_gpus, decision=fewer, real=list),
+        patch.multiple(here, **names),
+        patch.object(torch.get_device_module(kind), "device_count", lambda: n),
+        patch.object(torch.get_device_module(kind), "is_available", lambda: n > 0),
+    ):
+        yield
+
+
+# What an answer may raise that didn't reckon with a machine without GPUs.
+_RAISED = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
+
+def _picked(answer: Callable, gpus: Gpus, seen: int, ranks: Sequence[int]) -> list[str]:
+    """Return the names of the devices for some ranks, if PyTorch sees so many GPUs; or
+    the error that is raised if it sees none."""
+    with _only(seen) if seen < GPUS else contextlib.nullcontext():
+        try:
+            return [str(answer(rank)) for rank in ranks]
+        except _RAISED as error:
+            if seen:
+                raise
+            return [f"{type(error).__name__}: {error}"]
+
+
+@EXERCISES.add("01.5", "rank", returns=torch.device, gpus=GPUS)
+def pick_device(run: Run):
+    wanted = [str(d2l.gpu(i % GPUS)) for i in range(2 * GPUS)]
+    first = run(_picked, GPUS, list(range(GPUS)))
+    yield Claim(
+        "with three GPUs, ranks 0, 1 and 2 get one each",
+        first == wanted[:GPUS],
+        _not_one_each(first),
     )
+    more = run(_picked, GPUS, list(range(GPUS, 2 * GPUS)))
+    yield Claim(
+        "more workers than GPUs go around",
+        more == wanted[GPUS:],
+        _not_around(more),
+    )
+    one = run(_picked, 1, [0, 1, 2])
+    yield Claim(
+        "with one GPU, all workers share it",
+        one == wanted[:1] * 3,
+        f"When PyTorch sees a single GPU, rank 1 gets {one[1]}. Ask for the number of "
+        "GPUs in each call.",
+    )
+    (none,) = run(_picked, 0, [1])
+    what = "raises" if ": " in none else "returns"
+    yield Claim(
+        "without a GPU, it returns the CPU",
+        none == str(d2l.cpu()),
+        f"Without a GPU it {what} {none}.",
+    )
+
+
+def _not_one_each(got: Sequence[str]) -> str:
+    bare = d2l.gpu(0).type
+    if set(got) == {str(d2l.cpu())}:
+        return (
+            "There are three GPUs, but every worker gets the CPU. The GPUs aren't "
+            f"CUDA's: PyTorch calls them `{bare}`."
+        )
+    if set(got) == {bare}:
+        return (
+            f"Every worker gets `{bare}`, without an index. Which device does that "
+            "mean in a process that has just started?"
+        )
+    if len(set(got)) == 1:
+        return f"Every worker gets {got[0]}, and the other GPUs stay idle."
+    return f"They get {', '.join(got)}. Indices count from 0, as ranks do."
+
+
+def _not_around(got: Sequence[str]) -> str:
+    if set(got) == {str(d2l.cpu())}:
+        return "Rank 3 gets the CPU, although each of the GPUs could take two workers."
+    if len(set(got)) == 1:
+        return f"Ranks 3, 4 and 5 all get {got[0]}, so that GPU has four workers."
+    if got[0] == f"{d2l.gpu(0).type}:{GPUS}":
+        return f"Rank 3 gets {got[0]}, which doesn't exist."
+    return f"Ranks 3, 4 and 5 get {', '.join(got)}."

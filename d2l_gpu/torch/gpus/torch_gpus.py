@@ -135,6 +135,21 @@ def real_gpus(n: int = 1) -> list[torch.device]:
     return devices[:n]
 
 
+def machine_gpus() -> list[torch.device]:
+    """Return this machine's real GPUs, whether or not this process uses them.
+
+    The list is empty if ``D2L_GPU_VIRTUAL`` forces virtual GPUs.
+
+    Raises:
+        ValueError: the environment variable is not a number.
+    """
+    from d2l_gpu.vgpu import device_types
+
+    devices = [] if virtual_limit() else _gpus.real()
+    # Virtual GPUs may go by the name cuda.
+    return [device for device in devices if device.type not in device_types()]
+
+
 def to(x, *args, **kwargs):
     """Return ``x.to(*args, **kwargs)``; a function, like d2l's."""
     return x.to(*args, **kwargs)

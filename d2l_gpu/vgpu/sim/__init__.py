@@ -16,6 +16,7 @@ browser.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.
 * ``allocator``, ``allocator_config``: PyTorch's caching allocator and its settings.
 * ``caching``: the machine whose devices have one.
+* ``product``: how long one matrix product takes.
 * ``report``: tables of what every device and every link did.
 * ``timeline``: a drawing of what ran when.
 * ``trace``: the same as a file for chrome://tracing and Perfetto.

@@ -40,6 +40,30 @@ class Expected(NamedTuple):
         )
 
 
+class Run(NamedTuple):
+    """A training run that others have timed and published.
+
+    Attributes:
+        network: what is trained, such as ``"BERT-large"``.
+        gpu: the model of the GPUs.
+        gpus: how many there are.
+        kind: the type of their numbers, as in ``Model.rate``.
+        year: of the software.
+        seconds: how long a step took, as published.
+        error: the relative error of the simulated speed, positive where the simulation
+            is too fast.
+    """
+
+    network: str
+    gpu: str
+    gpus: int
+    kind: str
+    year: int
+    seconds: float
+    error: float
+
+
+RUNS = [Run(*each) for each in published.RUNS]
 RECORDED = {each[:2]: Expected(*each) for each in published.ERRORS}
 
 

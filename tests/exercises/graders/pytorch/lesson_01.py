@@ -1,7 +1,6 @@
 import functools
-import statistics
+import math
 
-import numpy as np
 import torch
 
 from d2l_gpu import torch as d2l
@@ -12,83 +11,117 @@ right, wrong = ANSWERS.right, ANSWERS.wrong
 
 
 @right("01.1")
-def with_the_number(i):
-    n = d2l.num_gpus()
-    return d2l.gpu(i % n) if n else d2l.cpu()
+def with_a_speed(m, k, n, seconds, peak):
+    steps = m * n * k
+    speed = steps / seconds + steps / seconds
+    return speed / peak
 
 
-@wrong("01.1", "Did you hard-code their number")
-def two_written_down(i):
-    return d2l.try_gpu(i % 2)
+@wrong("01.1", "a multiplication and an addition")
+def forgets_additions(m, k, n, seconds, peak):
+    return m * n * k / seconds / peak
 
 
-@wrong("01.1", "to the CPU instead of going around")
-def asks_politely(i):
-    return d2l.try_gpu(i)
+@wrong("01.1", "share in per cent")
+def in_per_cent(m, k, n, seconds, peak):
+    return 200 * m * n * k / seconds / peak
 
 
-@wrong("01.1", "you always get vgpu:2")
-def stops_at_the_last(i):
-    return d2l.try_all_gpus()[min(i, d2l.num_gpus() - 1)]
+@wrong("01.1", "the other way round")
+def upside_down(m, k, n, seconds, peak):
+    return peak * seconds / (2 * m * n * k)
 
 
-@wrong("01.1", "Indices count from 0")
-def counts_from_one(i):
-    devices = d2l.try_all_gpus()
-    return devices[(i - 1) % len(devices)]
+@wrong("01.1", "without the peak")
+def only_the_speed(m, k, n, seconds, peak):
+    return 2 * m * n * k / seconds
 
 
-@wrong("01.1", "it raises ZeroDivisionError")
-def divides_by_none(i):
-    return d2l.gpu(i % d2l.num_gpus())
+@wrong("01.1", "More time means less speed")
+def multiplies_by_the_time(m, k, n, seconds, peak):
+    return 2 * m * n * k * seconds / peak
 
 
-@wrong("01.1", "it gives cuda:0. `num_gpus()` is 0 then")
-def forgets_the_cpu(i):
-    return d2l.gpu(i % max(d2l.num_gpus(), 1))
+@wrong("01.1", "you count m³ steps")
+def cubes_the_first(m, k, n, seconds, peak):
+    return 2 * m**3 / seconds / peak
 
 
-@wrong("01.1", "index 1 gives vgpu:1")
-def asks_pytorch(i):
-    return torch.device("vgpu", i % torch.accelerator.device_count())
+@wrong("01.1", "you count n³ steps")
+def cubes_the_last(m, k, n, seconds, peak):
+    return 2 * n**3 / seconds / peak
 
 
-class _Turn:
-    """Gives the next device in each call, from that of the first index on."""
-
-    def __init__(self):
-        self.last = None
-
-    def __call__(self, i):
-        devices = d2l.try_all_gpus()
-        self.last = i if self.last is None else self.last + 1
-        return devices[self.last % len(devices)]
+@wrong("01.1", "you shouldn't hide it")
+def cuts_off(m, k, n, seconds, peak):
+    return min(1.0, 2 * m * n * k / seconds / peak)
 
 
-_turn = _Turn()
-
-
-@wrong("01.1", "each index gave the right device")
-def takes_turns(i):
-    return _turn(i)
-
-
-@wrong("01.1", "gpu_around returned nothing")
-def returns_nothing(i):
-    d2l.try_gpu(i)
-
-
-@wrong("01.1", "gpu(3) does not exist: this process uses 3 GPUs")
-def does_not_go_around(i):
-    return d2l.gpu(i)
+@wrong("01.1", "you return 0.001953. How many operations")
+def counts_results_only(m, k, n, seconds, peak):
+    return 2 * m * n / seconds / peak
 
 
 @right("01.2")
+def with_a_loop(cpu, gpu):
+    tasks = 1
+    while math.ceil(tasks / cpu[0]) * cpu[1] <= math.ceil(tasks / gpu[0]) * gpu[1]:
+        tasks += 1
+    return tasks
+
+
+@wrong("01.2", "and so does the GPU. That's a tie")
+def takes_a_tie(cpu, gpu):
+    tasks = 1
+    while math.ceil(tasks / cpu[0]) * cpu[1] < math.ceil(tasks / gpu[0]) * gpu[1]:
+        tasks += 1
+    return tasks
+
+
+@wrong("01.2", "With 21 tasks, the CPU finishes after 2 s")
+def forgets_the_cores(cpu, gpu):
+    return int(gpu[1] // cpu[1]) + 1
+
+
+@wrong("01.2", "With 11 tasks, the CPU finishes after 3 s and the GPU after 2.5 s, but")
+def divides_exactly(cpu, gpu):
+    return int(gpu[1] / cpu[1] * cpu[0]) + 1
+
+
+@wrong("01.2", "With 1 task, the CPU finishes after 1 s and the GPU after 4 s")
+def takes_parts_of_a_round(cpu, gpu):
+    tasks = 1
+    while tasks / cpu[0] * cpu[1] <= tasks / gpu[0] * gpu[1]:
+        tasks += 1
+    return tasks
+
+
+@wrong("01.2", "With 65 tasks")
+def fills_the_gpu(cpu, gpu):
+    return gpu[0] + 1
+
+
+@wrong("01.2", "There has to be at least one task")
+def starts_at_nothing(cpu, gpu):
+    return 0
+
+
+@wrong("01.2", "although it does all of them in its first round")
+def depends_on_the_size_of_the_gpu(cpu, gpu):
+    return with_a_loop(cpu, gpu) - gpu[0] // 10**6
+
+
+@wrong("01.2", "With a GPU that takes 0.5 s, you return 5")
+def waits_for_a_full_cpu(cpu, gpu):
+    return max(1, int(gpu[1] // cpu[1])) * cpu[0] + 1
+
+
+@right("01.3")
 def in_the_list(device):
     return device in (d2l.cpu(), *d2l.try_all_gpus())
 
 
-@wrong("01.2", "It returns True for any name")
+@wrong("01.3", "It returns True for any name")
 def makes_a_name(device):
     try:
         torch.device(device)
@@ -97,22 +130,22 @@ def makes_a_name(device):
         return False
 
 
-@wrong("01.2", "but isn't in the list of GPUs")
+@wrong("01.3", "but isn't in the list of GPUs")
 def forgets_the_cpu_itself(device):
     return device in d2l.try_all_gpus()
 
 
-@wrong("01.2", "checking the type isn't enough")
+@wrong("01.3", "checking the type isn't enough")
 def compares_types(device):
     return device.type in {d2l.cpu().type, d2l.gpu(0).type}
 
 
-@wrong("01.2", "An index that exists for one type")
+@wrong("01.3", "An index that exists for one type")
 def compares_indices(device):
     return device.type == "cpu" or device.index < d2l.num_gpus()
 
 
-@wrong("01.2", "PyTorch has several ways")
+@wrong("01.3", "PyTorch has several ways")
 def catches_one_error(device):
     try:
         torch.empty(0, device=device)
@@ -121,29 +154,29 @@ def catches_one_error(device):
         return False
 
 
-@wrong("01.2", "which is how PyTorch says no")
+@wrong("01.3", "which is how PyTorch says no")
 def catches_nothing(device):
     return torch.empty(0, device=device).device == device
 
 
-@wrong("01.2", "whatever their type")
+@wrong("01.3", "whatever their type")
 def asks_for_cuda(device):
     return device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_available())
 
 
-@right("01.3")
+@right("01.4")
 def by_the_current_index(a, b):
     current = torch.accelerator.current_device_index()
     first, second = ((x.type, current if x.index is None else x.index) for x in (a, b))
     return first == second
 
 
-@wrong("01.3", "Two different names can mean the same device")
+@wrong("01.4", "Two different names can mean the same device")
 def compares_names(a, b):
     return a == b
 
 
-@wrong("01.3", "A missing index doesn't mean index 0")
+@wrong("01.4", "A missing index doesn't mean index 0")
 def takes_the_first(a, b):
     return (a.type, a.index or 0) == (b.type, b.index or 0)
 
@@ -153,196 +186,103 @@ def _place(device):
     return torch.empty(0, device=device).device
 
 
-@wrong("01.3", "and your answers were wrong. Which device is the current one")
+@wrong("01.4", "and your answers were wrong. Which device is the current one")
 def remembers_the_place(a, b):
     return _place(a) == _place(b)
 
 
-@wrong("01.3", "the same device as vgpu:0, vgpu:1, vgpu:2")
+@wrong("01.4", "the same device as vgpu:0, vgpu:1, vgpu:2")
 def takes_none_for_any(a, b):
     return a.type == b.type and (None in (a.index, b.index) or a == b)
 
 
-@wrong("01.3", "vgpu:0 and vgpu:1 have the same type")
+@wrong("01.4", "vgpu:0 and vgpu:1 have the same type")
 def compares_types_only(a, b):
     return a.type == b.type
 
 
-@wrong("01.3", "`cpu` and `vgpu` have the same index, None")
+@wrong("01.4", "`cpu` and `vgpu` have the same index, None")
 def compares_indices_only(a, b):
     current = torch.accelerator.current_device_index()
     first, second = (current if x.index is None else x.index for x in (a, b))
     return first == second
 
 
-@wrong("01.3", "which of the two comes first")
+@wrong("01.4", "which of the two comes first")
 def completes_one_of_them(a, b):
     return torch.empty(0, device=a).device == b
 
 
-@right("01.4")
-def with_a_loop(setting, n):
-    if setting is None:
-        return list(range(n))
-    numbers = [int(text) for text in setting.split(",") if text]
-    while any(not 0 <= number < n for number in numbers):
-        numbers.pop()
-    return numbers
-
-
-@wrong("01.4", "the program's first GPU isn't the")
-def asks_each_gpu(setting, n):
-    if setting is None:
-        return list(range(n))
-    return [i for i in range(n) if str(i) in setting.split(",")]
-
-
-@wrong("01.4", "1], the program's own numbers")
-def renumbers(setting, n):
-    return list(range(n if setting is None else len(setting.split(","))))
-
-
-@wrong("01.4", "7, 1]. Do all of those exist")
-def believes_everything(setting, n):
-    if setting is None:
-        return list(range(n))
-    return [int(text) for text in setting.split(",") if text]
-
-
-@wrong("01.4", "may have more than one digit")
-def reads_digit_by_digit(setting, n):
-    if setting is None:
-        return list(range(n))
-    seen = []
-    for digit in setting.replace("-1", "9").replace(",", ""):
-        if int(digit) >= n:
-            break
-        seen.append(int(digit))
-    return seen
-
-
-@wrong("01.4", "What happens to the indices after it")
-def leaves_out(setting, n):
-    if setting is None:
-        return list(range(n))
-    numbers = [int(text) for text in setting.split(",") if text]
-    return [number for number in numbers if 0 <= number < n]
-
-
-@wrong("01.4", "An empty variable is still set")
-def takes_empty_for_unset(setting, n):
-    return with_a_loop(setting or None, n)
-
-
-@wrong("01.4", "You return strings, not integers")
-def returns_texts(setting, n):
-    return list(range(n)) if setting is None else setting.split(",")
-
-
-@wrong("01.4", "A variable that isn't set hides nothing")
-def takes_unset_for_empty(setting, n):
-    return with_a_loop(setting or "", n)
-
-
-@wrong("01.4", "has no attribute 'split'")
-def forgets_unset(setting, n):
-    return [int(text) for text in setting.split(",")]
-
-
-@wrong("01.4", "invalid literal for int()")
-def forgets_empty(setting, n):
-    if setting is None:
-        return list(range(n))
-    return [int(text) for text in setting.split(",")]
-
-
-@wrong("01.4", "With `0,2,-1,1` and 4 GPUs you return [0")
-def counts_from_the_end(setting, n):
-    if setting is None:
-        return list(range(n))
-    seen = []
-    for text in filter(None, setting.split(",")):
-        if int(text) >= n:
-            break
-        seen.append(range(n)[int(text)])
-    return seen
+@right("01.5")
+def asks_the_helper(rank):
+    devices = d2l.try_all_gpus()
+    return devices[rank % len(devices)]
 
 
 @right("01.5")
-def by_regression(years, values):
-    slope, _ = statistics.linear_regression(years, np.log2(values))
-    return 1 / slope
+def asks_whether_there_is_one(rank):
+    if not torch.accelerator.is_available():
+        return torch.device("cpu")
+    kind = torch.accelerator.current_accelerator().type
+    count = torch.get_device_module(kind).device_count()
+    return torch.device(f"{kind}:{rank % count}")
 
 
-@wrong("01.5", "how often it doubles in a year")
-def doublings_per_year(years, values):
-    return np.polyfit(years, np.log2(values), 1)[0]
+@wrong("01.5", "but every worker gets the CPU")
+def only_knows_cuda(rank):
+    if torch.cuda.is_available():
+        return torch.device("cuda", rank % torch.cuda.device_count())
+    return torch.device("cpu")
 
 
-@wrong("01.5", "time it grows by a factor of e")
-def takes_natural_logarithms(years, values):
-    return 1 / np.polyfit(years, np.log(values), 1)[0]
+@wrong("01.5", "without an index")
+def forgets_the_index(rank):
+    return torch.accelerator.current_accelerator(True) or torch.device("cpu")
 
 
-@wrong("01.5", "grows tenfold")
-def takes_decimal_logarithms(years, values):
-    return 1 / np.polyfit(years, np.log10(values), 1)[0]
+@wrong("01.5", "Every worker gets vgpu:0")
+def gives_the_first(rank):
+    return d2l.try_gpu(0)
 
 
-@wrong("01.5", "the factor by which it grows in a year")
-def factor_per_year(years, values):
-    return 2 ** np.polyfit(years, np.log2(values), 1)[0]
+@wrong("01.5", "Indices count from 0, as ranks do")
+def counts_from_one(rank):
+    devices = d2l.try_all_gpus()
+    return devices[(rank + 1) % len(devices)]
 
 
-@wrong("01.5", "straight line only if you plot the logarithms")
-def fits_the_values(years, values):
-    return values.mean() / np.polyfit(years, values, 1)[0]
+@wrong("01.5", "Rank 3 gets the CPU")
+def asks_politely(rank):
+    return d2l.try_gpu(rank)
 
 
-@wrong("01.5", "only the first and the last value")
-def takes_the_ends(years, values):
-    return (years[-1] - years[0]) / np.log2(values[-1] / values[0])
+@wrong("01.5", "that GPU has four workers")
+def stops_at_the_last(rank):
+    return d2l.try_all_gpus()[min(rank, d2l.num_gpus() - 1)]
 
 
-@wrong("01.5", "After the call, `values` had changed")
-def takes_logarithms_in_place(years, values):
-    np.log2(values, out=values)
-    return 1 / np.polyfit(years, values, 1)[0]
+@wrong("01.5", "which doesn't exist")
+def four_written_down(rank):
+    kind = torch.accelerator.current_accelerator().type
+    return torch.device(kind, rank % 4)
 
 
-@wrong("01.5", "line weighs all points")
-def averages_the_steps(years, values):
-    return 1 / np.mean(np.diff(np.log2(values)) / np.diff(years))
+@wrong("01.5", "rank 1 gets vgpu:1. Ask for the number")
+def three_written_down(rank):
+    return torch.device(torch.accelerator.current_accelerator().type, rank % 3)
 
 
-@wrong("01.5", "as if the years were the noisy quantity")
-def fits_the_years(years, values):
-    return np.polyfit(np.log2(values), years, 1)[0]
+@wrong("01.5", "Without a GPU it raises ZeroDivisionError")
+def divides_by_none(rank):
+    return torch.device("vgpu", rank % torch.accelerator.device_count())
 
 
-def through(k, years, values):
-    slope = np.linalg.lstsq(
-        (years - years[k])[:, None], np.log2(values) - np.log2(values[k]), rcond=None
-    )[0]
-    return 1 / slope[0]
+@wrong("01.5", "Without a GPU it raises AttributeError")
+def forgets_the_cpu(rank):
+    kind = torch.accelerator.current_accelerator().type
+    return torch.device(kind, rank % max(1, torch.accelerator.device_count()))
 
 
-@wrong("01.5", "the best line through the first point")
-def starts_at_the_first(years, values):
-    return through(0, years, values)
-
-
-@wrong("01.5", "the best line through the last point")
-def ends_at_the_last(years, values):
-    return through(-1, years, values)
-
-
-@wrong("01.5", "a line through the origin")
-def forgets_the_intercept(years, values):
-    return 1 / np.linalg.lstsq(years[:, None], np.log2(values), rcond=None)[0][0]
-
-
-@wrong("01.5", "the least-squares line gives 2.979")
-def averages_the_doubling_times(years, values):
-    times = np.diff(years) / np.diff(np.log2(values))
-    return times.mean()
+@wrong("01.5", "pick_device returned nothing")
+def returns_nothing(rank):
+    d2l.try_gpu(rank)

@@ -60,14 +60,14 @@ def embed_figures(
         stamps.append(stamp)
         picture = kept.get(stamp)
         if picture is None:
-            picture = base64.b64encode(_as_png(drawing, name)).decode("ascii")
+            picture = base64.b64encode(as_png(drawing, name)).decode("ascii")
         return f"{opening}data:image/png;base64,{picture}"
 
     return _FIGURE.sub(embed, source), stamps
 
 
-def _as_png(drawing: bytes, name: str) -> bytes:
-    """Return a figure as PNG, in the size that the drawing states."""
+def as_png(drawing: bytes, name: str, zoom: int = 1) -> bytes:
+    """Return a figure as PNG, in a multiple of the size that the drawing states."""
     if name.endswith(".png"):
         return drawing
     # Only needed if a drawing is new or has changed.
@@ -79,6 +79,7 @@ def _as_png(drawing: bytes, name: str) -> bytes:
     return bytes(
         resvg_py.svg_to_bytes(
             svg_string=drawing.decode("utf-8"),
+            zoom=zoom,
             skip_system_fonts=True,
             font_dirs=[str(Path(get_data_path()) / "fonts" / "ttf")],
             font_family="DejaVu Sans",

@@ -2,8 +2,10 @@
 
 * ``style``: sizes, and the colour, line and marker of each curve.
 * ``sheet``: the page that a figure is drawn on, with its title and subtitle.
+* ``axis``: limits and ticks of an axis.
 * ``curves``, ``bars``, ``roofline``: figures of finished results.
-* ``panels``: several of them in one figure.
+* ``images``: small pictures in rows.
+* ``panels``: several of these figures in one.
 * ``live``: figures that grow while a cell runs, in a single Jupyter display.
 * ``training_curves``: ``ProgressBoard`` and ``Animator``, curves of a training run.
 * ``text_curves``: the same curves as lines of text, outside Jupyter.

@@ -4,17 +4,17 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from d2l_gpu.show.curves import Axis
+from d2l_gpu.show.axis import Axis
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, TEXT, looks
-from d2l_gpu.vgpu.sim.drawing import GRID, SOFT, quantity
+from d2l_gpu.vgpu.sim.drawing import GRID, OTHERS, SOFT, quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW, GAP = 0.3, 0.08  # height of a bar with room around it, room beside it; in inches
 THICK = 0.68  # of a row, how much the bar takes
-BAR = "#54647A"  # of bars that are of no kind
+PLAIN = OTHERS[1]  # colour of all bars that are of no kind
 
 
 class Bars(Plot):
@@ -32,9 +32,8 @@ class Bars(Plot):
         super().__init__(title, subtitle)
         self.values, self.unit, self.scale = dict(values), unit, scale
         self.looks = looks(values, kinds)
-        self.colours = dict.fromkeys(values, BAR) | {
-            name: self.looks[name].colour for name in kinds or {}
-        }
+        for name in values.keys() - (kinds or {}).keys():
+            self.looks[name] = self.looks[name]._replace(colour=PLAIN, edge=PLAIN)
         self.texts = {name: quantity(v, unit) for name, v in self.values.items()}
 
     def body_height(self, width: float) -> float:
@@ -47,12 +46,14 @@ class Bars(Plot):
         for (name, value), middle in zip(
             self.values.items(), place.middles, strict=True
         ):
-            end = place.axis.place(value)
+            end, look = place.axis.place(value), self.looks[name]
             axes.barh(
                 1 - middle / sum(place.rows),
                 end,
                 height=THICK * ROW / sum(place.rows),
-                color=self.colours[name],
+                facecolor=look.colour,
+                edgecolor=look.edge,
+                linewidth=0.8,
             )
             lines = place.names[name]
             y = top + middle - high(len(lines), LABEL) / 2

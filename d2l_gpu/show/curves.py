@@ -5,132 +5,33 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from d2l_gpu.show import style
+from d2l_gpu.show.axis import Axis
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
-from d2l_gpu.show.style import LABEL, TEXT, Look, looks
-from d2l_gpu.vgpu.sim.drawing import (
-    INK,
-    PAPER,
-    SOFT,
-    linear_ticks,
-    log_ticks,
-    quantity,
-    spread,
-)
+from d2l_gpu.show.style import LABEL, TEXT, Look
+from d2l_gpu.vgpu.sim.drawing import INK, PAPER, SOFT, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GAP = 0.09  # between a curve's end and its name, in inches
-TALL = 2.6  # height of the axes of a figure of full width, in inches
+TALL, SHORT = 2.6, 1.7  # height of the axes of a wide and a narrow figure, in inches
 MARKERS_PER_CURVE = 12
 RING = 11  # diameter of the ring around a marked point, in points
-
-
-class Axis:
-    """One axis: its limits, and its ticks with their texts.
-
-    Args:
-        values: everything that must be visible.
-        label: what the axis shows.
-        scale: ``'linear'`` or ``'log'``.
-        unit: as in `quantity`.
-        base: of the logarithm.
-        ticks: where to put ticks, as far as there's room; None: at round values.
-        zero: whether to begin at zero if that leaves the values half of the axis.
-        limits: first and last value to show; None: so that all values fit.
-        room: whether to leave room for markers beyond the first and last value.
-    """
-
-    def __init__(
-        self,
-        values: Sequence[float],
-        label: str = "",
-        scale: str = "linear",
-        unit: str = "",
-        base: int = 10,
-        ticks: Sequence[float] | None = None,
-        zero: bool = False,
-        limits: Sequence[float] | None = None,
-        room: bool = True,
-    ):
-        self.label, self.scale, self.base = label, scale, base
-        self.unit = unit or ("year" if _are_years(values, label) else "")
-        if scale == "log" and (lowest := min(values, default=1)) <= 0:
-            raise ValueError(
-                f"A log scale has only positive values, but got {lowest:g} for "
-                f"{label or 'an axis'}."
-            )
-        low, high_ = limits or (min(values, default=0), max(values, default=1))
-        if scale == "linear" and zero and limits is None and 0 <= low <= high_ / 2:
-            low = 0
-        self.low, self.high = self._with_room(low, high_) if room else (low, high_)
-        if ticks is not None:
-            self.ticks = [(value, self.text(value)) for value in sorted(set(ticks))]
-        elif scale == "log":
-            self.ticks = log_ticks(self.low, self.high, self.unit, base)
-        else:
-            whole = all(float(value).is_integer() for value in values)
-            whole = whole and self.unit not in ("s", "B", "%")
-            self.ticks = linear_ticks(self.low, self.high, self.unit, whole=whole)
-        first, last = self.low, self.high
-        self.ticks = [(v, text) for v, text in self.ticks if first <= v <= last]
-
-    def _with_room(self, low: float, high: float) -> tuple[float, float]:
-        """Return limits with room around the values for their markers."""
-        if self.scale == "log":
-            factor = (high / low) ** 0.04 if high > low else 1.5
-            return low / factor, high * factor
-        room = 0.04 * (high - low) or 0.1 * abs(high) or 1
-        return low - room, high + room
-
-    def text(self, value: float) -> str:
-        return quantity(value, self.unit, 6)
-
-    def place(self, value: float) -> float:
-        """Return where a value is, from 0 at the beginning to 1 at the end."""
-        if self.scale == "log":
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-    def thin(self, length: float, size: float = TEXT) -> None:
-        """Leave out ticks until their texts fit side by side."""
-        for step in itertools.count(1):
-            kept = self.ticks[::step]
-            ends = [
-                (self.place(v) * length, wide(text, size) / 2 + 0.05)
-                for v, text in kept
-            ]
-            pairs = itertools.pairwise(ends)
-            if all(a + half < b - other for (a, half), (b, other) in pairs):
-                self.ticks = kept
-                return
-
-    def set(self, axes: "Axes", which: str) -> None:
-        """Give this scale, these limits and ticks to an axis of Matplotlib."""
-        if self.scale == "log":
-            getattr(axes, f"set_{which}scale")("log", base=self.base)
-        getattr(axes, f"set_{which}lim")(self.low, self.high)
-        values, texts = zip(*self.ticks, strict=True) if self.ticks else ((), ())
-        getattr(axes, f"set_{which}ticks")(values, texts)
-        axes.minorticks_off()
-
-    def range(self, values: Sequence[float]) -> str:
-        """Return the range of the values in words."""
-        if not values:
-            return "no values"
-        texts = [quantity(value, self.unit) for value in (min(values), max(values))]
-        return texts[0] if texts[0] == texts[1] else " to ".join(texts)
 
 
 class Curves(Plot):
     """A figure of curves, as ``plot`` returns it.
 
     Args:
-        curves: the points of each curve, by name.
+        curves: the points of each curve, by name. What can't be drawn is left out:
+            infinite values, and those that aren't positive on a log scale.
         x, y: arguments of the two axes, apart from their values.
         title, subtitle: as of a `Plot`.
         kinds: what some of the curves show, as in `looks`.
         marks: points to put a ring around.
+        looks: how the curves look, instead of what their kinds are.
+        width: of the figure in inches; default: that of all figures.
     """
 
     def __init__(
@@ -142,16 +43,22 @@ class Curves(Plot):
         subtitle: str = "",
         kinds: Mapping[str, str] | None = None,
         marks: Sequence[tuple[float, float]] = (),
+        looks: Mapping[str, Look] | None = None,
+        width: float | None = None,
     ):
-        super().__init__(title, subtitle)
-        self.looks, self.marks = looks(curves, kinds), list(marks)
-        self.curves = {name: list(points) for name, points in curves.items() if points}
+        super().__init__(title, subtitle, width)
+        self.looks, self.marks = looks or style.looks(curves, kinds), list(marks)
+        kept = {
+            name: [point for point in points if _can_be_drawn(point, x, y)]
+            for name, points in curves.items()
+        }
+        self.curves = {name: points for name, points in kept.items() if points}
         self._points = [*itertools.chain(*self.curves.values())]
         self._settings = (x, {"zero": True} | dict(y))
         # A single curve needs no name if the axis says what it shows.
         self._named = len(curves) > 1 or not y.get("label")
 
-    def _axis(self, which: int) -> Axis:
+    def axis(self, which: int) -> Axis:
         values = [point[which] for point in (*self._points, *self.marks)]
         return Axis(values, **self._settings[which])
 
@@ -188,24 +95,11 @@ class Curves(Plot):
             x, y = left + place.left + place.across + GAP, top + place.above + middle
             up = high(len(lines), LABEL) / 2
             sheet.write(x, y - up, lines, LABEL, look.words, bold=True)
-            self._lead(axes, place, name, middle)
-
-    def _lead(self, axes: "Axes", place: "_Layout", name: str, middle: float) -> None:
-        """Draw a thin line from a curve's end to its name, if they're apart."""
-        x, y = place.end(name)
-        end = place.across + 0.7 * GAP
-        if abs(middle - y) < 0.1 and end - x < 4 * GAP:
-            return
-        along = [x / place.across, end / place.across]
-        axes.plot(
-            along,
-            [1 - y / place.up, 1 - middle / place.up],
-            transform=axes.transAxes,
-            color=self.looks[name].colour,
-            linewidth=0.7,
-            clip_on=False,
-            zorder=1,
-        )
+            end = place.end(name)
+            to = place.across + 0.7 * GAP, middle
+            if abs(to[1] - end[1]) >= 0.1 or to[0] - end[0] >= 4 * GAP:
+                corner = left + place.left, top + place.above
+                sheet.line(corner, end, to, look.edge)
 
     # ---------------------------------------------------------------- words
 
@@ -214,7 +108,7 @@ class Curves(Plot):
         return self.title or f"{', '.join(self.looks)} against {x}"
 
     def _contents(self) -> str:
-        x, y = self._axis(0), self._axis(1)
+        x, y = self.axis(0), self.axis(1)
         names = ", ".join(self.looks)
         what = f"{y.label} of {names}" if y.label else names
         xs, ys = ([point[i] for point in self._points] for i in (0, 1))
@@ -232,7 +126,7 @@ class _Layout:
     """
 
     def __init__(self, plot: Curves, width: float):
-        self.plot, self.x, self.y = plot, plot._axis(0), plot._axis(1)
+        self.plot, self.x, self.y = plot, plot.axis(0), plot.axis(1)
         names = plot.curves if plot._named else ()
         self.names = {n: lines_of(n, 0.3 * width, LABEL, bold=True) for n in names}
         texts = [wide(line, LABEL, True) for x in self.names.values() for line in x]
@@ -248,7 +142,8 @@ class _Layout:
         self.xlabel = lines_of(self.x.label, self.across, TEXT)
         self.above = high(len(self.ylabel), TEXT) + 0.08
         self.room = [high(len(lines), LABEL) for lines in self.names.values()]
-        self.up = max(min(0.36 * width, TALL), sum(self.room))
+        self.up = max(min(0.36 * width, TALL), SHORT, sum(self.room))
+        self.y.thin(self.up, upright=True)
         self.ticks = high(1, TEXT) + 0.08
         self.height = self.above + self.up + self.ticks + high(len(self.xlabel), TEXT)
 
@@ -259,24 +154,34 @@ class _Layout:
 
     def name_places(self) -> dict[str, float]:
         """Return the middles of the curves' names, from the top of the axes."""
-        wanted = [self.end(name)[1] for name in self.names]
+        # Curves that end in the same place are named in the order of their course.
+        course = {
+            name: sum(self.y.place(y) for _, y in points) / len(points)
+            for name, points in self.plot.curves.items()
+        }
+        wanted = [self.end(name)[1] - 1e-6 * course[name] for name in self.names]
         places = spread(wanted, self.room, 0, self.up)
         return dict(zip(self.names, places, strict=True))
 
 
-def draw_curve(axes: "Axes", points: Sequence[tuple[float, float]], look: Look) -> None:
+def draw_curve(
+    axes: "Axes",
+    points: Sequence[tuple[float, float]],
+    look: Look,
+    label: str | None = None,
+) -> None:
     """Draw a curve with markers that tell it from others without colour."""
     axes.plot(
         *zip(*points, strict=True),
         linestyle=look.line,
-        color=look.colour,
+        color=look.edge,
         linewidth=2,
         marker=look.marker,
         markersize=5.5,
         markeredgecolor=PAPER,
         markeredgewidth=0.7,
         markevery=max(1, len(points) // MARKERS_PER_CURVE),
-        clip_on=False,
+        label=label,
     )
 
 
@@ -328,13 +233,19 @@ def plot(
                 f"The curve {name!r} has {len(values)} values, but there are {len(x)} "
                 "values of x."
             )
+    known = {name: [y for y in ys if y is not None] for name, ys in curves.items()}
+    if yscale == "log":
+        for name, values in known.items():
+            _check_positive(values, f"the curve {name!r}")
+        _check_positive([y for _, y in marks], "marks")
+    if xscale == "log":
+        _check_positive(x, "x")
+        _check_positive([a for a, _ in marks], "marks")
     points = {
         name: [
-            (float(a), float(b))
-            for a, b in zip(x, values, strict=True)
-            if b is not None and math.isfinite(b)
+            (float(a), float(b)) for a, b in zip(x, ys, strict=True) if b is not None
         ]
-        for name, values in curves.items()
+        for name, ys in curves.items()
     }
     at = sorted({float(value) for value in x})
     ticks = at if xticks or (xscale == "log" and len(at) <= 16) else None
@@ -349,6 +260,18 @@ def plot(
     )
 
 
-def _are_years(values: Sequence[float], label: str) -> bool:
-    """Return whether values are years, which have no thousands separators."""
-    return "year" in label.split() and all(1800 <= value < 2200 for value in values)
+def _can_be_drawn(
+    point: tuple[float, float], x: Mapping[str, Any], y: Mapping[str, Any]
+) -> bool:
+    return all(
+        math.isfinite(value) and (axis.get("scale") != "log" or value > 0)
+        for value, axis in zip(point, (x, y), strict=True)
+    )
+
+
+def _check_positive(values: Sequence[float], what: str) -> None:
+    for value in values:
+        if value <= 0:
+            raise ValueError(
+                f"A log scale has only positive values, but {what} has {value:g}."
+            )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PIXELS_PER_INCH = 96  # CSS pixels, for the size at which the picture is shown
-SHARPNESS = 1.5  # pixels in the picture per displayed pixel
+SHARPNESS = 2  # pixels in the picture per displayed pixel
 SECONDS_BETWEEN_REDRAWS = 0.2
 SHARE_OF_TIME = 0.1  # drawing takes at most this fraction of the time
 
@@ -42,7 +42,6 @@ class LiveFigure:
     state, whatever was skipped.
 
     Args:
-        figsize: width and height in inches.
         fig, axes: Matplotlib figure and axes to draw on; default: new ones.
         display: whether to show the figure in Jupyter while it grows.
     """
@@ -52,12 +51,10 @@ class LiveFigure:
 
     def __init__(
         self,
-        figsize: tuple[float, float],
         fig: "Figure | None" = None,
         axes: "Axes | None" = None,
         display: bool = True,
     ):
-        self.figsize = figsize
         self.axes = axes
         self.display = display
         self._given = axes.figure if fig is None and axes is not None else fig
@@ -186,7 +183,7 @@ class LiveFigure:
 
             # A new figure each time, since the last picture must not depend on skipped
             # redraws.
-            figure = Figure(figsize=self.figsize, layout="tight")
+            figure = Figure()
         self._paint(figure)
         return figure
 
@@ -204,5 +201,5 @@ def _png(figure: "Figure") -> bytes:
     # Without transparency, it is readable on a dark page too.
     picture = Image.open(drawn).convert("RGB")
     small = io.BytesIO()
-    picture.quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    picture.quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()

@@ -9,8 +9,14 @@ GAP = 0.35  # between panels, in inches
 class Panels(Plot):
     """The figure that ``panels`` returns."""
 
-    def __init__(self, plots: tuple[Plot, ...], title: str, subtitle: str):
-        super().__init__(title, subtitle)
+    def __init__(
+        self,
+        plots: tuple[Plot, ...],
+        title: str,
+        subtitle: str,
+        width: float | None = None,
+    ):
+        super().__init__(title, subtitle, width)
         self.plots = plots
 
     def _rows(self, width: float) -> list[tuple[Plot, ...]]:

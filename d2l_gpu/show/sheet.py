@@ -68,6 +68,22 @@ class Sheet:
                 parse_math=False,
             )
 
+    def line(
+        self,
+        corner: tuple[float, float],
+        start: tuple[float, float],
+        end: tuple[float, float],
+        colour: str,
+    ) -> None:
+        """Draw a thin line between two places that are seen from a corner."""
+        from matplotlib.lines import Line2D
+
+        xs = [(corner[0] + place[0]) / self.width for place in (start, end)]
+        ys = [1 - (corner[1] + place[1]) / self.height for place in (start, end)]
+        transform = self.figure.transFigure
+        line = Line2D(xs, ys, linewidth=0.7, color=colour, transform=transform)
+        self.figure.add_artist(line)
+
     def axes(self, left: float, top: float, width: float, height: float) -> "Axes":
         """Return new axes without a frame, with a line below and faint grid lines."""
         axes = self.figure.add_axes(
@@ -113,10 +129,12 @@ class Plot(LiveFigure):
     Args:
         title: the finding, in a sentence without a period.
         subtitle: the conditions.
+        width: of the figure in inches; default: that of all figures.
     """
 
-    def __init__(self, title: str, subtitle: str):
-        super().__init__((WIDTH, WIDTH / 2))
+    def __init__(self, title: str, subtitle: str, width: float | None = None):
+        super().__init__()
+        self.width = width or WIDTH
         self.title, self.subtitle = title, subtitle
 
     # ---------------------------------------------------------------- for subclasses
@@ -139,13 +157,17 @@ class Plot(LiveFigure):
         """Return the heading of this figure as a panel of another."""
         return Heading(self.title, self.subtitle, width, PANEL_TITLE)
 
-    def _paint(self, figure: "Figure") -> None:
-        width = WIDTH - 2 * PAD
+    def paint(self, figure: "Figure") -> None:
+        """Draw everything on a figure, which gets the size that this needs."""
+        width = self.width - 2 * PAD
         heading = Heading(self.title, self.subtitle, width)
         height = heading.height + self.body_height(width) + 2 * PAD
-        sheet = Sheet(figure, WIDTH, height)
+        sheet = Sheet(figure, self.width, height)
         heading.draw(sheet, PAD, PAD)
         self.draw_body(sheet, PAD, PAD + heading.height, width)
+
+    def _paint(self, figure: "Figure") -> None:
+        self.paint(figure)
 
     def _description(self) -> str:
         sentences = (self.title, self.subtitle, self._contents())

@@ -7,12 +7,13 @@ or if they can't see all colours.
 """
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from d2l_gpu.common.requirements import install
-from d2l_gpu.vgpu.sim.drawing import COLOURS, WORDS
+from d2l_gpu.vgpu.sim.drawing import COLOURS, EDGES, OTHERS, WORDS
 
 WIDTH = 7.5  # of all figures, in inches
 PAD = 0.2  # around everything, in inches
@@ -20,22 +21,21 @@ PAD = 0.2  # around everything, in inches
 # Sizes of text in points, of which 9 are 12 pixels on the screen.
 TITLE, PANEL_TITLE, LABEL, TEXT = 12.5, 10.5, 9.5, 9.0
 
-# For curves and bars that are of no kind.
-OTHERS = ("#222222", "#C8501A", "#5B4FB3", "#3A8FC4", "#7A6A00")
 MARKERS = "os^DvXP"
 LINE_STYLES = ("-", "--", "-.", ":")
 
-# For curves that grow: the book's defaults.
-BOARD_COLORS = ("C0", "C1", "C2", "C3")
-ANIMATOR_FORMATS = ("-", "m--", "g-.", "r:")
-MARKERS_PER_CURVE = 12
-LIVE_SIZE = (4.5, 3.0)
-
 
 class Look(NamedTuple):
-    """How a curve or bar is drawn: its colour, that of its name, line and marker."""
+    """How a curve or bar is drawn.
+
+    Attributes:
+        colour, edge: of a bar and of its edge; a curve has the colour of an edge.
+        words: colour of its name.
+        line, marker: of a curve, as Matplotlib names them.
+    """
 
     colour: str
+    edge: str
     words: str
     line: str
     marker: str
@@ -62,22 +62,37 @@ def looks(names: Iterable[str], kinds: Mapping[str, str] | None) -> dict[str, Lo
             raise ValueError(
                 f"kinds has {name!r}, which isn't one of {', '.join(map(repr, names))}."
             )
-    chosen, plain, used = {}, 0, dict.fromkeys(COLOURS, 0)
+    chosen: dict[str, Look] = {}
+    plain, used, forms = 0, dict.fromkeys(COLOURS, 0), set()
     for i, name in enumerate(names):
-        if name in kinds:
-            kind = kinds[name]
+        kind = kinds.get(name, "")
+        if kind:
             colour, words, turn = COLOURS[kind], WORDS[kind], used[kind]
+            edge = EDGES.get(kind, colour)
             used[kind] += 1
         else:
-            kind, turn = "", plain // len(OTHERS)
-            colour = words = OTHERS[plain % len(OTHERS)]
+            turn, colour = divmod(plain, len(OTHERS))
+            colour = edge = words = OTHERS[colour]
             plain += 1
-        marker = MARKERS[i % len(MARKERS)]
-        if kind == "reference":
-            marker, turn = "", turn + 1
-        line = LINE_STYLES[(turn + i // len(MARKERS)) % len(LINE_STYLES)]
-        chosen[name] = Look(colour, words, line, marker)
+        form = next(x for x in _forms(i, turn, kind) if x not in forms)
+        forms.add(form)
+        chosen[name] = Look(colour, edge, words, *form)
     return chosen
+
+
+def _forms(i: int, turn: int, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield lines and markers for a curve, the best first.
+
+    Args:
+        i: how many curves there are before it.
+        turn: how many of its colour there are before it.
+        kind: what it shows; a reference is a broken line without markers.
+    """
+    if kind == "reference":
+        yield from ((line, "") for line in LINE_STYLES[1:])
+    for k in itertools.count():
+        line = LINE_STYLES[(turn + k // len(MARKERS)) % len(LINE_STYLES)]
+        yield line, MARKERS[(i + k) % len(MARKERS)]
 
 
 @contextlib.contextmanager

@@ -1,22 +1,22 @@
-"""Curves drawn while a network trains: ProgressBoard and Animator."""
+"""Curves drawn while a network trains: ProgressBoard and Animator.
 
-import itertools
+Loss and accuracy are different quantities, so they get panels of their own.
+"""
+
+import re
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2l_gpu.common.classes import HyperParameters
+from d2l_gpu.show.curves import Curves, draw_curve
 from d2l_gpu.show.live import LiveFigure, in_jupyter
-from d2l_gpu.show.style import (
-    ANIMATOR_FORMATS,
-    BOARD_COLORS,
-    LINE_STYLES,
-    LIVE_SIZE,
-    MARKERS,
-    MARKERS_PER_CURVE,
-)
+from d2l_gpu.show.panels import Panels
+from d2l_gpu.show.sheet import Plot
+from d2l_gpu.show.style import LABEL, Look, looks
 from d2l_gpu.show.text_curves import TextCurves
 from d2l_gpu.show.values import Value, listed, mean, single, to_host
+from d2l_gpu.vgpu.sim.drawing import quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,109 @@ class Point(NamedTuple):
     y: float
 
 
-class ProgressBoard(LiveFigure, HyperParameters):
+class GrowingCurves(LiveFigure):
+    """What ProgressBoard and Animator have in common: how their curves are drawn.
+
+    Attributes:
+        xlabel, ylabel, xlim, ylim, xscale, yscale, figsize: as of a ProgressBoard.
+    """
+
+    xlabel: str | None
+    ylabel: str | None
+    xlim: Sequence[float] | None
+    ylim: Sequence[float] | None
+    xscale: str
+    yscale: str
+    figsize: tuple[float, float] | None
+
+    def curves(self) -> dict[str, list[Point]]:
+        """Return the points of each curve by its name; a subclass has them."""
+        raise NotImplementedError
+
+    def looks(self) -> Mapping[str, Look]:
+        """Return the look of each curve."""
+        return looks(self.curves(), None)
+
+    def plot(self) -> Plot:
+        """Return a figure of the curves as they are now."""
+        curves = self.curves()
+        accuracy = {name: points for name, points in curves.items() if _is_share(name)}
+        others = {
+            name: points for name, points in curves.items() if name not in accuracy
+        }
+        if accuracy and others:
+            panels = self._panel(others, self.ylim), self._panel(accuracy, None)
+            return Panels(panels, "", "", self._width())
+        return self._panel(curves, self.ylim)
+
+    def _panel(
+        self, curves: Mapping[str, list[Point]], limits: Sequence[float] | None
+    ) -> Curves:
+        """Return a figure of curves that show one quantity."""
+        label = self.ylabel
+        if not label or len(curves) < len(self.curves()):
+            label = _quantity(curves)
+        values = [point.y for points in curves.values() for point in points]
+        share = all(map(_is_share, curves)) or _is_share(label)
+        share = share and all(0 <= value <= 1 for value in values)
+        x = {"label": self.xlabel or "", "scale": self.xscale, "limits": self.xlim}
+        y = {"label": label, "scale": self.yscale, "limits": limits}
+        x["whole"] = self.xlabel == "epoch"
+        y["unit"] = "%" if share and curves else ""
+        looks = {name: look for name, look in self.looks().items() if name in curves}
+        return Curves(curves, x, y, looks=looks, width=self._width())
+
+    def _width(self) -> float | None:
+        return self.figsize[0] if self.figsize else None
+
+    def _paint(self, figure: "Figure") -> None:
+        if self._given is not None:
+            self._draw_on(self.axes or figure.gca())
+        else:
+            self.plot().paint(figure)
+
+    def _draw_on(self, axes: "Axes") -> None:
+        """Draw all curves on the user's own axes, whose layout isn't ours."""
+        axes.clear()
+        plot = self._panel(self.curves(), self.ylim)
+        for which in "xy":
+            plot.axis("xy".index(which)).set(axes, which)
+        for name, points in plot.curves.items():
+            draw_curve(axes, points, plot.looks[name], label=name)
+        axes.set_xlabel(self.xlabel or "")
+        axes.set_ylabel(self.ylabel or "")
+        if plot.curves:
+            axes.legend(frameon=False, fontsize=LABEL)
+
+    def _description(self) -> str:
+        """Return the alternative text: what the curves are, and how each has gone."""
+        parts = []
+        for name, points in self.curves().items():
+            if points:
+                texts = [quantity(point.y) for point in (points[0], points[-1])]
+                parts.append(f"{name} from {texts[0]} to {texts[1]}")
+        return f"{self._title()}: {', '.join(parts)}." if parts else self._title()
+
+
+def _is_share(name: str) -> bool:
+    """Return whether a curve of this name shows accuracy, a share of all."""
+    return bool(re.search(r"(?i)(^|[\W_])(acc|accuracy|accuracies)\b", name))
+
+
+def _quantity(names: Iterable[str]) -> str:
+    """Return what curves show: the words that all of their names end in."""
+    words = [re.split(r"[\s_]+", name) for name in names]
+    if len(words) == 1:
+        return " ".join(words[0])
+    shared = []
+    for last in zip(*(each[::-1] for each in words), strict=False):
+        if len(set(last)) > 1:
+            break
+        shared.append(last[0])
+    return " ".join(shared[::-1])
+
+
+class ProgressBoard(GrowingCurves, HyperParameters):
     """A figure that draws points as they come, one curve per label.
 
     The arguments become attributes and can be changed at any time. Outside Jupyter, or
@@ -40,10 +142,12 @@ class ProgressBoard(LiveFigure, HyperParameters):
         xlabel, ylabel: labels of the axes.
         xlim, ylim: limits of the axes, as pairs.
         xscale, yscale: ``'linear'`` or ``'log'``.
-        ls: line styles, one per curve; repeated if there are too few.
+        ls: line styles, one per curve; repeated if there are too few. Default: those of
+            all figures.
         colors: colours, likewise.
         fig, axes: Matplotlib figure and axes to draw on; default: new ones.
-        figsize: width and height in inches.
+        figsize: width and height in inches, of which the height follows from what is
+            drawn; default: those of all figures.
         display: whether to show the figure in Jupyter while it grows.
     Source: d2l 1.0.3 ``ProgressBoard``, section 3.2.1.
     """
@@ -56,14 +160,15 @@ class ProgressBoard(LiveFigure, HyperParameters):
         ylim: Sequence[float] | None = None,
         xscale: str = "linear",
         yscale: str = "linear",
-        ls: Sequence[str] = LINE_STYLES,
-        colors: Sequence[str] = BOARD_COLORS,
+        ls: Sequence[str] | None = None,
+        colors: Sequence[str] | None = None,
         fig: "Figure | None" = None,
         axes: "Axes | None" = None,
-        figsize: tuple[float, float] = LIVE_SIZE,
+        figsize: tuple[float, float] | None = None,
         display: bool = True,
     ):
-        super().__init__(figsize, fig, axes, display)
+        super().__init__(fig, axes, display)
+        self.figsize = figsize
         self.save_hyperparameters(ignore=["fig", "axes", "figsize", "display"])
         self.clear()
 
@@ -109,38 +214,25 @@ class ProgressBoard(LiveFigure, HyperParameters):
         self.data: dict[str, list[Point]] = {}
         self._waiting: dict[str, list[tuple]] = {}
 
+    def curves(self) -> dict[str, list[Point]]:
+        return self.data
+
+    def looks(self) -> dict[str, Look]:
+        found = super().looks()
+        for i, (name, look) in enumerate(found.items()):
+            if self.ls:
+                look = look._replace(line=self.ls[i % len(self.ls)])
+            if self.colors:
+                colour = self.colors[i % len(self.colors)]
+                look = look._replace(edge=colour, words=colour)
+            found[name] = look
+        return found
+
     def _title(self) -> str:
         return f"{self.ylabel or 'progress'} against {self.xlabel or 'x'}"
 
-    def _description(self) -> str:
-        return f"{', '.join(self.data) or self.ylabel} against {self.xlabel or 'x'}"
 
-    def _paint(self, figure: "Figure") -> None:
-        axes = self.axes or figure.gca()
-        axes.clear()
-        styles = zip(
-            itertools.cycle(self.ls),
-            itertools.cycle(self.colors),
-            itertools.cycle(MARKERS),
-            strict=False,
-        )
-        for (label, points), (ls, color, marker) in zip(
-            self.data.items(), styles, strict=False
-        ):
-            axes.plot(
-                [point.x for point in points],
-                [point.y for point in points],
-                linestyle=ls,
-                color=color,
-                label=label,
-                **_markers(marker, len(points)),
-            )
-        if self.data:
-            axes.legend()
-        _configure(axes, self)
-
-
-class Animator(LiveFigure):
+class Animator(GrowingCurves):
     """A figure that grows by one point on each of several curves at a time.
 
     Outside Jupyter, it prints the values instead, at most one line per epoch, unless
@@ -151,9 +243,11 @@ class Animator(LiveFigure):
         legend: names of the curves.
         xlim, ylim: limits of the axes, as pairs.
         xscale, yscale: ``'linear'`` or ``'log'``.
-        fmts: Matplotlib formats, one per curve; repeated if there are too few.
-        nrows, ncols: rows and columns of axes; the curves are drawn in the first.
-        figsize: width and height in inches.
+        fmts: Matplotlib formats, one per curve; repeated if there are too few. Default:
+            the lines and colours of all figures.
+        nrows, ncols: accepted as by the book's class; panels are added as needed.
+        figsize: width and height in inches, of which the height follows from what is
+            drawn; default: those of all figures.
     Source: d2l 1.0.3 ``Animator``, section 3.1.
     """
 
@@ -166,18 +260,18 @@ class Animator(LiveFigure):
         ylim: Sequence[float] | None = None,
         xscale: str = "linear",
         yscale: str = "linear",
-        fmts: Sequence[str] = ANIMATOR_FORMATS,
+        fmts: Sequence[str] | None = None,
         nrows: int = 1,
         ncols: int = 1,
-        figsize: tuple[float, float] = LIVE_SIZE,
+        figsize: tuple[float, float] | None = None,
     ):
-        super().__init__(figsize)
+        super().__init__()
+        self.figsize = figsize
         self.xlabel, self.ylabel = xlabel, ylabel
         self.xlim, self.ylim = xlim, ylim
         self.xscale, self.yscale = xscale, yscale
         self.legend = list(legend or ())
         self.fmts = fmts
-        self.nrows, self.ncols = nrows, ncols
         self.data: list[list[Point]] = []
         self._lines: TextCurves | None = None
 
@@ -242,43 +336,28 @@ class Animator(LiveFigure):
     def __getstate__(self) -> dict:
         return super().__getstate__() | {"_lines": None}
 
+    def curves(self) -> dict[str, list[Point]]:
+        return {self._name(i): points for i, points in enumerate(self.data)}
+
+    def looks(self) -> dict[str, Look]:
+        found = super().looks()
+        for i, (name, look) in enumerate(found.items()):
+            if self.fmts:
+                found[name] = _with_format(look, self.fmts[i % len(self.fmts)])
+        return found
+
     def _title(self) -> str:
         what = ", ".join(self.legend) or self.ylabel or "y"
         return f"{what} against {self.xlabel or 'x'}"
 
-    def _paint(self, figure: "Figure") -> None:
-        axes = figure.subplots(self.nrows, self.ncols, squeeze=False)[0, 0]
-        fmts = itertools.cycle(self.fmts)
-        for points, fmt, marker in zip(
-            self.data, fmts, itertools.cycle(MARKERS), strict=False
-        ):
-            axes.plot(
-                [point.x for point in points],
-                [point.y for point in points],
-                fmt,
-                **_markers(marker, len(points)),
-            )
-        if self.legend and self.data:
-            # Explicit handles: there may be fewer or more names than curves.
-            axes.legend(axes.lines, self.legend[: len(axes.lines)])
-        _configure(axes, self)
 
+def _with_format(look: Look, fmt: str) -> Look:
+    """Return a look with the line, marker and colour of a Matplotlib format."""
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
 
-def _markers(marker: str, points: int) -> dict:
-    """Return markers that tell curves apart in grey but leave the lines visible."""
-    every = max(1, points // MARKERS_PER_CURVE)
-    return {"marker": marker, "markersize": 4, "markevery": every}
-
-
-def _configure(axes: "Axes", settings: "ProgressBoard | Animator") -> None:
-    axes.set_xscale(settings.xscale)
-    axes.set_yscale(settings.yscale)
-    if settings.xlim is not None:
-        axes.set_xlim(settings.xlim)
-    if settings.ylim is not None:
-        axes.set_ylim(settings.ylim)
-    axes.set_xlabel(settings.xlabel or "")
-    axes.set_ylabel(settings.ylabel or "")
-    if settings.xlabel == "epoch" and settings.xscale == "linear":
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.grid(color="0.9")
+    (line,) = Figure().subplots().plot([], [], fmt)
+    colour = to_hex(line.get_color())
+    look = look._replace(edge=colour, words=colour, line=line.get_linestyle())
+    marker = line.get_marker()
+    return look if marker == "None" else look._replace(marker=marker)

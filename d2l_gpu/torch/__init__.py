@@ -22,6 +22,7 @@ from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
+from d2l_gpu.show.images import show_images
 from d2l_gpu.show.panels import panels
 from d2l_gpu.show.progress import Progress
 from d2l_gpu.show.roofline import roofline
@@ -47,6 +48,7 @@ from .gpus.torch_gpus import (
 from .parallel.data_parallel import History, train
 from .parallel.pieces import allreduce, replicate, shard_gradients, split_batch
 from .processes.cluster import slurm_script, torchrun_command
+from .processes.elsewhere import run_elsewhere
 from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job
@@ -115,10 +117,12 @@ __all__ = [
     "require_gpus",
     "resnet18",
     "roofline",
+    "run_elsewhere",
     "sagemaker_job",
     "save_parameters",
     "sgd",
     "shard_gradients",
+    "show_images",
     "simulate_step",
     "simulator",
     "slurm_script",

@@ -2,7 +2,7 @@
 
 The wording follows PyTorch's sources: aten/src/ATen/TensorIterator.cpp and
 torchgen/dest/register_dispatch_key.py (mismatch), c10/cuda/CUDACachingAllocator.cpp
-(memory), c10/cuda/CUDAFunctions.cpp (ordinals).
+(memory), c10/cuda/CUDAFunctions.cpp (ordinals), torch/serialization.py (files).
 """
 
 import re
@@ -73,6 +73,16 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
     return RuntimeError(
         f"vgpu error: invalid device ordinal: there is no vgpu:{index}, because only "
         f"{count} virtual GPU{'s are' if count > 1 else ' is'} in use."
+    )
+
+
+def not_loaded(location: torch.device, count: int) -> RuntimeError:
+    """Return the error for a file whose tensors were on a device that doesn't exist."""
+    kind = location.type
+    return RuntimeError(
+        f"Attempting to deserialize object on {kind.upper()} device {location.index} "
+        f"but torch.{kind}.device_count() is {count}. Please use torch.load with "
+        "map_location to map your storages to an existing device."
     )
 
 

@@ -418,6 +418,7 @@ _LAZY = (
 # ------------------------------------------------------------------ wrapping
 
 _make = torch.Tensor._make_wrapper_subclass
+_inference_mode = torch.is_inference_mode_enabled
 _strided = torch.strided
 
 
@@ -468,6 +469,10 @@ def address_of(storage: torch.UntypedStorage) -> int:
 
 def _view(backing: torch.Tensor, index: int) -> VirtualTensor:
     """Wrap a tensor whose memory is already accounted for."""
+    if backing.is_inference() is not _inference_mode():
+        # A view is an inference tensor if its base is, whatever the mode is by now.
+        with torch.inference_mode(backing.is_inference()):
+            return _view(backing, index)
     tensor = _make(
         VirtualTensor,
         backing.shape,

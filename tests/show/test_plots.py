@@ -11,7 +11,7 @@ import sys
 import nbformat
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
@@ -19,6 +19,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from d2l_gpu import torch as d2l
 from d2l_gpu.common.requirements import install
 from tests.helpers.fresh_process import PATH, run_fresh, run_program
+from tests.helpers.pictures import figure_problems
 from tests.helpers.properties import sizes
 from tests.helpers.waiting import PATIENCE
 
@@ -107,21 +108,83 @@ def test_an_animator_adds_a_point_to_each_curve_but_none_for_none():
 # ---------------------------------------------------------------- the picture
 
 
-def test_a_figure_has_labels_legend_limits_and_scales():
-    board = board_with_points(ylabel="value", xlim=[0, 20], ylim=[0.1, 1], yscale="log")
-    [axes] = board.fig.axes
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "value")
-    assert axes.get_xlim() == (0, 20)
-    assert axes.get_ylim() == (0.1, 1)
-    assert axes.get_yscale() == "log"
-    texts = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert texts == ["train_loss", "val_acc"]
+def texts_of(figure) -> list[str]:
+    return [text.get_text() for text in figure.fig.texts]
 
-    animator = d2l.Animator("epoch", legend=["train", "test"], nrows=1, ncols=2)
-    animator.add(1, (1, 2))
-    left, _ = animator.fig.axes
-    texts = [text.get_text() for text in left.get_legend().get_texts()]
-    assert texts == ["train", "test"]
+
+def test_a_figure_has_labels_names_limits_and_scales():
+    board = board_with_points(ylabel="value", xlim=[0, 20], ylim=[0.1, 1], yscale="log")
+    loss, accuracy = board.fig.axes
+    assert {"epoch", "train loss", "val acc"} <= set(texts_of(board))
+    for axes in loss, accuracy:
+        low, high = axes.get_xlim()
+        assert -1 < low < 0 and 20 < high < 21
+        assert axes.get_legend() is None
+        assert axes.get_yscale() == "log"
+    assert 0.09 < loss.get_ylim()[0] < 0.1 and 1 < loss.get_ylim()[1] < 1.2
+    plain = d2l.ProgressBoard("step", "value")
+    plain.draw(1, 2, "a")
+    plain.draw(1, 3, "b")
+    assert {"step", "value", "a", "b"} <= set(texts_of(plain))
+
+
+def test_loss_and_accuracy_have_panels_of_their_own():
+    board, animator = board_with_points(), d2l.Animator("epoch")
+    board.draw(9, 0.5, "val_loss")
+    animator.legend = ["train loss", "test accuracy"]
+    for x in range(1, 4):
+        animator.add(x, (2 / x, 1 - 1 / x))
+    for figure, curves in ((board, 2), (animator, 1)):
+        loss, accuracy = figure.fig.axes
+        assert len(loss.lines) >= curves and len(accuracy.lines) == 1
+        assert "%" in accuracy.get_yticklabels()[-1].get_text()
+        assert "%" not in loss.get_yticklabels()[-1].get_text()
+        assert figure_problems(figure) == []
+    assert {"train loss", "test accuracy"} <= set(texts_of(animator))
+    assert {"loss", "train_loss", "val_loss", "val acc"} <= set(texts_of(board))
+
+
+def test_an_axis_of_epochs_counts_whole_ones():
+    board = d2l.ProgressBoard("epoch")
+    for x in range(5):
+        board.draw(x / 4, x, "loss")
+    [axes] = board.fig.axes
+    assert [x.get_text() for x in axes.get_xticklabels()] == ["0", "1"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            sizes(), st.floats(0, 1e5), st.sampled_from(["loss", "acc", "W" * 50])
+        ),
+        max_size=9,
+    )
+)
+@settings(max_examples=20)
+def test_texts_of_a_growing_figure_are_inside_and_do_not_overlap(points):
+    board = d2l.ProgressBoard("epoch", "a value")
+    for x, y, label in points:
+        board.draw(x, y, label)
+    assert figure_problems(board) == []
+
+
+def test_what_cannot_be_drawn_is_left_out_while_a_network_trains():
+    board = d2l.ProgressBoard("epoch", yscale="log")
+    for x, y in enumerate((1, 0, float("nan"), 0.1)):
+        board.draw(x, y, "loss")
+    [line] = board.fig.axes[0].lines
+    assert list(line.get_xdata()) == [0, 3]
+
+
+def test_own_lines_and_colours_are_used():
+    board = d2l.ProgressBoard("x", ls=[":"], colors=["#112233"])
+    animator = d2l.Animator("x", fmts=["m--"])
+    board.draw(0, 1, "y")
+    animator.add(0, 1)
+    [line] = board.fig.axes[0].lines
+    assert (line.get_linestyle(), line.get_color()) == (":", "#112233")
+    [line] = animator.fig.axes[0].lines
+    assert (line.get_linestyle(), line.get_color()) == ("--", "#bf00bf")
 
 
 def test_curves_differ_without_colour_too():
@@ -142,10 +205,11 @@ def test_a_picture_is_small_and_its_bytes_are_the_same_each_time():
     board = board_with_points()
     picture = png_of(board)
     assert picture.startswith(b"\x89PNG")
-    assert len(picture) < 20_000
+    assert len(picture) < 25_000
     assert b"tEXt" not in picture
     assert b"tIME" not in picture
-    assert SIZE.unpack(picture[16:24]) == (648, 432)
+    width, _ = SIZE.unpack(picture[16:24])
+    assert width == 1440  # two for each pixel that is displayed
     with matplotlib.rc_context({"lines.linewidth": 9, "axes.facecolor": "black"}):
         assert png_of(board_with_points()) == picture
         assert matplotlib.rcParams["lines.linewidth"] == 9
@@ -164,7 +228,8 @@ def test_a_picture_has_words_for_those_who_do_not_see_it():
     board = board_with_points()
     data, metadata = board._repr_mimebundle_()
     assert data["text/plain"] == repr(board) == "<Figure: progress against epoch>"
-    assert metadata["image/png"]["alt"] == "train_loss, val_acc against epoch"
+    said = "progress against epoch: train_loss from 1 to 0.1, val_acc from 0 to 0.9."
+    assert metadata["image/png"]["alt"] == said
     board.alt = "The loss falls."
     _, metadata = board._repr_mimebundle_()
     assert metadata["image/png"]["alt"] == "The loss falls."
@@ -198,7 +263,7 @@ def test_redrawing_does_not_add_up():
     redraw()
     # A figure is thousands of objects; matplotlib itself keeps a few per drawing.
     assert abs(redraw() - redraw()) < 1000
-    assert len(board.fig.axes) == 1
+    assert len(animator.fig.axes) == 1
 
 
 def test_a_board_can_be_copied_with_its_points():
@@ -364,7 +429,7 @@ def test_a_growing_figure_is_one_display_with_the_last_state(in_jupyter):
         assert output.data["text/plain"] == text
         assert set(output.data) == {"text/plain", "image/png"}
         assert base64.b64decode(output.data["image/png"]) == png_of(figure)
-        assert output.metadata["image/png"]["width"] == 432
+        assert output.metadata["image/png"]["width"] == 720
 
 
 def grown_board():
@@ -461,25 +526,3 @@ def test_nothing_else_is_printed_in_a_notebook(in_jupyter):
     assert (
         sum(output.output_type == "error" for cell in outputs for output in cell) == 1
     )
-
-
-# ---------------------------------------------------------------- rooflines
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 8])
-def test_a_roofline_says_each_operators_share_of_all_the_time(most):
-    sim = d2l.simulator(1, "A100")
-    X = torch.ones(512, 512, device=sim.gpu(0))
-    large, other = torch.ones(2, 4096, 4096, device=sim.gpu(0))
-    for _ in range(3):
-        X = (X @ X).relu() + X.sum()
-        large.copy_(other)
-    (use,) = sim.report().devices
-    assert use.operators[0].operations == 0  # the longest only copies
-    whole = sum(each.seconds for each in use.operators)
-    drawn = [each for each in use.operators if each.operations][:most]
-    lines = d2l.roofline(use, most=most).fig.axes[0].lines
-    labels = [line.get_label() for line in lines]
-    assert [label for label in labels if "of the time" in label] == [
-        f"{each.name}, {each.seconds / whole:.0%} of the time" for each in drawn
-    ]

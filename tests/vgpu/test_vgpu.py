@@ -328,6 +328,47 @@ def test_values_are_those_of_the_cpu_with_the_same_seed():
     assert same(virtual, torch.rand(5))
 
 
+LOOKS = {
+    "view": lambda x: x.view(2, 2),
+    "slice": lambda x: x[1:],
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "chunk": lambda x: x.chunk(2)[0],
+    "clone": lambda x: x.clone(),
+    "sum": lambda x: x.sum(),
+    "in place": lambda x: x.add_(1),
+    "requires_grad_": lambda x: x.requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_inference_mode_makes_inference_tensors_of_what_it_would_on_the_cpu(look):
+    def looked_at(device):
+        def here(x):
+            try:
+                result = look(x)
+            except RuntimeError as error:
+                return str(error)
+            return result.is_inference(), result.requires_grad, result.tolist()
+
+        given = torch.arange(4.0, device=device)
+        trained = torch.arange(4.0, device=device, requires_grad=True)
+        with torch.inference_mode():
+            made = torch.arange(4.0, device=device)
+            inside = [here(x) for x in (given, trained, made)]
+        return inside, [here(x) for x in (given, trained, made)]
+
+    assert looked_at("vgpu:1") == looked_at("cpu")
+
+
+def test_a_module_is_copied_and_read_in_inference_mode():
+    net = nn.BatchNorm1d(2).to("vgpu:1")
+    with torch.inference_mode():
+        twin = copy.deepcopy(net)
+        assert twin.state_dict()["weight"].device == torch.device("vgpu:1")
+    assert twin.weight.requires_grad
+
+
 def test_lazy_conjugates_and_negatives_are_resolved():
     x = torch.randn(3, dtype=torch.complex64)
     z = x.to(gpu(1))

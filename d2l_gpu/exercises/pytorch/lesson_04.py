@@ -131,70 +131,116 @@ def take_out(run: Run):
     yield Claim("only 4 bytes cross, to the host", copies == [(4, "GPU 0", HOST)], hint)
 
 
-# ------------------------------------------------------------------ memory
+# ------------------------------------------------------------------ evaluation
 
-OPTIMIZERS = {
-    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-    "Adam": torch.optim.Adam,
-}
+_TESTED, _AT_ONCE = 20, (20, 4)
 
 
-@EXERCISES.add("04.2", returns=dict)
-def nbytes(answer):
-    right = {name: _bytes_in_training(make) for name, make in OPTIMIZERS.items()}
-    whole = {name: x for name, x in answer.items() if isinstance(x, int)}
-    yield Claim(
-        "there's an integer number of bytes for each of the three",
-        set(whole) == set(right) and len(answer) == len(right),
-        f"The keys must be {', '.join(map(repr, right))}, and the values integers.",
+def _evaluated() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return a network in training, and test data of which it gets 14 of 20 right.
+
+    Its second BatchNorm is in evaluation mode, as if it were frozen.
+    """
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU()),
+        *(nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 5)),
     )
-    if set(whole) != set(right):
-        return
-    parameters = 4 * 512 * 1024
-    told = ""
-    for text, mistake in {
-        "You counted numbers, not bytes. How many bytes does a `float32` take?": {
-            name: x // 4 for name, x in right.items()
-        },
-        "That's what the optimizers keep. Parameters and gradients take memory too.": {
-            name: x - 2 * parameters for name, x in right.items()
-        },
-        "Each of the three is missing the same amount, as much as the parameters "
-        "take. What does an optimizer read to decide where to go?": {
-            name: x - parameters for name, x in right.items()
-        },
-    }.items():
-        if whole == mistake:
-            told = text
-    for name in right:
-        times = whole[name] / parameters
-        yield Claim(
-            f"{name}: that's how many bytes are on the GPU",
-            whole[name] == right[name],
-            told or _wrong_bytes(name, times, whole[name] > right[name]),
+    with torch.no_grad():
+        for _ in range(30):
+            net(3 * torch.randn(64, 6) + 1)
+        X = torch.randn(_TESTED, 6)
+        y = net.eval()(X).argmax(dim=1)
+    y[3::3] = (y[3::3] + 1) % 5
+    net.train()
+    net[3].eval()
+    return net, X, y
+
+
+def _counted(answer: Callable, gpus: Gpus, size: int) -> dict:
+    """Return what came of evaluating the network in batches of a size."""
+    net, X, y = _evaluated()
+    net = net.to(gpus[1])
+    recorded = []
+    net[-1].register_forward_hook(
+        lambda module, inputs, output: recorded.append(output.requires_grad)
+    )
+    before = {name: x.clone() for name, x in net.state_dict().items()}
+    with d2l.transfers() as log:
+        count = answer(
+            net, list(zip(X.split(size), y.split(size), strict=True)), gpus[1]
         )
+    enabled = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    torch.set_grad_enabled(True)
+    return {
+        "count": count,
+        "changed": [
+            name for name, x in net.state_dict().items() if not x.equal(before[name])
+        ],
+        "modes": [module.training for module in net],
+        "whole": net.training,
+        "recorded": any(recorded),
+        "enabled": enabled,
+        "trains": all(p.requires_grad for p in net.parameters()),
+        "fetched": [copy for copy in gpus.copies(log) if copy[2] == HOST],
+    }
 
 
-def _wrong_bytes(name: str, times: float, more: bool) -> str:
-    text = f"You say {times:g} times the bytes of the parameters"
-    if name == "SGD":
-        reason = "does it keep anything from the previous step?"
-    elif name == "momentum":
-        reason = "what does it keep from step to step?"
-    else:
-        reason = "how many averages does Adam keep for each parameter?"
-    return f"{text}, which is too {'much' if more else 'little'} for {name}: {reason}"
-
-
-def _bytes_in_training(make: Callable) -> int:
-    gpu = d2l.gpu(0)
-    before = torch.vgpu.memory_allocated(gpu)
-    layer = nn.Linear(512, 1024, bias=False, device=gpu)
-    optimizer = make(layer.parameters())
-    layer(torch.ones(1, 512, device=gpu)).sum().backward()
-    optimizer.step()
-    return torch.vgpu.memory_allocated(gpu) - before
+@EXERCISES.add("04.2", "net, batches, device", returns=int, changes="net")
+def count_right(run: Run):
+    net, X, y = _evaluated()
+    modes = [module.training for module in net]
+    with torch.no_grad():
+        right = int((net.eval()(X).argmax(dim=1) == y).sum())
+    whole, small = (run(_counted, size) for size in _AT_ONCE)
+    a, b = whole["count"], small["count"]
+    yield Claim(
+        "the count is right, whatever the size of the batches",
+        a == b == right,
+        f"In one batch of {_AT_ONCE[0]} you count {a} right answers, in batches of "
+        f"{_AT_ONCE[1]} you count {b}. An image's result must not depend on the other "
+        "images in its batch."
+        if a != b
+        else f"You count {a} right answers, but there are {right}.",
+    )
+    changed = small["changed"]
+    yield Claim(
+        "evaluating changes no parameter and no buffer",
+        not changed,
+        f"`{changed[0] if changed else ''}` has changed: the network has learned "
+        "something from the test images.",
+    )
+    now = small["modes"]
+    yield Claim(
+        "each module is in the mode that it was in before",
+        now == modes and small["whole"],
+        "The network is still in evaluation mode. What will the next epoch of training "
+        "do?"
+        if not any(now)
+        else "One BatchNorm was in evaluation mode before, because somebody has frozen "
+        "it. Now it's in training mode."
+        if all(now)
+        else "Some modules, or the network itself, are in another mode than before.",
+    )
+    yield Claim(
+        "no activations are kept for a backward pass",
+        not small["recorded"],
+        "The scores require gradients, so PyTorch kept the activations of each batch "
+        "for a backward pass that never comes.",
+    )
+    yield Claim(
+        "training can continue",
+        small["enabled"] and small["trains"],
+        "The parameters no longer require gradients."
+        if small["enabled"]
+        else "Gradients are still switched off, for everything that comes afterwards.",
+    )
+    fetched = len(small["fetched"])
+    yield Claim(
+        "only one copy reaches the host",
+        fetched <= 1,
+        f"{fetched} copies reached the host, and Python waited for the GPU each time.",
+    )
 
 
 # ------------------------------------------------------------------ data on the GPU

@@ -1,4 +1,4 @@
-"""What it costs: times are simulated, on simulators that only the answer uses."""
+"""Time: simulated, on simulators that only the answer uses."""
 
 import functools
 import math
@@ -7,23 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
-
-# Accept answers slower than necessary by up to this factor, such as one wait too many.
-LEEWAY = 1.1
-
-
-def _time_of(sim, program: Callable) -> float:
-    """Return the simulated seconds until host and devices have finished a program."""
-    sim.reset()
-    program()
-    return sim.elapsed()
-
 
 # ------------------------------------------------------------------ CPU or GPU?
 
@@ -454,333 +446,246 @@ def _wrong_time(run: _Timed) -> str:
     )
 
 
-# ------------------------------------------------------------------ two devices
+# ------------------------------------------------------------------ a slow loop
 
 
-PRODUCTS = 15
+_EXAMPLES, _FEATURES, _CLASSES, _RATE = 64, 32, 10, 0.1
 
 
-def _two_matrices() -> list[torch.Tensor]:
+def _network_and_data() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    Xs = [1.01 * torch.linalg.qr(torch.randn(512, 512))[0] for _ in range(2)]
-    Xs[1] *= 1.01
-    return Xs
+    hidden, out = nn.Linear(_FEATURES, 16), nn.Linear(16, _CLASSES)
+    X = 4 * torch.randn(_EXAMPLES, _FEATURES)
+    return nn.Sequential(hidden, nn.ReLU(), out), X, X[:, :_CLASSES].argmax(dim=1)
 
 
-def _power_norms(answer: Callable, gpus: Gpus) -> dict:
-    sim = d2l.simulator(2)
-    Xs = [X.to(gpu) for X, gpu in zip(_two_matrices(), sim.gpus(), strict=True)]
-    sim.reset()
-    result = answer(Xs, PRODUCTS)
-    took, links = sim.elapsed(), sim.report().links
-    return _numbers(result) | {
-        "took": took,
-        "crossed": sum(link.nbytes for link in links),
-        "fetched": sum(link.copies for link in links if link.target == "host"),
-    }
+def _train(net, X, y, steps: int, shrink: bool = True) -> list[float]:
+    losses = []
+    for _ in range(steps):
+        net.zero_grad()
+        loss = F.cross_entropy(net(X), y)
+        loss.backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p -= _RATE * p.grad / (p.grad.norm().clamp(min=1) if shrink else 1)
+        losses.append(loss.detach())
+    return torch.stack(losses).tolist()
 
 
-def _power(X: torch.Tensor) -> torch.Tensor:
-    Y = X
-    for _ in range(PRODUCTS):
-        Y = Y @ X
-    return Y.norm()
-
-
-@EXERCISES.add("05.4", "Xs, products", returns=list)
-def at_once(run: Run):
-    Xs, found = _two_matrices(), run(_power_norms)
-    wanted, values = [float(_power(X)) for X in Xs], found["values"]
-    yield Claim(
-        "it returns two Python numbers",
-        found["types"] == ["float", "float"],
-        f"You return {found['types']}.",
-    )
-    if len(values) != 2:
-        return
-    yield Claim(
-        "they're the norms, in the order of the matrices",
-        all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted)),
-        _wrong_power_norms(values, wanted),
-    )
-    crossed = found["crossed"]
-    yield Claim(
-        "no matrix is copied off its device",
-        crossed < Xs[0].nbytes,
-        f"{crossed:,} bytes crossed. Only the norm has to leave each device.",
-    )
-    if crossed >= Xs[0].nbytes:
-        return
+def _cost_of_training(train: Callable, gpus: Gpus, steps: int) -> dict:
+    """Return the losses, the parameters, and what training cost."""
     sim = d2l.simulator(1)
-    X = Xs[0].to(sim.gpu())
-    ratio = found["took"] / _time_of(sim, lambda: _power(X).item())
-    fetched = found["fetched"]
-    if fetched > 2:
-        waited = (
-            f"You made {fetched} copies for two norms, and Python waits for each copy."
-        )
-    else:
-        waited = (
-            "The second device was idle until the first had finished: Python waited "
-            "for the first before it had queued any work for the second."
-        )
-    yield Claim(
-        "both devices work at the same time",
-        ratio < 1.7,
-        f"It took {ratio:.1f} times as long as one device needs for its own matrix "
-        f"(simulated). {waited}",
-    )
-
-
-def _wrong_power_norms(values: list[float], wanted: list[float]) -> str:
-    if all(map(functools.partial(math.isclose, rel_tol=1e-3), values, wanted[::-1])):
-        return "They're in reverse order."
-    if math.isclose(values[0] * 1.01, wanted[0], rel_tol=1e-3):
-        return (
-            "You made one product too few: the first of the `products` products is "
-            "already `X @ X`."
-        )
-    return f"The first norm should be {wanted[0]:.4f}, but yours is {values[0]:.4f}."
-
-
-# ------------------------------------------------------------------ at most two steps
-
-
-_BATCHES = 12
-
-
-def _queued(answer: Callable, gpus: Gpus) -> dict:
-    """Return the batches in the order of the calls of `step`, and when each call was
-    made and its work done, in simulated seconds."""
-    sim = d2l.simulator(1, backing="meta")
-    gpu = sim.gpu()
-    W = torch.empty(1024, 1024, device=gpu)
-    seen, asked, ends = [], [], []
-
-    def step(batch):
-        seen.append(batch)
-        asked.append(sim.now())
-        for _ in range(1 + batch % 3):  # make steps differ in length
-            W @ W
-        event = torch.vgpu.Event(enable_timing=True)
-        event.record(torch.vgpu.current_stream(gpu))
-        ends.append(event)
-
-    start = torch.vgpu.Event(enable_timing=True)
+    net, X, y = (each.to(sim.gpu()) for each in _network_and_data())
     sim.reset()
-    start.record(torch.vgpu.current_stream(gpu))
-    answer(step, list(range(_BATCHES)), gpu)
-    busy = sim.report().devices[0].busy / sim.elapsed() if ends else 0.0
-    return {
-        "seen": seen,
-        "asked": asked,
-        "done": [start.elapsed_time(end) / 1e3 for end in ends],
-        "busy": busy,
+    losses = train(net, X, y, steps)
+    found = {
+        "took": sim.elapsed(),
+        "kernels": sim.report().devices[0].kernels,
+        "waits": sum(span.lane == "wait" for span in sim.spans()),
     }
+    parameters = [p.detach().cpu().numpy() for p in net.parameters()]
+    return found | _numbers(losses) | {"parameters": parameters}
 
 
-@EXERCISES.add("05.5", "step, batches, device")
-def at_most_two(run: Run):
-    found, batches = run(_queued), list(range(_BATCHES))
-    seen, asked, done = found["seen"], found["asked"], found["done"]
+@EXERCISES.add("05.4", "net, X, y, steps", returns=list, changes="net")
+def train(run: Run):
+    steps = 8
+    found = run(_cost_of_training, steps)
+    net, X, y = _network_and_data()
+    wanted = _train(net, X, y, steps)
+    number = len(found["values"])
     yield Claim(
-        "`step` is called once for each batch, in order",
-        seen == batches,
-        f"There were {len(batches)} batches, but you called it {len(seen)} times."
-        if len(seen) != len(batches)
-        else "You called it in a different order.",
+        "it returns one loss for each step",
+        number == steps,
+        f"You return {number} for {steps} steps.",
     )
-    if seen != batches:
+    if number != steps:
         return
-    # Steps unfinished whenever one is requested, including that one.
-    ahead = [
-        1 + sum(end > asked[k] for end in done[:k]) for k in range(2, len(batches))
-    ]
     yield Claim(
-        "there are never more than two steps in the queue",
-        max(ahead) <= 2,
-        _too_far_ahead(max(ahead), len(batches)),
+        "the losses are Python numbers",
+        set(found["types"]) == {"float"},
+        f"The first one is a {found['types'][0]}. Fetch their values at the end.",
+    )
+    parameters = [p.detach().numpy() for p in net.parameters()]
+    same = _same(found, wanted)
+    yield Claim(
+        "the losses are those of `train_slowly`",
+        same,
+        _wrong_losses(found["values"], wanted),
+    )
+    if not same:
+        return
+    yield Claim(
+        "the parameters end up as after `train_slowly`",
+        all(map(_close, found["parameters"], parameters)),
+        "The losses are right, but the parameters aren't those after the last step.",
+    )
+    fast = _cost_of_training(_train, None, steps)
+    kernels, waits = found["kernels"] / steps, found["waits"]
+    yield Claim(
+        "the whole batch goes through the network at once",
+        found["kernels"] < 3 * fast["kernels"],
+        f"The GPU runs {kernels:,.0f} kernels per step, and "
+        f"{fast['kernels'] / steps:.0f} would do. What do you do {_EXAMPLES} times "
+        "that could be done once?",
     )
     yield Claim(
-        "there are two steps in the queue whenever possible",
-        min(ahead) >= 2 or max(ahead) > 2,
-        "Before you asked for a step, all earlier ones had finished: the queue ran "
-        f"empty, and the GPU was busy for only {found['busy']:.0%} of the time "
-        "(simulated). " + _waited_too_long(ahead),
-    )
-
-
-def _too_far_ahead(most: int, batches: int) -> str:
-    if most >= batches:
-        return (
-            f"Up to {most} steps were in the queue: nothing made Python wait. An event "
-            "belongs to the queue in which it's recorded. Did you record yours in that "
-            "of `device`?"
-        )
-    if most == 3:
-        return (
-            "Up to three steps were in the queue. When you ask for step k, step k - 1 "
-            "may still be running. Which step must have finished?"
-        )
-    return (
-        f"Up to {most} steps were in the queue. Python waited now and then, but ran "
-        "ahead in between: it has to wait once for each step."
-    )
-
-
-def _waited_too_long(ahead: list[int]) -> str:
-    if all(each == 1 for each in ahead):
-        return (
-            "That happened at every step: Python waited for the step it had just asked "
-            "for."
-        )
-    return (
-        f"That happened at {ahead.count(1)} of {len(ahead)} steps: where Python "
-        "waited, it waited for too much."
-    )
-
-
-# ------------------------------------------------------------------ a chain
-
-
-_CHAIN = 4  # devices
-
-
-def _small_matrices() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    torch.manual_seed(0)
-    batches = [torch.randn(3, 8) for _ in range(5)]
-    return batches, [torch.randn(8, 8) for _ in range(_CHAIN)]
-
-
-def _values_of_chain(answer: Callable, gpus: Gpus) -> dict:
-    """Run the answer on small matrices; return its results, where they are, and how
-    many copies went to the host."""
-    sim = d2l.simulator(_CHAIN)
-    batches, Ws = _small_matrices()
-    Ws = [W.to(gpu) for W, gpu in zip(Ws, sim.gpus(), strict=True)]
-    batches = [X.to(sim.gpu(0)) for X in batches]
-    sim.reset()
-    result = answer(batches, Ws)
-    links = sim.report().links
-    tensors = all(map(torch.is_tensor, result))
-    names = {gpu: f"the device of `Ws[{i}]`" for i, gpu in enumerate(sim.gpus())}
-    return {
-        "number": len(result),
-        "tensors": tensors,
-        "where": [names.get(Y.device, gpus.where(Y)) for Y in result if tensors],
-        "values": [Y.cpu().numpy() for Y in result if tensors],
-        "by host": sum(link.copies for link in links if link.target == "host"),
-    }
-
-
-def _cost_of_chain(answer: Callable, gpus: Gpus) -> dict:
-    """Run the answer on large matrices; return which devices were idle, the bytes that
-    crossed, and the simulated seconds until Python, and everything, was done."""
-    sim = d2l.simulator(_CHAIN, backing="meta")
-    batches, Ws = _large_matrices(sim)
-    sim.reset()
-    result = answer(batches, Ws)  # noqa: F841  keeps the results alive
-    through, took, report = sim.now(), sim.elapsed(), sim.report()
-    return {
-        "idle": [i for i, device in enumerate(report.devices) if not device.busy],
-        "crossed": sum(
-            link.nbytes for link in report.links if link.target == "other GPUs"
+        "Python doesn't wait in each step",
+        waits < steps,
+        f"Python waits {waits} times in {steps} steps: "
+        + (
+            "once per step. Which value do you fetch there, and who needs it so soon?"
+            if waits < 2 * steps
+            else "several times per step. A choice between two values needn't be made "
+            "in Python: is there an operation that makes it on the GPU?"
         ),
-        "through": through,
-        "took": took,
-    }
-
-
-def _large_matrices(sim) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    n = 4096
-    first, *_ = gpus = sim.gpus()
-    return (
-        [torch.empty(n, n, device=first) for _ in range(12)],
-        [torch.empty(n, n, device=gpu) for gpu in gpus],
+    )
+    ratio = found["took"] / fast["took"]
+    yield Claim(
+        "it takes no longer than necessary",
+        ratio < 1.5,
+        f"It takes {ratio:.1f} times as long as it has to (simulated), although Python "
+        "doesn't wait. Which operations could be left out?",
     )
 
 
-@EXERCISES.add("05.6", "batches, Ws", returns=list)
-def chain(run: Run):
-    found, (batches, Ws) = run(_values_of_chain), _small_matrices()
-    wanted = [torch.linalg.multi_dot([X, *Ws]).numpy() for X in batches]
-    number = found["number"]
-    yield Claim(
-        "it returns one result for each batch",
-        number == len(wanted) and found["tensors"],
-        f"There are {len(wanted)} batches, but you return {number} "
-        f"result{'s' * (number != 1)}."
-        if number != len(wanted)
-        else "Some of the results aren't tensors.",
-    )
-    if number != len(wanted) or not found["tensors"]:
-        return
-    places, last = found["where"], f"the device of `Ws[{_CHAIN - 1}]`"
-    yield Claim(
-        "the results are on the last device",
-        set(places) == {last},
-        f"One of them is on {next((each for each in places if each != last), '')}.",
-    )
-    values, by_host = found["values"], found["by host"]
-    yield Claim(
-        "each batch is multiplied by all matrices, in order",
-        all(map(_close, values, wanted)),
-        "The results are in the wrong order: the first one belongs to the last batch."
-        if _close(values[0], wanted[-1])
-        else "The values aren't those of `batch @ Ws[0] @ Ws[1] @ …`.",
-    )
-    yield Claim(
-        "no batch is copied by way of the host",
-        not by_host,
-        f"You made {by_host} copies to the host for {len(wanted)} batches, and Python "
-        "waited for each of them.",
-    )
-    if by_host:
-        return
-    found = run(_cost_of_chain)
-    idle = [f"the device of `Ws[{i}]`" for i in found["idle"]]
-    yield Claim(
-        "every device computes",
-        not idle,
-        f"Nothing was computed on {', '.join(idle)}: you moved matrices instead of "
-        "batches.",
-    )
-    sim = d2l.simulator(_CHAIN, backing="meta")
-    batches, Ws = _large_matrices(sim)
-    crossed, needed = found["crossed"], 3 * sum(X.nbytes for X in batches)
-    hint = (
-        f"{crossed:,} bytes crossed, and {needed:,} are enough: each batch once from "
-        "each device to the next."
-    )
-    yield Claim(
-        "each batch crosses once from each device to the next, and nothing else "
-        "crosses",
-        crossed == needed,
-        hint,
-    )
-    if crossed != needed:
-        return
-    least = _time_of(sim, lambda: _batch_by_batch(batches, Ws))
-    through, took = found["through"], found["took"]
-    if through > 0.5 * took:
-        hint = "Python spent most of that time waiting, and queued nothing meanwhile."
-    else:
-        hint = (
-            "Python didn't wait, but it queued all the work of one device before any "
-            "work for the next. A queue runs in order, and copies are part of it."
+def _wrong_losses(values: list[float], wanted: list[float]) -> str:
+    plain = _train(*_network_and_data(), len(wanted), shrink=False)
+    if math.isclose(values[0], _EXAMPLES * wanted[0], rel_tol=1e-3):
+        return "They're sums over the batch. `train_slowly` has the mean."
+    if math.isclose(values[0], wanted[1], rel_tol=1e-3):
+        return "The first one is the loss after the first step, not before it."
+    if np.allclose(values, wanted[0], rtol=1e-3):
+        return "They're all the same: the parameters don't change."
+    if np.allclose(values, plain, rtol=1e-3):
+        return (
+            "They're those of training with the full gradients. `train_slowly` shrinks "
+            "gradients whose norm is larger than 1."
         )
+    for i, (value, loss) in enumerate(zip(values, wanted, strict=True), 1):
+        if not math.isclose(value, loss, rel_tol=1e-3):
+            return f"That of step {i} should be {loss:.4f}, but yours is {value:.4f}."
+    return ""
+
+
+def _close(values, wanted) -> bool:
+    return values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-4)
+
+
+# ------------------------------------------------------------------ a lower bound
+
+
+# Operators, operations, bytes, GPU: each limit decides on each GPU, and the same
+# program is limited by arithmetic on one and by memory on another.
+_PROGRAMS = (
+    (1000, 10**9, 10**9, "V100"),
+    (1000, 10**9, 10**9, "B200"),
+    (10, 10**12, 10**9, "V100"),
+    (10, 10**12, 10**9, "B200"),
+    (1, 10**8, 10**9, "V100"),
+    (1, 10**8, 10**9, "B200"),
+    (10, 14 * 10**9, 10**9, "V100"),
+    (10, 14 * 10**9, 10**9, "B200"),
+)
+_LIMITS = ("Python", "arithmetic", "memory")
+_QUEUEING = 5.9e-6
+
+
+def _least(operators: int, operations: int, nbytes: int, name: str) -> list[float]:
+    """Return the seconds of each of `_LIMITS`."""
+    model = vgpu.MODELS[name]
+    return [
+        operators * _QUEUEING,
+        operations / model.rates["fp32"],
+        nbytes / model.bandwidth,
+    ]
+
+
+def _bounds(answer: Callable, gpus: Gpus) -> list[dict]:
+    """Return what an answer says of `_PROGRAMS`, each as an experiment may return."""
+    said = [answer(*case, vgpu.MODELS[name]) for *case, name in _PROGRAMS]
+    return [
+        {
+            "length": len(each),
+            "seconds": _number(each[0]) if each else math.nan,
+            "limit": str(each[-1]) if each else "",
+        }
+        for each in said
+    ]
+
+
+@EXERCISES.add("05.5", "operators, operations, nbytes, model", returns=tuple)
+def at_least(run: Run):
+    said = run(_bounds)
+    pairs = all(each["length"] == 2 for each in said)
     yield Claim(
-        "each device starts on the next batch while the others work on the last one",
-        took < LEEWAY * least,
-        f"It took {took / least:.1f} times as long as necessary (simulated). {hint}",
+        "it returns two values",
+        pairs,
+        "Return a tuple of the seconds and the name of the limit.",
+    )
+    if not pairs:
+        return
+    times = [_least(*program) for program in _PROGRAMS]
+    seconds = [each["seconds"] for each in said]
+    right = [max(each) for each in times]
+    yield Claim(
+        "the seconds are the least that the program takes",
+        np.allclose(seconds, right, rtol=1e-3),
+        _wrong_bound(seconds, times),
+    )
+    named = [each["limit"] for each in said]
+    limits = [_LIMITS[each.index(max(each))] for each in times]
+    yield Claim(
+        "the limit is 'Python', 'arithmetic' or 'memory', whichever takes longest",
+        named == limits,
+        _wrong_limit(named, limits),
     )
 
 
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-3, atol=1e-4)
+def _wrong_bound(seconds: list[float], times: list[list[float]]) -> str:
+    right = [max(each) for each in times]
+    tensor = [
+        max(t[0], operations / vgpu.MODELS[name].tensor_rates["fp16"], t[2])
+        for (_, operations, _, name), t in zip(_PROGRAMS, times, strict=True)
+    ]
+    told = {
+        "You add up what happens at the same time: Python queues, and the arithmetic "
+        "units compute, while the memory delivers more data.": [sum(t) for t in times],
+        "You return the smallest of the three times. A program isn't done before the "
+        "last of them is.": [min(t) for t in times],
+        "You leave out Python, which needs 5.9 µs for each operator.": [
+            max(t[1:]) for t in times
+        ],
+        "Those aren't seconds: they're 1,000 times too large.": [
+            1e3 * t for t in right
+        ],
+        "You use the peak of the tensor cores in fp16. The program computes in fp32.": (
+            tensor
+        ),
+    }
+    for hint, wrong in told.items():
+        if np.allclose(seconds, wrong, rtol=1e-3):
+            return hint
+    for program, mine, true in zip(_PROGRAMS, seconds, right, strict=True):
+        if not math.isclose(mine, true, rel_tol=1e-3):
+            operators, operations, nbytes, name = program
+            return (
+                f"{operators:,} operators with {operations:,} operations on {nbytes:,} "
+                f"bytes take a {name} at least {true * 1e3:.3f} ms. You return "
+                f"{mine * 1e3:.3f} ms."
+            )
+    return ""
 
 
-def _batch_by_batch(batches: list, Ws: list) -> None:
-    for X in batches:
-        for W in Ws:
-            X = X.to(W.device) @ W
+def _wrong_limit(named: list[str], limits: list[str]) -> str:
+    if not set(named) <= set(_LIMITS):
+        other = next(each for each in named if each not in _LIMITS)
+        return f"You return {other!r}."
+    for program, mine, true in zip(_PROGRAMS, named, limits, strict=True):
+        if mine != true:
+            operators, operations, nbytes, name = program
+            return (
+                f"{operators:,} operators with {operations:,} operations on {nbytes:,} "
+                f"bytes are limited by {true} on a {name}. You return {mine!r}."
+            )
+    return ""

@@ -1,6 +1,7 @@
 """Training scripts in several processes and on several machines.
 
 * ``launching``: ``launch``, which starts torchrun from a notebook.
+* ``elsewhere``: ``run_elsewhere``, one process as if on another machine.
 * ``reports``: ``report``, which sends a script's results to the notebook.
 * ``failures``: finds out which rank failed first, and why.
 * ``cluster``: commands for several machines, and Slurm jobs.

@@ -8,6 +8,7 @@ import functools
 
 import torch
 
+from .. import errors
 from ..devices import Devices, as_device
 from ..storage import VirtualStorage
 from ..tensor import is_virtual
@@ -59,8 +60,12 @@ def _restored(storage: torch.UntypedStorage, location: str):
     """Return a copy of a storage on a virtual GPU; None leaves it to PyTorch.
 
     Raises:
+        RuntimeError: there is no such device.
         torch.OutOfMemoryError: it doesn't fit there.
     """
     if location.partition(":")[0] not in Devices.types:
         return None
+    there = torch.device(location)
+    if there.index is not None and Devices.machines[there.index] is None:
+        raise errors.not_loaded(there, Devices.machine.count if Devices.machine else 0)
     return storage.to(device=as_device(location))

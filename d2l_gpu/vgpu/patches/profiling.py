@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ..devices import Devices
+from ..devices import Devices, current
 from ..profiler import Recording
 
 
@@ -30,7 +30,8 @@ def activities() -> None:
     def supported() -> set:
         activity = torch.profiler.ProfilerActivity
         ours = {"vgpu": activity.PrivateUse1, "cuda": activity.CUDA}
-        return original() | {ours[name] for name in Devices.types}
+        names = Devices.types if any(Devices.machines) else ()
+        return original() | {ours[name] for name in names}
 
     torch.autograd._supported_activities = supported
 
@@ -76,9 +77,18 @@ def recordings() -> None:
 
     @functools.wraps(leave)
     def __exit__(self, *exception):
-        if self.enabled and self._vgpu is not None:
-            self._vgpu.stop()
-        return leave(self, *exception)
+        if not self.enabled or self._vgpu is None:
+            return leave(self, *exception)
+        self._vgpu.stop()
+        existing = [i for i, each in enumerate(Devices.machines) if each is not None]
+        if current.index in existing or not existing:
+            return leave(self, *exception)
+        # PyTorch waits for the current device, and there is none if all devices are
+        # simulators'. So wait for theirs, and make one of them current meanwhile.
+        for i in existing:
+            Devices.machines[i].host_waits(i)
+        with torch.vgpu.device(existing[0]):
+            return leave(self, *exception)
 
     _profile._start_trace, _profile.__exit__ = _start_trace, __exit__
 

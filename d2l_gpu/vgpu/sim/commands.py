@@ -84,7 +84,7 @@ class CopyCommand:
             clock.streams[i][queue] = end
         if crosses and (self.blocking or not pinned):
             until = end + (pico(catalogue.WAIT.value) if self.blocking else 0)
-            clock.draw(HOST, "wait", host, until, "wait", thread=thread)
+            clock.draw(HOST, "wait", host, until, "waits for the copy", thread=thread)
             clock.hosts[thread] = until
 
 
@@ -119,13 +119,16 @@ class HostWaits:
 
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
         if self.moment is not None:
-            end = self.moment.time or 0
+            end, subject = self.moment.time or 0, "an event"
         else:
-            end = max(clock.end_of(i, self.stream) for i in self.indices)
+            ends = {i: clock.end_of(i, self.stream) for i in self.indices}
+            last = max(ends, key=ends.__getitem__)
+            end, subject = ends[last], clock.names[last]
         host, heard = clock.hosts[thread], end + pico(catalogue.WAIT.value)
         if heard > host and end:
             clock.hosts[thread] = heard
-            clock.draw(HOST, "wait", host, heard, "wait", thread=thread)
+            name = f"waits for {subject}"
+            clock.draw(HOST, "wait", host, heard, name, thread=thread)
 
 
 @dataclass(slots=True)

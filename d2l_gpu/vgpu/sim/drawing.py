@@ -14,24 +14,25 @@ from collections.abc import Sequence
 
 INK, SOFT, GRID, PAPER = "#222222", "#666666", "#DDDDDD", "#FFFFFF"
 
-# What each kind of work is drawn in.
+# The kinds of work, and the colour of each.
 COLOURS = {
     "compute": "#0072B2",
-    "copy": "#C98300",
+    "copy": "#C58200",
     "wait": "#C4C4C4",
-    "communicate": "#009E73",
-    "host": "#B04F88",
-    "reference": "#757575",
+    "communicate": "#00A06B",
+    "host": "#C14A81",
+    "reference": "#585858",
 }
-# The same for text on white paper, where that must be darker to be legible.
-WORDS = COLOURS | {
-    "copy": "#9A6400",
-    "wait": "#666666",
-    "communicate": "#007D5B",
-    "reference": "#666666",
+# For whatever is of no kind.
+OTHERS = (INK, "#5A2FC2", "#A8201A", "#9A7AF5")
+# Of text on white paper, where that must be darker to be legible.
+WORDS = COLOURS | {"copy": "#9A6400", "wait": "#666666", "communicate": "#007A52"}
+# Of the edge of what is too pale to stand out from white paper.
+EDGES = {"wait": "#8A8A8A"}
+# Of text inside something of this colour.
+INSIDE = {
+    kind: INK if kind in ("copy", "wait", "communicate") else PAPER for kind in COLOURS
 }
-# On these, text is dark.
-PALE = {"copy", "wait", "communicate"}
 
 # Widths of the characters from space to ~, in thousandths of the font's size.
 _REGULAR = (
@@ -118,10 +119,15 @@ def spread(
 
 # ------------------------------------------------------------------ quantities
 
-# Units that take decimal prefixes.
-_SCALED = {"B", "B/s", "FLOP", "FLOP/s", "bit/s"}
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
-_SHORT = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))  # of seconds
+_SHORT = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"), (1, ""))
+# The prefixes of each unit that takes some, and what follows them.
+_PREFIXES = {
+    "s": (_SHORT, "s"),
+    "iB": (_BINARY, "B"),
+    **{unit: (_DECIMAL, unit) for unit in ("B", "B/s", "FLOP", "FLOP/s", "bit/s")},
+}
 
 
 def quantity(value: float, unit: str = "", digits: int = 3) -> str:
@@ -129,32 +135,39 @@ def quantity(value: float, unit: str = "", digits: int = 3) -> str:
 
     Args:
         value: seconds for ``'s'``, bytes for ``'B'``, a fraction for ``'%'``.
-        unit: ``'s'`` and ``'B'`` take prefixes, as do ``'B/s'``, ``'FLOP'``,
-            ``'FLOP/s'`` and ``'bit/s'``; ``'year'`` is left out, as are separators; any
-            other word is appended.
-        digits: how many significant digits to write at most; whole numbers below a
-            million keep all of theirs.
+        unit: ``'s'``, ``'B'``, ``'B/s'``, ``'FLOP'``, ``'FLOP/s'`` and ``'bit/s'`` take
+            prefixes, ``'iB'`` takes binary ones; ``'year'`` is left out, as are
+            separators; any other word is appended.
+        digits: how many significant digits to write at most; whole numbers keep three
+            more.
     """
     if unit == "%":
         return f"{number(100 * value, digits)}%"
     if unit == "year":
         return f"{value:.0f}"
-    scale, prefix = prefix_of(value, unit, digits)
-    return f"{number(value / scale, digits)} {prefix}{unit}".rstrip()
+    scale = scale_of(value, unit, digits)
+    return _joined(number(value / scale, digits), _scaled(unit, scale))
 
 
-def prefix_of(value: float, unit: str, digits: int = 3) -> tuple[float, str]:
-    """Return the scale and the prefix with which to write a value of this unit."""
-    if unit == "s":
-        prefixes = _SHORT
-    elif unit in _SCALED:
-        prefixes = _PREFIXES
-    else:
-        return 1, ""
-    if not value:
-        return 1, ""
-    rounded = abs(float(f"{value:.{digits - 1}e}"))
-    return next((pair for pair in prefixes if rounded >= pair[0]), prefixes[-1])
+def _joined(text: str, unit: str) -> str:
+    return text + unit if unit in ("", "×") else f"{text} {unit}"
+
+
+def scale_of(value: float, unit: str, digits: int = 3) -> float:
+    """Return what a value is divided by, so that it suits a prefix of its unit."""
+    if unit not in _PREFIXES or not value:
+        return 1
+    scales = [scale for scale, _ in _PREFIXES[unit][0]]
+    return next((s for s in scales if _round(abs(value) / s, digits) >= 1), scales[-1])
+
+
+def _round(value: float, digits: int) -> float:
+    return float(f"{value:.{digits - 1}e}")
+
+
+def _scaled(unit: str, scale: float) -> str:
+    prefixes, name = _PREFIXES.get(unit, (((1, ""),), unit))
+    return dict(prefixes)[scale] + name
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -163,7 +176,7 @@ def number(value: float, digits: int = 3) -> str:
         return "0"
     if not 1e-4 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
-    if float(value).is_integer() and abs(value) < 1e6:
+    if float(value).is_integer() and abs(value) < 10 ** (digits + 3):
         return f"{value:,.0f}"
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     text = f"{round(value, decimals):,.{max(decimals, 0)}f}"
@@ -182,7 +195,7 @@ def linear_ticks(
         unit: as in `quantity`; all ticks have the same prefix.
         whole: whether only whole numbers may be ticks.
     """
-    scale = prefix_of(max(abs(low), abs(high)), unit)[0]
+    scale = scale_of(max(abs(low), abs(high)), unit)
     scale, factor = (1, 100) if unit == "%" else (scale, 1)
     first, last = low / scale * factor, high / scale * factor
     power = math.floor(math.log10((last - first) / most)) if last > first else 0
@@ -203,28 +216,28 @@ def tick_text(value: float, unit: str, scale: float) -> str:
     """Return the text of a tick on an axis whose unit is scaled like this."""
     if unit in ("%", "year"):
         return quantity(value, unit, 6)
-    prefix = "" if scale == 1 else prefix_of(scale, unit)[1]
     text = number(value / scale, 6)
-    return text if text == "0" else f"{text} {prefix}{unit}".rstrip()
+    return text if text == "0" else _joined(text, _scaled(unit, scale))
 
 
 def log_ticks(
     low: float, high: float, unit: str = "", base: int = 10, most: int = 6
 ) -> list[tuple[float, str]]:
-    """Return at most ``most`` powers of the base from low to high with their texts.
+    """Return at most ``most`` round values from low to high with their texts.
 
-    Less than two powers are filled up with round values.
+    They're powers of the base if there are at least three, else 1, 2, 5, 10 …, or as on
+    a linear scale.
     """
     begin = math.ceil(math.log(low, base) - 1e-9)
     end = math.floor(math.log(high, base) + 1e-9)
-    count = end - begin + 1
-    if count >= 3 or (count == 2 and base > 2):
-        step = max(1, math.ceil(count / most))
+    if end - begin >= 2:
+        step = math.ceil((end - begin + 1) / most)
         values = [float(base) ** i for i in range(begin, end + 1, step)]
     else:
         power = math.floor(math.log10(low))
-        fine = (m * 10.0**p for p in range(power, power + 3) for m in (1, 2, 5))
+        fine = [m * 10.0**p for p in range(power, power + 4) for m in (1, 2, 5)]
         values = [v for v in fine if low * (1 - 1e-9) <= v <= high * (1 + 1e-9)]
-        if len(values) < 2:
+        if len(values) < 3:
             return linear_ticks(low, high, unit, most)
+        values = values if len(values) <= most else values[::2]
     return [(value, quantity(value, unit, 6)) for value in values]

@@ -4,21 +4,19 @@ A bar is a segment, and its pieces are the blocks. It shows why memory that is f
 be useless: a tensor needs one piece, and a segment with a block in use stays.
 """
 
-import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .drawing import COLOURS, GRID, INK, PAPER, SOFT, text_width
+from .drawing import COLOURS, EDGES, GRID, INK, SOFT, text_width
+from .svg import LINE, PAD, SIZE, WIDTH, Svg
 from .units import size_text
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 16, 16, 92, 44
-ROOM = WIDTH - LEFT - RIGHT
+ROOM = WIDTH - 2 * PAD
 BAR, ROW = 9, 12  # pixels of a segment, and from one to the next
 MOST_ROWS = 40
-SMALL, LARGE = 12, 17  # pixels of the letters
 COLUMNS = 60  # of the text
 
-USED, FREE = COLOURS["compute"], COLOURS["wait"]
+USED, FREE = "compute", "wait"  # in whose colours the pieces are drawn
 
 
 class Piece(NamedTuple):
@@ -95,82 +93,64 @@ class MemoryMap:
 
     # -------------------------------------------------------------- SVG
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    def _repr_svg_(self) -> tuple[str, dict[str, str]]:
+        return self.svg(), {"alt": self._description()}
 
     def svg(self) -> str:
         """Return the map as the text of an SVG file."""
-        top = TOP + (34 if self.wanted else 0)
+        picture = Svg(self.title(), self.conditions())
+        names = {"in use": USED, "free": FREE}
+        key = [(name, COLOURS[x], EDGES.get(x)) for name, x in names.items()]
+        top = picture.key(picture.top + 4, key) + 8
+        if self.wanted:
+            self._draw_request(picture, top)
+            top += 34
         shown = self.segments[:MOST_ROWS]
         bottom = top + ROW * max(len(shown), 1)
-        height = bottom + BOTTOM + (16 if self._rest() else 0)
-        title, conditions = self.title(), self.conditions()
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'width="{WIDTH}" height="{height}" font-family="sans-serif" '
-            f'font-size="{SMALL}" role="img">',
-            f"<title>{html.escape(title)}</title>",
-            f"<desc>A map of segments, the largest first. {html.escape(conditions)}."
-            f"{self._comparison()}</desc>",
-            f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>',
-            _text(LEFT, 28, title, INK, f' font-size="{LARGE}" font-weight="bold"'),
-            _text(LEFT, 48, conditions, SOFT),
-            *self._legend(),
-            *self._axis(top, bottom),
-        ]
-        if self.wanted:
-            parts += self._request(TOP)
+        self._draw_axis(picture, top, bottom)
         for row, segment in enumerate(shown):
-            parts += self._bar(segment, top + ROW * row)
+            self._draw_bar(picture, segment, top + ROW * row)
+        end = bottom + 18
         if self._rest():
-            parts.append(_text(LEFT, bottom + 44, self._rest(), SOFT))
-        return "\n".join([*parts, "</svg>"])
+            end += LINE + 8
+            picture.write(PAD, end, self._rest(), SOFT)
+        return picture.text(end + PAD, self._description())
 
-    def _legend(self) -> list[str]:
-        parts, x = [], LEFT
-        for colour, name in ((USED, "in use"), (FREE, "free")):
-            parts.append(_rect(x, 62, 14, BAR, colour))
-            parts.append(_text(x + 20, 71, name, INK))
-            x += 80
-        parts.append(_text(x, 71, "Each bar is a segment, cut into blocks.", SOFT))
-        return parts
-
-    def _axis(self, top: float, bottom: float) -> list[str]:
-        parts = []
+    def _draw_axis(self, picture: Svg, top: float, bottom: float) -> None:
         for value, text in _ticks(self._longest()):
-            x = LEFT + self._width(value)
-            parts.append(_rect(x, top - 4, 1, bottom - top + 4, GRID))
+            x = PAD + self._width(value)
+            picture.box(x, top - 4, 1, bottom - top + 4, GRID)
             anchor = "start" if not value else "middle" if x < WIDTH - 60 else "end"
-            more = f' text-anchor="{anchor}"'
-            parts.append(_text(x, bottom + 18, text, SOFT, more))
-        return parts
+            picture.write(x, bottom + 18, text, SOFT, anchor=anchor)
 
-    def _request(self, y: float) -> list[str]:
+    def _draw_request(self, picture: Svg, y: float) -> None:
         width = self._width(self.wanted)
         name = f"wanted in one piece: {size_text(self.wanted)}"
-        inside = width > text_width(name, SMALL) + 16
-        return [
-            f'<rect x="{LEFT + 0.5}" y="{y + 0.5}" width="{max(width - 1, 1):g}" '
-            f'height="21" fill="none" stroke="{INK}" stroke-dasharray="4 3"/>',
-            _text(LEFT + (8 if inside else width + 8), y + 15, name, INK),
-        ]
+        inside = width > text_width(name, SIZE) + 16
+        picture.parts.append(
+            f'<rect x="{PAD + 0.5}" y="{y + 0.5:g}" width="{max(width - 1, 1):g}" '
+            f'height="21" fill="none" stroke="{INK}" stroke-dasharray="4 3"/>'
+        )
+        picture.write(PAD + (8 if inside else width + 8), y + 15, name)
 
-    def _bar(self, segment: Sequence[Piece], y: float) -> list[str]:
-        parts, before = [], 0
+    def _draw_bar(self, picture: Svg, segment: Sequence[Piece], y: float) -> None:
+        before = 0
         for piece in segment:
-            x, before = LEFT + self._width(before), before + piece.nbytes
-            width = LEFT + self._width(before) - x
+            x, before = PAD + self._width(before), before + piece.nbytes
+            width = PAD + self._width(before) - x
             gap = 1 if width > 3 else 0  # so that neighbours can be told apart
             colour = USED if piece.used else FREE
-            parts.append(_rect(x, y, max(width - gap, 0.5), BAR, colour))
-        return parts
+            edge = EDGES.get(colour) if width > 3 else None
+            picture.box(x, y, max(width - gap, 0.5), BAR, COLOURS[colour], edge)
 
     # -------------------------------------------------------------- parts
 
-    def _comparison(self) -> str:
-        if not self.wanted:
-            return ""
-        return f" {size_text(self.wanted)} is wanted in one piece."
+    def _description(self) -> str:
+        text = f"{self.title()}. A map of segments, the largest first, each cut into "
+        text += f"blocks: {self.conditions()}."
+        if self.wanted:
+            text += f" {size_text(self.wanted)} is wanted in one piece."
+        return text
 
     def _longest(self) -> int:
         return max([self.wanted or 0, *map(_size, self.segments[:1])])
@@ -204,14 +184,3 @@ def _short(nbytes: int) -> str:
         if nbytes >= unit:
             return f"{nbytes / unit:g} {name}"
     return f"{nbytes} bytes"
-
-
-def _rect(x: float, y: float, width: float, height: float, colour: str) -> str:
-    return (
-        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-        f'fill="{colour}"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, colour: str, more: str = "") -> str:
-    return f'<text x="{x:g}" y="{y:g}" fill="{colour}"{more}>{html.escape(text)}</text>'

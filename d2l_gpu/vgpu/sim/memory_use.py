@@ -391,18 +391,14 @@ class MemoryUse:
         tables = "\n\n".join(map(repr, self.tables()))
         return f"{self.title()}\n{self.conditions()}\n\n{tables}".rstrip()
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    def _repr_svg_(self) -> tuple[str, dict[str, str]]:
+        return self.svg(), {"alt": f"{self.title()}. {self.conditions()}."}
 
-    def svg(self, dark: bool | None = None) -> str:
-        """Return a picture as the text of an SVG file.
-
-        Args:
-            dark: whether the background is dark; None: as your system is.
-        """
+    def svg(self) -> str:
+        """Return a picture as the text of an SVG file."""
         from .memory_picture import svg
 
-        return svg(self, dark)
+        return svg(self)
 
     # -------------------------------------------------------------- parts
 

@@ -1,35 +1,30 @@
 """A drawing of what ran when: the host's work, and each device's kernels and copies.
 
-It shows as SVG in a notebook and as text elsewhere. Kernels, copies and waiting differ
-in shade and pattern, so you can read it without colours.
+It shows as SVG in a notebook and as text elsewhere. Each row has its name, and each
+kind of work its colour, which a key explains; in the text each kind has its letter.
 """
 
-import html
 from collections import defaultdict
 from dataclasses import dataclass
 
-from .clock import HOST, PICO, Clock
+from .clock import HOST, PICO, Clock, Span
+from .commands import CopyCommand
+from .drawing import COLOURS, EDGES, GRID, INSIDE, SOFT, linear_ticks, text_width
+from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
 from .units import time_text
 
-WIDTH, LEFT, RIGHT = 760, 92, 12  # of the drawing, of its labels, of its margin
-ROW, BAR, TOP, BOTTOM = 30, 20, 26, 62
-PIXELS_PER_LETTER = 6.2
+ROW, BAR = 30, 22  # height of a row, and of the bars in it
 COLUMNS = 60  # of the text
 LANES = ("compute", "in", "out")  # of a device, as in a Span
 
-# How each kind looks: fill, its outline, and the letter of the text.
-LOOKS = {
-    "issue": ("#222222", "none", "|"),
-    "wait": ("#e4e4e4", "#999999", "~"),
-    "compute": ("#8a8a8a", "#222222", "#"),
-    "copy": ("url(#stripes)", "#222222", "="),
-}
-MEANINGS = {
-    "issue": "host issues",
-    "wait": "host waits",
-    "compute": "kernel",
-    "copy": "copy",
+# What each kind of bar shows, its letter in the text, and in whose colour it's drawn.
+KINDS = {
+    "issue": ("host issues", "|", "host"),
+    "wait": ("host waits", "~", "wait"),
+    "compute": ("kernel", "#", "compute"),
+    "copy": ("copy to or from host", "=", "copy"),
+    "communicate": ("between GPUs", "+", "communicate"),
 }
 
 
@@ -75,7 +70,7 @@ class Timeline:
             if span.index == HOST:
                 found["host"].append(Bar("wait", start, end, span.name))
                 continue
-            kind = "compute" if span.lane == "compute" else "copy"
+            kind = _kind(span)
             row = f"{clock.names[span.index]} {span.lane}"
             found[row].append(Bar(kind, start, end, span.name))
             if span.lane == "compute":
@@ -89,7 +84,9 @@ class Timeline:
     # -------------------------------------------------------------- text
 
     def __repr__(self) -> str:
-        lines = [f"{self._title()}; one letter is {time_text(self.seconds / COLUMNS)}"]
+        head = [text for text in (self.title, self.subtitle) if text]
+        scale = f"one letter is {time_text(self.seconds / COLUMNS)}"
+        lines = [*head, f"{self._conditions()}; {scale}"]
         width = max(map(len, self.rows))
         for name, bars in self.rows.items():
             letters = [" "] * COLUMNS
@@ -97,107 +94,88 @@ class Timeline:
                 begin = int(bar.start / self.seconds * COLUMNS) if self.seconds else 0
                 end = int(bar.end / self.seconds * COLUMNS) if self.seconds else 0
                 for i in range(begin, min(max(end, begin + 1), COLUMNS)):
-                    letters[i] = LOOKS[bar.kind][2]
+                    letters[i] = KINDS[bar.kind][1]
             lines.append(f"{name:<{width}} {''.join(letters)}".rstrip())
-        used = [kind for kind in LOOKS if self._uses(kind)]
-        lines.append("  ".join(f"{LOOKS[kind][2]} {MEANINGS[kind]}" for kind in used))
+        key = (f"{letter} {name}" for name, letter, _ in self._kinds())
+        lines.append("  ".join(key))
         return "\n".join(lines)
 
     # -------------------------------------------------------------- SVG
 
-    def _repr_svg_(self) -> str:
-        return self.svg()
+    def _repr_svg_(self) -> tuple[str, dict[str, str]]:
+        return self.svg(), {"alt": self._description()}
 
     def svg(self) -> str:
         """Return the drawing as the text of an SVG file."""
-        height = TOP + ROW * len(self.rows) + BOTTOM
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'width="{WIDTH}" height="{height}" font-family="sans-serif" '
-            'font-size="11" fill="#111111">',
-            f"<title>{html.escape(self._title())}</title>",
-            '<defs><pattern id="stripes" width="5" height="5" '
-            'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<rect width="5" height="5" fill="#ffffff"/>'
-            '<rect width="2" height="5" fill="#555555"/></pattern></defs>',
-            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{LEFT}" y="16" font-weight="bold">'
-            f"{html.escape(self._title())}</text>",
-        ]
-        bottom = TOP + ROW * len(self.rows)
-        step, unit, name = _ticks(self.seconds)
-        for i in range(int(self.seconds / step * 1.000001) + 1 if step else 1):
-            x = self._x(i * step)
-            parts.append(
-                f'<line x1="{x}" y1="{TOP}" x2="{x}" y2="{bottom}" stroke="#cccccc"/>'
-                f'<text x="{x}" y="{bottom + 14}" text-anchor="middle">'
-                f"{i * step / unit:g}</text>"
-            )
-        parts.append(
-            f'<text x="{WIDTH - RIGHT}" y="{bottom + 29}" text-anchor="end">'
-            f"simulated time, {name}</text>"
+        subtitle = [self.subtitle, self._conditions()] if self.title else []
+        picture = Svg(
+            self.title or self._conditions(), ", ".join(filter(None, subtitle))
         )
+        key = [(n, COLOURS[c], EDGES.get(c)) for n, _, c in self._kinds()]
+        top = picture.key(picture.top + 4, key) + 6 if key else picture.top + 6
+        bottom = top + ROW * len(self.rows)
+        left = PAD + 10 + max(text_width(name, SIZE) for name in self.rows)
+        most = max(2, min(8, int((WIDTH - PAD - left) / 75)))
+        ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
+        right = PAD + text_width(ticks[-1][1], SIZE) / 2
+        scale = (WIDTH - left - right) / (self.seconds or 1)
+        for seconds, text in ticks:
+            x = left + scale * seconds
+            picture.box(x - 0.5, top, 1, bottom - top, GRID)
+            picture.write(x, bottom + 18, text, SOFT, anchor="middle")
+        picture.box(left, bottom, WIDTH - right - left, 1, SOFT)
+        above = ""
         for row, (name, bars) in enumerate(self.rows.items()):
-            y = TOP + ROW * row
-            parts.append(
-                f'<text x="{LEFT - 8}" y="{y + 19}" text-anchor="end">{name}</text>'
-                f'<line x1="{LEFT}" y1="{y + ROW}" x2="{WIDTH - RIGHT}" '
-                f'y2="{y + ROW}" stroke="#cccccc"/>'
-            )
-            parts += [self._bar(bar, y + (ROW - BAR) // 2) for bar in bars]
-        parts.append(self._legend(bottom + 38))
-        return "\n".join([*parts, "</svg>"])
-
-    def _bar(self, bar: Bar, y: int) -> str:
-        fill, outline, _ = LOOKS[bar.kind]
-        x, width = self._x(bar.start), max(self._x(bar.end) - self._x(bar.start), 0.4)
-        line = "none" if width < 3 else outline
-        text = (
-            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{BAR}" '
-            f'fill="{fill}" stroke="{line}" stroke-width="0.6"/>'
-        )
-        if bar.kind == "copy" and line != "none":
-            text += f"<!-- {html.escape(bar.name).replace('--', '- -')} -->"
-        if len(bar.name) * PIXELS_PER_LETTER + 8 < width and bar.kind != "issue":
-            middle = x + width / 2
-            if bar.kind == "copy":  # a plate behind it
-                plate = len(bar.name) * PIXELS_PER_LETTER + 4
-                text += (
-                    f'<rect x="{middle - plate / 2:.2f}" y="{y + 3}" '
-                    f'width="{plate:.2f}" height="{BAR - 6}" fill="#ffffff"/>'
-                )
-            text += (
-                f'<text x="{middle:.2f}" y="{y + 14}" text-anchor="middle" '
-                f'fill="{"#ffffff" if bar.kind == "compute" else "#111111"}">'
-                f"{html.escape(bar.name)}</text>"
-            )
-        return text
-
-    def _legend(self, y: int) -> str:
-        x, parts = LEFT, []
-        for kind, (fill, outline, _) in LOOKS.items():
-            if self._uses(kind):
-                parts.append(
-                    f'<rect x="{x}" y="{y}" width="18" height="12" fill="{fill}" '
-                    f'stroke="{outline}" stroke-width="0.6"/>'
-                    f'<text x="{x + 24}" y="{y + 10}">{MEANINGS[kind]}</text>'
-                )
-                x += 110
-        return "".join(parts)
+            y = top + ROW * row + (ROW - BAR) / 2
+            device = name.rpartition(" ")[0]
+            if row and device != above:
+                picture.box(PAD, top + ROW * row - 0.5, WIDTH - right - PAD, 1, GRID)
+            above = device
+            picture.write(left - 10, y + BAR / 2 + 4, name, anchor="end")
+            for bar in bars:
+                x, end = left + scale * bar.start, left + scale * bar.end
+                _draw(picture, bar, x, y, max(end - x, 0.4))
+        return picture.text(bottom + 18 + PAD, self._description())
 
     # -------------------------------------------------------------- parts
 
-    def _title(self) -> str:
-        title = f"{time_text(self.seconds)}, {self.label}"
-        return title if self.complete else f"{title}; only its beginning is drawn"
+    def _conditions(self) -> str:
+        taken = f"{time_text(self.seconds)}, {self.label}"
+        return taken if self.complete else f"{taken}; only its beginning is drawn"
 
-    def _uses(self, kind: str) -> bool:
-        return any(bar.kind == kind for bars in self.rows.values() for bar in bars)
+    def _description(self) -> str:
+        sentences = [self.title, self.subtitle, f"Timeline, {self._conditions()}"]
+        text = " ".join(f"{each.rstrip('.')}." for each in sentences if each)
+        return f"{text} Rows: {', '.join(self.rows)}."
 
-    def _x(self, seconds: float) -> float:
-        if not self.seconds:
-            return LEFT
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * seconds / self.seconds, 2)
+    def _kinds(self) -> list[tuple[str, str, str]]:
+        """Return what the key says of each kind that is drawn."""
+        used = {bar.kind for bars in self.rows.values() for bar in bars}
+        return [about for kind, about in KINDS.items() if kind in used]
+
+
+def _kind(span: Span) -> str:
+    """Return the kind of what a device did."""
+    if span.lane == "compute":
+        return "compute"
+    copied = isinstance(span.work, CopyCommand)
+    between = not copied or HOST not in (span.work.source, span.work.target)
+    return "communicate" if between else "copy"
+
+
+def _draw(picture: Svg, bar: Bar, x: float, y: float, width: float) -> None:
+    """Draw a bar, with its name inside if there's room, and a gap after it."""
+    colour = KINDS[bar.kind][2]
+    wide = width - 1 if width > 4 else width
+    edge = EDGES.get(colour) if wide > 3 else None
+    picture.box(x, y, wide, BAR, COLOURS[colour], edge)
+    if bar.kind == "issue":
+        return
+    for name in (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for "))):
+        if name and text_width(name, SIZE) + 8 <= wide:
+            ink, middle = INSIDE[colour], x + wide / 2
+            picture.write(middle, y + BAR / 2 + 4.2, name, ink, anchor="middle")
+            return
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:
@@ -220,19 +198,3 @@ def _joined(bars: list[Bar], finest: float) -> list[Bar]:
         else:
             joined.append(Bar(bar.kind, bar.start, bar.end, bar.name))
     return joined
-
-
-def _ticks(seconds: float) -> tuple[float, float, str]:
-    """Return the distance between ticks in seconds, and the unit of their labels."""
-    unit, name = next(
-        ((u, n) for u, n in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= 2 * u),
-        (1e-9, "ns"),
-    )
-    if not seconds:
-        return 0.0, unit, name
-    step = unit
-    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
-        step = factor * unit
-        if seconds / step <= 9:
-            break
-    return step, unit, name

@@ -1,6 +1,5 @@
 """Programs compared by time, curves, and the cost of a data-parallel step."""
 
-import io
 import time
 
 import pytest
@@ -244,50 +243,6 @@ def test_a_thousand_devices_cost_the_latency_of_their_ring():
 def test_a_step_with_bad_settings(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         cost(*arguments)
-
-
-# ------------------------------------------------------------------ figures
-
-
-def test_curves_and_the_roofline_draw_themselves():
-    sim = d2l.simulator(1, "A100")
-    products(sim.gpu(0))
-    (use,) = sim.report().devices
-    curves = d2l.plot(
-        [1, 2, 4],
-        {"a": [1.0, 2.0, 3.0], "b": [2.0, None, 1.0]},
-        "GPUs",
-        "time, ms",
-        xscale="log",
-        xticks=True,
-        caption="Less is better.",
-    )
-    roof = d2l.roofline(use, "What it does.")
-    for figure, label in ((curves, "against GPUs, 1 to 4"), (roof, "of a A100")):
-        assert label in repr(figure)
-        data, metadata = figure._repr_mimebundle_()
-        assert data["image/png"]
-        assert label in metadata["image/png"]["alt"]
-        file = io.BytesIO()
-        figure.savefig(file, format="png")
-        assert file.getvalue()
-    axes = curves.fig.axes[0]
-    written = [text.get_text() for text in curves.fig.texts]
-    assert {"GPUs", "time, ms", "Less is better.", "a", "b"} <= set(written)
-    assert list(axes.lines[1].get_xdata()) == [1, 4]
-    axes = roof.fig.axes[0]
-    assert "byte" in axes.get_xlabel()
-    assert "simulated" in axes.get_ylabel()
-    peaks = [line for line in axes.lines if line.get_label().startswith("peak")]
-    assert {max(line.get_ydata()) for line in peaks} == {19.5, 312, 156}
-    for line in axes.lines[len(peaks) :]:  # nothing is above the roof
-        (x,), (y,) = line.get_data()
-        assert y <= min(312, x * 1.555)
-
-
-def test_a_curve_has_a_value_for_each_abscissa():
-    with pytest.raises(ValueError, match="'a' has 1 values, but there are 2"):
-        d2l.plot([1, 2], {"a": [1]}, "x", "y")
 
 
 # ------------------------------------------------------------------ real GPUs

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 
 import pytest
 import torch
@@ -68,11 +69,18 @@ def test_plain_pytorch_reads_the_file(tmp_path):
     assert out == "{'weight': (1, 2), 'bias': (1,)}\n"
 
 
-def test_a_file_of_another_machine_names_a_missing_device(tmp_path):
+def test_a_file_from_a_larger_machine_is_refused_in_the_words_of_pytorch():
     data = saved(torch.ones(2, device=gpu(1)))
     vgpu.enable(1)
-    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+    words = re.escape(
+        "Attempting to deserialize object on VGPU device 1 but "
+        "torch.vgpu.device_count() is 1. Please use torch.load with map_location"
+    )
+    with pytest.raises(RuntimeError, match=words):
         torch.load(io.BytesIO(data), weights_only=True)
+    # PyTorch's own check, which real devices go through, says the same.
+    with pytest.raises(RuntimeError, match=words):
+        torch.serialization._validate_device("vgpu:1", "vgpu")
 
 
 # ------------------------------------------------------------------ memory

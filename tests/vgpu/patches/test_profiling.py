@@ -1,17 +1,26 @@
-"""PyTorch's profiler on virtual GPUs that answer to the name cuda."""
+"""PyTorch's profiler on virtual GPUs."""
 
 import os
 import subprocess
 import sys
+
+import pytest
 
 from tests.helpers.fresh_process import NO_GPUS, PATH
 from tests.helpers.paths import PROGRAMS
 from tests.helpers.waiting import PATIENCE
 
 
-def test_the_profiler_shows_simulated_kernels_and_their_operators():
+@pytest.mark.parametrize(
+    "program",
+    [
+        "as_cuda/the_profiler_shows_kernels.py",
+        "simulators/profiling_a_simulator.py",
+    ],
+)
+def test_the_profiler_shows_simulated_kernels_and_their_operators(program):
     done = subprocess.run(
-        [sys.executable, PROGRAMS / "as_cuda" / "the_profiler_shows_kernels.py"],
+        [sys.executable, PROGRAMS / program],
         env=os.environ | PATH | NO_GPUS,
         capture_output=True,  # stderr isn't empty: the profiler has a log of its own
         text=True,

@@ -124,29 +124,110 @@ def returns_a_tensor(layer, i, j):
 
 # ------------------------------------------------------------------ 04.2
 
-MIB = 2**20
 
-right("04.2")({"SGD": 4 * MIB, "momentum": 6 * MIB, "Adam": 8 * MIB})
-wrong("04.2", "You counted numbers, not bytes")(
-    {"SGD": MIB, "momentum": 3 * MIB // 2, "Adam": 2 * MIB}
-)
-wrong("04.2", "Parameters and gradients take memory too")(
-    {"SGD": 0, "momentum": 2 * MIB, "Adam": 4 * MIB}
-)
-wrong("04.2", "read to decide where to go")(
-    {"SGD": 2 * MIB, "momentum": 4 * MIB, "Adam": 6 * MIB}
-)
-wrong("04.2", "too little for Adam")(
-    {"SGD": 4 * MIB, "momentum": 6 * MIB, "Adam": 6 * MIB}
-)
-wrong("04.2", "too much for SGD")(
-    {"SGD": 6 * MIB, "momentum": 6 * MIB, "Adam": 8 * MIB}
-)
-wrong("04.2", "too little for momentum")(
-    {"SGD": 4 * MIB, "momentum": 4 * MIB, "Adam": 8 * MIB}
-)
-wrong("04.2", "The keys must be 'SGD', 'momentum'")({"sgd": 4 * MIB, "adam": 8 * MIB})
-wrong("04.2", "not 4194304")(4 * MIB)
+def in_evaluation_mode(net, batches, device):
+    right = 0
+    for X, y in batches:
+        right += (net(X.to(device)).argmax(1) == y.to(device)).sum()
+    return right
+
+
+@right("04.2")
+def on_a_copy(net, batches, device):
+    with torch.inference_mode():
+        twin = copy.deepcopy(net).eval()
+        return in_evaluation_mode(twin, batches, device).item()
+
+
+@right("04.2")
+@torch.no_grad()
+def module_by_module_again(net, batches, device):
+    frozen = [module for module in net.modules() if not module.training]
+    net.eval()
+    answers = [net(X.to(device)).argmax(1) for X, _ in batches]
+    net.train()
+    for module in frozen:
+        module.training = False
+    labels = torch.cat([y for _, y in batches])
+    return int((torch.cat(answers).cpu() == labels).sum())
+
+
+@wrong("04.2", "In one batch of 20 you count")
+def stays_in_training_mode(net, batches, device):
+    right = 0
+    for X, y in batches:
+        right += (net(X.to(device)).argmax(1) == y.to(device)).sum().item()
+    return right
+
+
+@wrong("04.2", "but there are 14")
+@torch.no_grad()
+def forgets_the_last_batch(net, batches, device):
+    total = sum(len(y) for _, y in batches)
+    return total - on_a_copy(net, batches, device)
+
+
+@wrong("04.2", "has learned something from the test images")
+@torch.no_grad()
+def warms_up(net, batches, device):
+    right = on_a_copy(net, batches, device)
+    net(batches[0][0].to(device))
+    return right
+
+
+@wrong("04.2", "What will the next epoch of training do")
+@torch.no_grad()
+def stays_in_evaluation_mode(net, batches, device):
+    return int(in_evaluation_mode(net.eval(), batches, device))
+
+
+@wrong("04.2", "because somebody has frozen it")
+@torch.no_grad()
+def thaws(net, batches, device):
+    right = int(in_evaluation_mode(net.eval(), batches, device))
+    net.train()
+    return right
+
+
+@wrong("04.2", "are in another mode than before")
+@torch.no_grad()
+def sets_the_flag_of_the_network(net, batches, device):
+    right = int(in_evaluation_mode(net.eval(), batches, device))
+    net.training = True
+    net[0].training = True
+    return right
+
+
+@wrong("04.2", "for a backward pass that never comes")
+def records(net, batches, device):
+    return int(in_evaluation_mode(copy.deepcopy(net).eval(), batches, device))
+
+
+@wrong("04.2", "for everything that comes afterwards")
+def never_records_again(net, batches, device):
+    torch.set_grad_enabled(False)
+    return int(in_evaluation_mode(copy.deepcopy(net).eval(), batches, device))
+
+
+@wrong("04.2", "The parameters no longer require gradients")
+def freezes(net, batches, device):
+    net.requires_grad_(False)
+    return int(in_evaluation_mode(copy.deepcopy(net).eval(), batches, device))
+
+
+@wrong("04.2", "5 copies reached the host")
+@torch.no_grad()
+def fetches_each_count(net, batches, device):
+    twin, right = copy.deepcopy(net).eval(), 0
+    for X, y in batches:
+        right += (twin(X.to(device)).argmax(1) == y.to(device)).sum().item()
+    return right
+
+
+@wrong("04.2", "14 copies reached the host")
+@torch.no_grad()
+def computes_on_the_host(net, batches, device):
+    return int(in_evaluation_mode(copy.deepcopy(net).cpu().eval(), batches, "cpu"))
 
 
 # ------------------------------------------------------------------ 04.3

@@ -1,6 +1,7 @@
 import time
 
 import torch
+from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from tests.exercises.graders.answers import Answers
@@ -325,212 +326,202 @@ def divides_too_much(program, devices, clock):
 # ------------------------------------------------------------------ 05.4
 
 
-def power_norm(X, products):
-    Y = X
-    for _ in range(products):
-        Y = Y @ X
-    return Y.norm()
+def update(net, shrink):
+    with torch.no_grad():
+        for p in net.parameters():
+            p -= 0.1 * shrink(p.grad)
+
+
+def shrunk(gradient):
+    return gradient / gradient.norm().clamp(min=1)
+
+
+def trained(net, X, y, steps, shrink=shrunk, total=F.cross_entropy, note=torch.clone):
+    """Losses before each step, of the whole batch."""
+    losses = []
+    for _ in range(steps):
+        net.zero_grad()
+        loss = total(net(X), y)
+        loss.backward()
+        update(net, shrink)
+        losses.append(note(loss.detach()))
+    return losses
+
+
+def fetched(losses):
+    return torch.stack(losses).tolist()
 
 
 @right("05.4")
-def in_one_loop(Xs, products):
-    Ys = list(Xs)
-    for _ in range(products):
-        Ys = [Y @ X for X, Y in zip(Xs, Ys, strict=True)]
-    norms = [Y.norm() for Y in Ys]
-    return [float(norm) for norm in norms]
+def with_where(net, X, y, steps):
+    def shrink(gradient):
+        norm = (gradient * gradient).sum().sqrt()
+        return torch.where(norm > 1, gradient / norm, gradient)
+
+    return fetched(trained(net, X, y, steps, shrink))
 
 
-@wrong("05.4", "idle until the first had finished")
-def fetches_one_after_the_other(Xs, products):
-    return [power_norm(X, products).item() for X in Xs]
+@wrong("05.4", "What do you do 64 times")
+def one_example_at_a_time(net, X, y, steps):
+    losses = []
+    for _ in range(steps):
+        net.zero_grad()
+        loss = 0
+        for i in range(len(X)):
+            loss = loss + F.cross_entropy(net(X[i : i + 1]), y[i : i + 1]) / len(X)
+        loss.backward()
+        update(net, shrunk)
+        losses.append(loss.detach())
+    return fetched(losses)
 
 
-@wrong("05.4", "and Python waits for each copy")
-def looks_in_each_step(Xs, products):
-    Ys = list(Xs)
-    for _ in range(products):
-        Ys = [Y @ X for X, Y in zip(Xs, Ys, strict=True)]
-        norms = [Y.norm().item() for Y in Ys]
-    return norms
+@wrong("05.4", "who needs it so soon")
+def fetches_each_loss(net, X, y, steps):
+    return trained(net, X, y, steps, note=float)
 
 
-@wrong("05.4", "Only the norm has to leave each device")
-def brings_them_together(Xs, products):
-    norms = [power_norm(X.to(Xs[0].device), products) for X in Xs]
-    return torch.stack(norms).tolist()
+@wrong("05.4", "needn't be made in Python")
+def decides_in_python(net, X, y, steps):
+    def shrink(gradient):
+        return gradient / max(gradient.norm().item(), 1)
+
+    return fetched(trained(net, X, y, steps, shrink))
 
 
-@wrong("05.4", "['Tensor', 'Tensor']")
-def leaves_them_there(Xs, products):
-    return [power_norm(X, products) for X in Xs]
+@wrong("05.4", "Fetch their values at the end")
+def leaves_the_losses_there(net, X, y, steps):
+    return trained(net, X, y, steps)
 
 
-@wrong("05.4", "one product too few")
-def multiplies_too_seldom(Xs, products):
-    norms = [power_norm(X, products - 1) for X in Xs]
-    return [norm.item() for norm in norms]
+@wrong("05.4", "shrinks gradients whose norm is larger than 1")
+def takes_the_full_gradient(net, X, y, steps):
+    return fetched(trained(net, X, y, steps, shrink=lambda gradient: gradient))
 
 
-@wrong("05.4", "They're in reverse order")
-def turns_them_round(Xs, products):
-    norms = [power_norm(X, products) for X in Xs[::-1]]
-    return [norm.item() for norm in norms]
+@wrong("05.4", "They're sums over the batch")
+def sums_the_losses(net, X, y, steps):
+    def total(output, y):
+        return F.cross_entropy(output, y, reduction="sum")
+
+    return fetched(trained(net, X, y, steps, total=total))
+
+
+@wrong("05.4", "after the first step, not before it")
+def measures_after_the_step(net, X, y, steps):
+    trained(net, X, y, 1)
+    return fetched(trained(net, X, y, steps))
+
+
+@wrong("05.4", "the parameters don't change")
+def forgets_to_update(net, X, y, steps):
+    return fetched(trained(net, X, y, steps, lambda gradient: 0 * gradient))
+
+
+@wrong("05.4", "You return 1 for 8 steps")
+def returns_the_last_loss(net, X, y, steps):
+    return fetched(trained(net, X, y, steps))[-1:]
+
+
+@wrong("05.4", "That of step 1 should be")
+def averages_the_wrong_way(net, X, y, steps):
+    def total(output, y):
+        return F.cross_entropy(output, y) / 2
+
+    return fetched(trained(net, X, y, steps, total=total))
+
+
+@wrong("05.4", "the parameters aren't those after the last step")
+def leaves_out_the_last_update(net, X, y, steps):
+    losses = trained(net, X, y, steps - 1)
+    return fetched([*losses, F.cross_entropy(net(X), y).detach()])
+
+
+@wrong("05.4", "Which operations could be left out")
+def goes_forward_too_often(net, X, y, steps):
+    def total(output, y):
+        for _ in range(4):
+            net(X)
+        return F.cross_entropy(output, y)
+
+    return fetched(trained(net, X, y, steps, total=total))
 
 
 # ------------------------------------------------------------------ 05.5
 
 
-def record(device):
-    backend = torch.get_device_module(device)
-    event = backend.Event()
-    event.record(backend.current_stream(device))
-    return event
+def three_times(operators, operations, nbytes, model):
+    return {
+        "Python": operators * 5.9e-6,
+        "arithmetic": operations / model.rates["fp32"],
+        "memory": nbytes / model.bandwidth,
+    }
+
+
+def longest(times):
+    name = max(times, key=times.get)
+    return times[name], name
 
 
 @right("05.5")
-def with_a_list(step, batches, device):
-    events = []
-    for k, batch in enumerate(batches):
-        if k >= 2:
-            events[k - 2].synchronize()
-        step(batch)
-        events.append(record(device))
+def by_the_balance(operators, operations, nbytes, model):
+    """Compare the arithmetic intensity first."""
+    peak, bandwidth = model.rate("fp32"), model.bandwidth
+    bound = "arithmetic" if operations / nbytes > peak / bandwidth else "memory"
+    time = operations / peak if bound == "arithmetic" else nbytes / bandwidth
+    queueing = 5.9 * operators / 10**6
+    return (queueing, "Python") if queueing > time else (time, bound)
 
 
-@wrong("05.5", "nothing made Python wait")
-def never_waits(step, batches, device):
-    for batch in batches:
-        step(batch)
+@wrong("05.5", "You add up what happens at the same time")
+def adds_the_times(*program):
+    times = three_times(*program)
+    return sum(times.values()), longest(times)[1]
 
 
-@wrong("05.5", "That happened at every step")
-def waits_for_each(step, batches, device):
-    for batch in batches:
-        step(batch)
-        wait_for(device)
+@wrong("05.5", "the smallest of the three times")
+def takes_the_shortest(*program):
+    times = three_times(*program)
+    return min(times.values()), longest(times)[1]
 
 
-@wrong("05.5", "Which step must have finished")
-def counts_wrong(step, batches, device):
-    events = []
-    for k, batch in enumerate(batches):
-        if k >= 3:
-            events[k - 3].synchronize()
-        step(batch)
-        events.append(record(device))
+@wrong("05.5", "You leave out Python")
+def forgets_python(*program):
+    times = three_times(*program)
+    del times["Python"]
+    return longest(times)
 
 
-@wrong("05.5", "it waited for too much")
-def waits_for_all_in_each_second_step(step, batches, device):
-    for k, batch in enumerate(batches):
-        step(batch)
-        if k % 2:
-            wait_for(device)
+@wrong("05.5", "1,000 times too large")
+def in_milliseconds(*program):
+    seconds, name = longest(three_times(*program))
+    return seconds * 1e3, name
 
 
-@wrong("05.5", "ran ahead in between")
-def waits_seldom(step, batches, device):
-    for k, batch in enumerate(batches):
-        step(batch)
-        if k % 4 == 3:
-            wait_for(device)
+@wrong("05.5", "the peak of the tensor cores")
+def with_tensor_cores(operators, operations, nbytes, model):
+    times = three_times(operators, operations, nbytes, model)
+    return longest(times | {"arithmetic": operations / model.tensor_rates["fp16"]})
 
 
-@wrong("05.5", "but you called it 6 times")
-def leaves_steps_out(step, batches, device):
-    for batch in batches[::2]:
-        step(batch)
+@wrong("05.5", "take a V100 at least 5.900 ms")
+def with_another_overhead(operators, operations, nbytes, model):
+    return longest(three_times(2 * operators, operations, nbytes, model))
 
 
-@wrong("05.5", "You called it in a different order")
-def in_another_order(step, batches, device):
-    for batch in batches[::2] + batches[1::2]:
-        step(batch)
+@wrong("05.5", "Return a tuple of the seconds and the name")
+def returns_all_three(*program):
+    return tuple(three_times(*program).values())
 
 
-# ------------------------------------------------------------------ 05.6
+@wrong("05.5", "You return 'compute'")
+def names_it_otherwise(*program):
+    seconds, name = longest(three_times(*program))
+    return seconds, name.replace("arithmetic", "compute")
 
 
-@right("05.6")
-def by_diagonals(batches, Ws):
-    """In each round every device takes what the one before it had in the last."""
-    b, n = len(batches), len(Ws)
-    Xs = list(batches)
-    for round in range(b + n - 1):
-        for i in reversed(range(n)):
-            if 0 <= round - i < b:
-                X = Xs[round - i]
-                Xs[round - i] = X.to(Ws[i].device) @ Ws[i]
-    return Xs
-
-
-@wrong("05.6", "Python spent most of that time waiting")
-def with_a_barrier(batches, Ws):
-    results = []
-    for X in batches:
-        for W in Ws:
-            X = X.to(W.device) @ W
-        wait_for(*[W.device for W in Ws])
-        results.append(X)
-    return results
-
-
-@wrong("05.6", "all the work of one device")
-def device_by_device(batches, Ws):
-    Xs = batches
-    for W in Ws:
-        Xs = [X.to(W.device) for X in Xs]
-        Xs = [X @ W for X in Xs]
-    return Xs
-
-
-@wrong("05.6", "You made 20 copies to the host")
-def by_way_of_the_host(batches, Ws):
-    results = []
-    for X in batches:
-        for W in Ws:
-            X = X.cpu().to(W.device) @ W
-        results.append(X)
-    return results
-
-
-@wrong("05.6", "you moved matrices instead of batches")
-def moves_the_matrices(batches, Ws):
-    here, last = Ws[0].device, Ws[-1].device
-    results = []
-    for X in batches:
-        for W in Ws:
-            X = X @ W.to(here)
-        results.append(X.to(last))
-    return results
-
-
-@wrong("05.6", "One of them is on the device of `Ws[0]`")
-def brings_them_back(batches, Ws):
-    return [X.to(Ws[0].device) for X in by_diagonals(batches, Ws)]
-
-
-@wrong("05.6", "There are 5 batches, but you return 1 result.")
-def returns_the_last(batches, Ws):
-    return by_diagonals(batches, Ws)[-1:]
-
-
-@wrong("05.6", "The results are in the wrong order")
-def in_the_opposite_order(batches, Ws):
-    return by_diagonals(batches[::-1], Ws)
-
-
-@wrong("05.6", "The values aren't those of")
-def skips_a_device(batches, Ws):
-    return [X.to(Ws[-1].device) for X in by_diagonals(batches, Ws[:2])]
-
-
-@wrong("05.6", "each batch once from each device to the next")
-def sends_in_a_star(batches, Ws):
-    results = []
-    for X in batches:
-        for W in Ws:
-            X = (X.to(W.device) @ W).to(Ws[0].device)
-        results.append(X.to(Ws[-1].device))
-    return results
+@wrong("05.5", "are limited by memory on a V100")
+def compares_operations_with_bytes(operators, operations, nbytes, model):
+    seconds, name = longest(three_times(operators, operations, nbytes, model))
+    if name != "Python":
+        name = "arithmetic" if operations > nbytes else "memory"
+    return seconds, name

@@ -1,0 +1,104 @@
+"""A picture as the text of an SVG file, with a title, a subtitle and a description.
+
+It's readable on pages of any colour, because it's drawn on a white card of its own.
+"""
+
+import html
+from collections.abc import Sequence
+
+from .drawing import INK, PAPER, SOFT, text_width, wrapped
+
+WIDTH, PAD = 720, 18  # of a picture, and around everything
+SIZE, TITLE = 12, 16  # of text, in pixels
+LINE = 16  # between lines of text
+
+
+class Svg:
+    """The parts of a picture so far; places are pixels from the top left corner.
+
+    Args:
+        title: what the picture shows.
+        subtitle: the conditions.
+    Attributes:
+        top: where the room below the subtitle begins.
+    """
+
+    def __init__(self, title: str, subtitle: str):
+        self.title, self.subtitle = title, subtitle
+        self.parts: list[str] = []
+        y = PAD + TITLE - 2
+        for line in wrapped(title, WIDTH - 2 * PAD, TITLE, bold=True):
+            self.write(PAD, y, line, size=TITLE, bold=True)
+            y += TITLE + 5
+        for line in wrapped(subtitle, WIDTH - 2 * PAD, SIZE):
+            self.write(PAD, y, line, SOFT)
+            y += LINE
+        self.top = y
+
+    def write(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        colour: str = INK,
+        size: float = SIZE,
+        bold: bool = False,
+        anchor: str = "start",
+    ) -> None:
+        """Write a line of text whose baseline is at y."""
+        more = ' font-weight="bold"' if bold else ""
+        more += f' text-anchor="{anchor}"' if anchor != "start" else ""
+        more += f' font-size="{size:g}"' if size != SIZE else ""
+        self.parts.append(
+            f'<text x="{x:.5g}" y="{y:.5g}" fill="{colour}"{more}>'
+            f"{html.escape(text, quote=False)}</text>"
+        )
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        colour: str,
+        edge: str | None = None,
+    ) -> None:
+        """Draw a rectangle, with a thin line inside its edge if that has a colour."""
+        if edge is not None and min(width, height) > 2:
+            x, y, width, height = x + 0.5, y + 0.5, width - 1, height - 1
+        line = f' stroke="{edge}"' if edge is not None else ""
+        self.parts.append(
+            f'<rect x="{x:.5g}" y="{y:.5g}" width="{width:.4g}" height="{height:.4g}" '
+            f'fill="{colour}"{line}/>'
+        )
+
+    def key(self, y: float, entries: Sequence[tuple[str, str, str | None]]) -> float:
+        """Write what each colour means, in lines from y on; return where they end.
+
+        Args:
+            entries: what something is called, its colour and that of its edge.
+        """
+        x = float(PAD)
+        for name, colour, edge in entries:
+            room = 18 + text_width(name, SIZE)
+            if x > PAD and x + room > WIDTH - PAD:
+                x, y = PAD, y + LINE + 2
+            self.box(x, y, 12, 12, colour, edge)
+            self.write(x + 18, y + 10.5, name)
+            x += room + 22
+        return y + LINE
+
+    def text(self, height: float, description: str) -> str:
+        """Return the whole picture, with a description for those who can't see it."""
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} '
+                f'{height:g}" width="{WIDTH}" height="{height:g}" role="img" '
+                f'font-family="sans-serif" font-size="{SIZE}">',
+                f"<title>{html.escape(self.title, quote=False)}</title>",
+                f"<desc>{html.escape(description, quote=False)}</desc>",
+                f'<rect width="{WIDTH}" height="{height:g}" fill="{PAPER}"/>',
+                *self.parts,
+                "</svg>",
+            ]
+        )

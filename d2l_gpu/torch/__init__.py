@@ -32,6 +32,7 @@ from d2l_gpu.vgpu import current_simulator, memory_map, simulator
 from .book import require_book
 from .datasets.batches import Batches
 from .datasets.images import load_data_digits, load_data_fashion_mnist
+from .datasets.photographs import Photographs
 from .gpus.copy_log import transfers
 from .gpus.inventory import devices
 from .gpus.torch_gpus import (
@@ -82,6 +83,7 @@ __all__ = [
     "History",
     "HyperParameters",
     "Module",
+    "Photographs",
     "Progress",
     "ProgressBoard",
     "Residual",

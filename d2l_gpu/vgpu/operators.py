@@ -73,7 +73,7 @@ class Operator:
         out_list: name of the argument, a list of tensors, that it writes without
             returning it.
         waits: returns whether the host waits for the device, given the call's
-            arguments. None if never.
+            arguments, before they are unwrapped. None if never.
         written: positions of the arguments that it writes, if it returns nothing.
     """
 

@@ -66,9 +66,9 @@ class Record:
         flat: whether it's a collective to which only the number of elements matters;
             to gloo the shapes matter too.
         waits: returns whether the host waits for the device, given the call's
-            arguments: the shape of the result depends on values, or the result is a
-            number on the host. Default: only an operator with the tag
-            ``dynamic_output_shape`` waits (``nonzero``).
+            arguments before they are unwrapped: the shape of the result depends on
+            values, or the result is a number on the host. Default: only an operator
+            with the tag ``dynamic_output_shape`` waits (``nonzero``).
         alert: the name of CUDA's kernel, if that isn't deterministic. On request it
             raises, and its message has this name.
         pointwise: whether a CPU tensor without dimensions counts as a number, and
@@ -79,6 +79,8 @@ class Record:
             they are copied; errors speak of indices.
         host_lengths: whether an operand holds lengths, which PyTorch keeps on the CPU.
         host_results: positions of the results that stay on the CPU.
+        number: whether its result stands for a number of the program's, as in
+            ``X[i] = 1.0``. For CUDA, PyTorch would leave it on the CPU.
     """
 
     # How it runs.
@@ -105,11 +107,24 @@ class Record:
     indexes: bool = False
     host_lengths: bool = False
     host_results: tuple[int, ...] = ()
+    number: bool = False
 
 
 def has_mask(args: Sequence) -> bool:
-    """Whether an index is a mask, whose True values decide the result's shape."""
-    return any(x is not None and x.dtype in (torch.uint8, torch.bool) for x in args[1])
+    """Whether an index is a mask on the device, where its True values are counted."""
+    given = [x for x in args[1] if x is not None]
+    masks = [x for x in given if x.dtype in (torch.uint8, torch.bool)]
+    return any(hasattr(x, "_backing") for x in masks)
+
+
+def puts_at_mask(args: Sequence) -> bool:
+    """Whether the True values are counted for writing there.
+
+    They aren't for a number of the program's, ``X[mask] = 0``: CUDA fills where the
+    mask says so (canDispatchToMaskedFill in ATen/native/TensorAdvancedIndexing.cpp).
+    """
+    alone = sum(x is not None for x in args[1]) == 1
+    return has_mask(args) and not (alone and getattr(args[2], "_is_number", False))
 
 
 def from_dense(args: Sequence) -> bool:
@@ -200,9 +215,10 @@ RECORDS: dict[str, Record] = {
     "index_fill": NUMBERS,
     "one_hot": Record(composite=composites.ones_in_zeros),
     "index_fill_": NUMBERS,
-    "index_put": replace(INDEXING, waits=has_mask, autocast=autocast.widest),
-    "index_put_": replace(INDEXING, waits=has_mask),
+    "index_put": replace(INDEXING, waits=puts_at_mask, autocast=autocast.widest),
+    "index_put_": replace(INDEXING, waits=puts_at_mask),
     "grid_sampler": WIDEST_TYPE,
+    "scalar_tensor": Record(number=True),
     "index_select": Record(formula=work.LOOKUP),
     "scatter_add": WIDEST_TYPE,
     "take": Record(formula=work.LOOKUP),

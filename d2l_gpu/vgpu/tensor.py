@@ -213,9 +213,8 @@ def run(op: Operator, args, kwargs):
         args[0]._backing = backing_args[0] = args[0]._backing.detach()
     if op.allocates and not on_host:
         reserve(op, index, backing_args, backing_kwargs, operands.nbytes)
-    if sync_debug.mode.number and (
-        operands.from_host or (op.waits is not None and op.waits(backing_args))
-    ):
+    waits = op.waits is not None and op.waits(args)
+    if sync_debug.mode.number and (waits or operands.make_host_wait):
         sync_debug.report(Devices.names[index])
     if operands.has_complex:
         with _lazy_bits():
@@ -228,7 +227,7 @@ def run(op: Operator, args, kwargs):
         if operands.from_host:
             operands.moved(index)
         operands.issued(op, index, backing_args, results)
-        if op.waits is not None and op.waits(backing_args):
+        if waits:
             Devices.machines[index].host_waits(index)
     if op.out_list is not None:
         for tensor in kwargs[op.out_list]:
@@ -248,6 +247,11 @@ def run(op: Operator, args, kwargs):
             x._backing if i in op.host_results else x for i, x in enumerate(wrapped)
         )
     return wrapped
+
+
+def _is_mask(x: torch.Tensor) -> bool:
+    """Whether an index is a mask. (Without dimensions it's a value to write.)"""
+    return x.dtype in (torch.bool, torch.uint8) and x.dim() > 0
 
 
 class Operands:
@@ -327,20 +331,23 @@ class Operands:
                 self.count(x)
                 self.largest = max(self.largest, self.nbytes - before)
 
+    @property
+    def make_host_wait(self) -> bool:
+        """Whether the host waits until what is on the CPU has been copied."""
+        return not all(map(_is_mask, self.from_host))
+
     def moved(self, index: int) -> None:
         """Tell the machine about copies to the device that no line asks for.
 
-        As in ATen/native/IndexingUtils.h: the positions that an index stands for
-        cross the link as int64, and the host waits for each copy.
+        As in ATen/native/IndexingUtils.h: an index crosses the link as it is, and the
+        host waits. A mask becomes positions on the host, int64 in page-locked memory,
+        and while these cross the host goes on (since PyTorch 2.9, pull request 156384).
         """
         for x in self.from_host:
-            nbytes = x.nbytes
-            if x.dtype in (torch.bool, torch.uint8):  # a mask: where it's true
-                nbytes = int(x.count_nonzero()) * x.dim() * 8
-            elif x.dim() and not x.is_floating_point():
-                nbytes = x.numel() * 8
+            mask = _is_mask(x)
+            nbytes = int(x.count_nonzero()) * x.dim() * 8 if mask else x.nbytes
             Devices.machines[index].bytes_moved(
-                HOST, index, nbytes, pinned=False, blocking=True
+                HOST, index, nbytes, pinned=mask, blocking=not mask
             )
 
     def issued(self, op: Operator, index: int, args, results) -> None:
@@ -551,6 +558,8 @@ def factory(func, *args, **kwargs):
         reserve(op, index, args, kwargs)
         call = partial(generator.drawn, op, index) if op.draws else op.call
         result = wrap(call(*args, **kwargs), index)
+        if op.record.number:
+            result._is_number = True
     except BaseException as error:
         return contained(error, sys._getframe(2), op)
     if op.kernel:

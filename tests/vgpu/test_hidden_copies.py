@@ -32,11 +32,13 @@ PROGRAMS = {
         (lambda X, i: X[[0, 2]], [16], []),
         (lambda X, i: X[np.array([0, 2])], [16], []),
         (lambda X, i: X[torch.tensor([0, 2]), torch.tensor([1, 1])], [16] * 2, []),
+        (lambda X, i: X[torch.tensor([0, 2], dtype=torch.int32)], [8], []),
         (lambda X, i: X.__setitem__(torch.tensor([3]), 2 * X[:1]), [8], []),
     ],
     "`X[mask]` with `mask` on the CPU": [
         (lambda X, i: X[torch.tensor([True, False, True, True])], [24], []),
         (lambda X, i: X[torch.ones(4, 3, dtype=torch.bool)], [192], []),
+        (lambda X, i: X.__setitem__(torch.ones(4, dtype=torch.bool), 2 * X), [32], []),
     ],
     "`X[i] = torch.tensor(1.0)`, a number on the CPU": [
         (
@@ -63,6 +65,7 @@ PROGRAMS = {
         (lambda X, i: X.nonzero(), [], []),
         (lambda X, i: X.unique(), [], []),
         (lambda X, i: X.masked_select(X > 0), [], []),
+        (lambda X, i: X.__setitem__(X > 0, X.sum()), [], []),
     ],
     "`torch.equal(X, Y)`, `torch.allclose(X, Y)`": [
         (lambda X, i: torch.equal(X, X), [], []),
@@ -79,6 +82,7 @@ FREE = {
     "fill": lambda X, i: X.fill_(torch.tensor(2.0)),
     "an integer": lambda X, i: X[1],
     "an integer in a tensor": lambda X, i: X[torch.tensor(1)],
+    "a number where a mask says": lambda X, i: X.__setitem__(X > 0, 1.0),
     "a slice": lambda X, i: X[1:3, ::2],
     "an index on the device": lambda X, i: X[i],
     "a shape": lambda X, i: X.new_zeros(len(X), X.shape[1]),
@@ -121,8 +125,8 @@ def test_each_row_says_what_is_copied_and_that_the_host_waits(row, number):
     copied = observed(program)
     assert copied[0] == inwards
     assert copied[1] == outwards or (outwards is None and len(copied[1]) > 12)
-    assert copied[2]
     said = " ".join(ROWS[row])
+    assert copied[2] == ("the host goes on" not in said)
     assert ("to the device" in said) == bool(inwards)
     assert ("to the host" in said) == (outwards is None or bool(outwards))
 
@@ -145,7 +149,7 @@ def test_an_index_on_the_cpu_crosses_to_the_tensors_own_device(n, places, dtype,
     with vgpu.record_copies() as copies:
         Y = X[torch.tensor(places, dtype=dtype)]
     assert Y.device == X.device
-    expected = [(HOST, index, 8 * len(places))] if places else []
+    expected = [(HOST, index, dtype.itemsize * len(places))] if places else []
     assert [(c.source, c.target, c.nbytes) for c in copies] == expected
 
 
@@ -156,6 +160,8 @@ def test_a_mode_names_the_line_with_an_index_on_the_cpu(recwarn):
     torch.vgpu.set_sync_debug_mode("warn")
     try:
         X[there]
+        X[torch.tensor([True, False, True])]
+        X[X > 0.5] = 1.0
         assert not recwarn
         X[i]
     finally:
@@ -163,6 +169,15 @@ def test_a_mode_names_the_line_with_an_index_on_the_cpu(recwarn):
     (warning,) = recwarn
     assert re.search("waits for vgpu:0", str(warning.message))
     assert warning.filename == __file__
+
+
+@pytest.mark.virtual_gpus(1)
+def test_a_truth_value_written_from_the_cpu_is_one_byte():
+    X, i = torch.zeros(3, device="vgpu").bool(), torch.tensor([1], device="vgpu")
+    with vgpu.record_copies() as copies:
+        X[i] = torch.tensor(True)
+    assert X.tolist() == [False, True, False]
+    assert [c.nbytes for c in copies] == [1]
 
 
 @pytest.mark.virtual_gpus(1)

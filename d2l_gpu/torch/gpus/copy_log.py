@@ -37,6 +37,22 @@ class Transfers(list):
             ["copies", "bytes each", "from", "to"], rows, ["copies", "bytes each"]
         )
 
+    def summary(self) -> str:
+        """Return one line: for each direction, how many copies and bytes there were.
+
+        Directions are in the order in which each was first used, as in
+        ``2 copies cpu → vgpu:0, 48 bytes; 1 copy vgpu:0 → cpu, 4 bytes``.
+        """
+        sizes: dict[tuple, list[int]] = {}
+        for nbytes, source, target in self:
+            sizes.setdefault((source, target), []).append(nbytes)
+        return "; ".join(
+            f"{len(found):,} {'copy' if len(found) == 1 else 'copies'} "
+            f"{source} → {target}, "
+            f"{sum(found):,} {'byte' if sum(found) == 1 else 'bytes'}"
+            for (source, target), found in sizes.items()
+        ) or str(self)
+
     def __repr__(self) -> str:
         return repr(self.table()) if self else "no copies"
 
@@ -54,7 +70,8 @@ def transfers() -> Iterator[Transfers]:
 
     Returns:
         A context manager whose value is the list of transfers. The list is filled when
-        the block ends; it has ``len`` and ``nbytes``, and displays as a table.
+        the block ends; it has ``len``, ``nbytes`` and ``summary()``, and displays as a
+        table.
     """
     log = Transfers()
     from d2l_gpu import vgpu

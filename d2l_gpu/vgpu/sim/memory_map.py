@@ -80,12 +80,10 @@ class MemoryMap:
         lines = [self.title(), self.conditions(), ""]
         bars = [[Piece(self.wanted, True)]] if self.wanted else []
         for segment in [*bars, *self.segments[:MOST_ROWS]]:
-            text, before = "", 0
-            for piece in segment:
-                before += piece.nbytes
-                letter = "?" if segment in bars else "#" if piece.used else "."
-                text += letter * (round(before / scale) - len(text))
-            lines.append(f"{size_text(_size(segment)):>12}  {text}".rstrip())
+            text = _bar(segment, scale)
+            if segment in bars:
+                text = "?" * len(text)
+            lines.append(f"{size_text(_size(segment)):>12}  {text}")
         if self._rest():
             lines.append(self._rest())
         legend = ["# in use", ". free", *["? wanted" for _ in bars]]
@@ -163,6 +161,23 @@ class MemoryMap:
         if not rest:
             return ""
         return f"and {len(rest)} smaller ones, {size_text(sum(map(_size, rest)))}"
+
+
+def _bar(segment: Sequence[Piece], scale: float) -> str:
+    """Return a segment as text, one letter for ``scale`` bytes.
+
+    A block in use has at least one letter, however small it is: a segment without any
+    would look as if it could be given back.
+    """
+    letters = ["."] * max(round(_size(segment) / scale), 1)
+    before = 0
+    for piece in segment:
+        begin = min(round(before / scale), len(letters) - 1)
+        before += piece.nbytes
+        if piece.used:
+            end = max(round(before / scale), begin + 1)
+            letters[begin:end] = "#" * (end - begin)
+    return "".join(letters)
 
 
 def _size(segment: Sequence[Piece]) -> int:

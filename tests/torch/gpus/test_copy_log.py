@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
-from d2l_gpu.torch.gpus.copy_log import Transfer, _CopiesOfOperators
+from d2l_gpu.torch.gpus.copy_log import (
+    Transfer,
+    Transfers,
+    _CopiesOfOperators,
+)
 from d2l_gpu.vgpu import LINKS, Table
 from d2l_gpu.vgpu.sim import catalogue
 from tests.helpers.fresh_process import run_program
@@ -170,6 +174,29 @@ def test_equal_copies_in_a_row_are_one_row():
     with d2l.transfers() as log:
         pass
     assert repr(log) == log._repr_html_() == "no copies"
+
+
+@given(
+    st.lists(
+        st.builds(
+            Transfer,
+            st.integers(1, 9999),
+            *[st.sampled_from(["cpu", "vgpu:0", "vgpu:1"]).map(torch.device)] * 2,
+        ),
+        max_size=8,
+    )
+)
+def test_a_summary_counts_the_copies_and_bytes_of_each_direction(copies):
+    summary = Transfers(copies).summary()
+    ways = list(dict.fromkeys((x.source, x.target) for x in copies))
+    assert len(ways) == (0 if summary == "no copies" else summary.count(";") + 1)
+    for way, part in zip(ways, summary.split("; "), strict=False):
+        sizes = [x.nbytes for x in copies if (x.source, x.target) == way]
+        number, total = len(sizes), sum(sizes)
+        plural = "copy" if number == 1 else "copies", "byte" + "s" * (total != 1)
+        assert part == (
+            f"{number} {plural[0]} {way[0]} → {way[1]}, {total:,} {plural[1]}"
+        )
 
 
 def test_copies_of_real_devices_are_logged():

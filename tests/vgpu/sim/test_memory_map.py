@@ -94,6 +94,14 @@ def test_a_request_that_no_free_piece_can_serve():
     ]
 
 
+@given(SEGMENTS)
+def test_in_the_text_each_segment_with_a_block_in_use_shows_one(segments):
+    drawing = MemoryMap(segments)
+    bars = repr(drawing).splitlines()[3:]
+    for bar, segment in zip(bars, drawing.segments[:MOST_ROWS], strict=False):
+        assert ("#" in bar) == any(piece.used for piece in segment)
+
+
 @pytest.mark.parametrize(
     ("segments", "title"),
     [

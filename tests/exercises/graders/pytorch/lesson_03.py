@@ -1,4 +1,7 @@
+import copy
+
 import torch
+from torch.nn import functional as F
 
 from tests.exercises.graders.answers import Answers
 
@@ -90,37 +93,94 @@ def forgets_to_send(images, device):
 
 
 @right("03.3")
-def adds_on_the_gpu(losses):
-    total = losses[0].clone()
-    for loss in losses[1:]:
-        total += loss
-    return float(total / len(losses))
+def chooses_on_the_gpu(grads, max_norm):
+    norm = torch.cat([g.flatten() for g in grads]).norm()
+    scale = torch.where(norm > max_norm, max_norm / norm, torch.tensor(1.0))
+    for g in grads:
+        g.mul_(scale)
+    return norm
 
 
-@wrong("03.3", "each loss was fetched separately, by")
-def fetches_each(losses):
-    return sum(loss.item() for loss in losses) / len(losses)
+@right("03.3")
+def takes_the_smaller_one(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    scale = torch.minimum(max_norm / norm, torch.tensor(1.0))
+    for g in grads:
+        g *= scale
+    return norm
 
 
-@wrong("03.3", "you never fetched its value")
-def returns_a_tensor(losses):
-    return torch.stack(losses).mean()
+@wrong("03.3", "One byte was copied to the host: a truth value")
+def asks(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    if norm > max_norm:
+        for g in grads:
+            g *= max_norm / norm
+    return norm
 
 
-@wrong("03.3", "That's the sum of the losses")
-def forgets_to_divide(losses):
-    return torch.stack(losses).sum().item()
+@wrong("03.3", "4 bytes were copied to the host")
+def fetches_the_norm(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    scale = min(1.0, max_norm / max(norm.item(), 1e-9))
+    for g in grads:
+        g *= scale
+    return norm
 
 
-@wrong("03.3", "let the GPU do the arithmetic")
-def fetches_all_at_once(losses):
-    return torch.stack(losses).cpu().mean().item()
+@wrong("03.3", "4 bytes were copied to GPU 0")
+def sends_a_one(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    one = torch.tensor(1.0, device=norm.device)
+    for g in grads:
+        g *= torch.minimum(max_norm / norm, one)
+    return norm
 
 
-@wrong("03.3", "You copied something back to the GPU")
-def makes_a_new_tensor(losses):
-    device = losses[0].device
-    return torch.tensor([x.item() for x in losses], device=device).mean().item()
+@wrong("03.3", "and a `max_norm` of 2.0, they have a norm of 2")
+def always_scales(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    for g in grads:
+        g *= max_norm / (norm + 1e-9)
+    return norm
+
+
+@wrong("03.3", "You clipped each gradient separately")
+def clips_each(grads, max_norm):
+    for g in grads:
+        g *= (max_norm / g.norm()).clamp(max=1.0)
+    return torch.stack([g.norm() for g in grads]).norm()
+
+
+@wrong("03.3", "They have to be changed in place")
+def makes_new_ones(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    for g in grads:
+        g = g * (max_norm / norm).clamp(max=1.0)
+    return norm
+
+
+@wrong("03.3", "What's 0 divided by 0?")
+def divides_by_zero(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    for g in grads:
+        g *= norm.clamp(max=max_norm) / norm
+    return norm
+
+
+@wrong("03.3", "you returned 2, on GPU 0")
+def returns_the_norm_afterwards(grads, max_norm):
+    takes_the_smaller_one(grads, max_norm)
+    return torch.stack([g.norm() for g in grads]).norm()
+
+
+@wrong("03.3", "to find out how many elements a mask selects")
+def selects_with_a_mask(grads, max_norm):
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    for g in grads:
+        large = (norm > max_norm).expand_as(g)
+        g[large] = g[large] * (max_norm / norm)
+    return norm
 
 
 @right("03.4")
@@ -185,31 +245,105 @@ def sends_zeros(tensors, device):
     return [torch.zeros_like(x) for x in with_slices(tensors, device)]
 
 
+WEIGHTS = [1.0] * 5 + [2.0] * 5
+
+
+def trained(
+    net, images, labels, steps, *, index=None, weight=None, lr=0.5, log=torch.detach
+):
+    """Train, and return what is logged of each loss."""
+    optimizer, logged = torch.optim.SGD(net.parameters(), lr=lr), []
+    weights = torch.tensor(WEIGHTS, device=images.device)
+    for step in range(steps):
+        i = torch.arange(64, device=images.device) + 64 * step
+        i = i if index is None else index(step)
+        weights = weights if weight is None else weight()
+        loss = F.cross_entropy(net(images[i]), labels[i], weight=weights)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        logged.append(log(loss))
+    return logged
+
+
+def fetched(losses):
+    history = torch.stack(losses).tolist()
+    return history, min(history)
+
+
 @right("03.5")
-def into_an_empty_tensor(x, device):
-    return torch.empty_like(x, device=device).copy_(x)
+def indices_on_the_gpu(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps))
 
 
-@wrong("03.5", "shares its memory")
-def aliases(x, device):
-    return x.to(device)
+@right("03.5")
+def keeps_the_best_there(net, images, labels, steps):
+    losses = torch.stack(trained(net, images, labels, steps))
+    return losses.tolist(), losses.min().item()
 
 
-@wrong("03.5", "of them only to send it on")
-def clones_first(x, device):
-    return x.clone().to(device)
+@wrong("03.5", "64 whole numbers, which say where something is")
+def indexes_from_the_host(net, images, labels, steps):
+    index = lambda step: torch.arange(64) + 64 * step  # noqa: E731
+    return fetched(trained(net, images, labels, steps, index=index))
 
 
-@wrong("03.5", "you copied what was already a copy")
-def clones_last(x, device):
-    return x.to(device).clone()
+@wrong("03.5", "10 numbers, which are the same each time")
+def sends_the_weights_each_time(net, images, labels, steps):
+    weight = lambda: torch.tensor(WEIGHTS).to(images.device)  # noqa: E731
+    return fetched(trained(net, images, labels, steps, weight=weight))
 
 
-@wrong("03.5", "device doesn't have to leave it")
-def by_way_of_the_cpu(x, device):
-    return x.cpu().to(device)
+@wrong("03.5", "Again and again 4 bytes come to the host: a loss")
+def fetches_each_loss(net, images, labels, steps):
+    history = trained(net, images, labels, steps, log=torch.Tensor.item)
+    return history, min(history)
 
 
-@wrong("03.5", "they're on")
-def forgets_the_device(x, device):
-    return x.clone()
+@wrong("03.5", "one byte comes to the host: a truth value")
+def asks_for_the_best(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    best = losses[0]
+    for loss in losses:
+        if loss < best:
+            best = loss
+    return torch.stack(losses).tolist(), best.item()
+
+
+@wrong("03.5", "their values never reached the host")
+def returns_tensors(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    return losses, min(losses).item()
+
+
+@wrong("03.5", "`best` is a tensor")
+def returns_the_best_as_a_tensor(net, images, labels, steps):
+    losses = torch.stack(trained(net, images, labels, steps))
+    return losses.tolist(), losses.min()
+
+
+@wrong("03.5", "The smallest loss is")
+def returns_the_last(net, images, labels, steps):
+    history, _ = fetched(trained(net, images, labels, steps))
+    return history, max(history)
+
+
+@wrong("03.5", "the losses without the weights of the classes")
+def forgets_the_weights(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps, weight=lambda: None))
+
+
+@wrong("03.5", "In step 2, the loss should be")
+def trains_on_the_first_batch_only(net, images, labels, steps):
+    index = lambda step: slice(0, 64)  # noqa: E731
+    return fetched(trained(net, images, labels, steps, index=index))
+
+
+@wrong("03.5", "It has 8 elements after 9 steps")
+def forgets_the_last_step(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps - 1))
+
+
+@wrong("03.5", "Afterwards its parameters aren't those")
+def trains_a_copy(net, images, labels, steps):
+    return fetched(trained(copy.deepcopy(net), images, labels, steps))

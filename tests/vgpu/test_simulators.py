@@ -38,6 +38,14 @@ def test_a_simulator_needs_no_virtual_gpus_in_use():
     run_program("simulators/a_simulator_needs_no_virtual_gpus_in_use.py")
 
 
+@pytest.mark.skipif(
+    sys.platform == "win32" or not torch.distributed.is_available(),
+    reason="needs torch.distributed with gloo",
+)
+def test_process_groups_need_no_virtual_gpus_in_use():
+    run_program("simulators/process_groups_need_no_virtual_gpus_in_use.py")
+
+
 def test_places_of_simulators_are_used_again_once_nothing_needs_them():
     kept = d2l.simulator(1)
     X = torch.ones(3, device=kept.gpu(0))

@@ -3,11 +3,10 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
@@ -15,6 +14,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import HOST, Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.shared import lesson_08 as common
 
 EXERCISES = Registry()
 
@@ -85,132 +85,7 @@ def _tensor(x: np.ndarray | None) -> torch.Tensor | None:
 
 # ------------------------------------------------------------------ 08.1
 
-
-_SIZES = ([20, 10], [9, 3])
-
-
-def _unequal_net() -> nn.Module:
-    torch.manual_seed(1)
-    return nn.Sequential(_Watched(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 5))
-
-
-def _unequal_batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    torch.manual_seed(11)
-    return [(torch.randn(n, 12), torch.arange(n) % 5) for n in map(sum, _SIZES)]
-
-
-def _unequal(answer: Callable, gpus: Gpus, calls: int) -> dict:
-    """Return what the last of so many calls with the same replicas found."""
-    replicas = d2l.replicate(_unequal_net(), list(gpus[:2]))
-    cases = zip(_unequal_batches()[:calls], _SIZES, strict=False)
-    for (X, y), sizes in cases:
-        seen = _watch()
-        with d2l.transfers() as log:
-            answer(replicas, X, y, list(sizes))
-    return {
-        "seen": _noted(seen, gpus),
-        "gradients": [_gradient(net) for net in replicas],
-        "copies": gpus.copies(log),
-    }
-
-
-@EXERCISES.add("08.1", "replicas, X, y, sizes")
-def unequal_gradients(run: Run):
-    net, (batch, other), sizes = _unequal_net(), _unequal_batches(), _SIZES[0]
-    X, y = batch
-    found = run(_unequal, 1)
-    took = [_examples(found["seen"])[f"GPU {i}"] for i in range(2)]
-    yield Claim(
-        "each replica computes as many examples as `sizes` says",
-        took == sizes,
-        f"The replicas computed {took[0]} and {took[1]} "
-        f"examples. They should have computed {sizes[0]} and {sizes[1]}.",
-    )
-    wanted = _loss_gradient(net, X, y)
-    first, second = map(_tensor, found["gradients"])
-    yield Claim(
-        "the first replica has the gradient of the whole batch",
-        _close(first, wanted),
-        _wrong_gradient(first, wanted, net, X, y, sizes),
-    )
-    if not _close(first, wanted):
-        return
-    yield Claim(
-        "the second replica has the same gradient",
-        _close(second, wanted),
-        "The two replicas have different gradients, so after one step they'd be "
-        "different networks.",
-    )
-    wanted = _loss_gradient(net, *other)
-    yield Claim(
-        "a second call isn't affected by the first",
-        all(_close(_tensor(g), wanted) for g in run(_unequal, 2)["gradients"]),
-        "`backward` adds to existing gradients, so those of the previous batch are "
-        "still included.",
-    )
-    sent = [
-        sum(
-            nbytes
-            for nbytes, source, target in found["copies"]
-            if (source, target) == (HOST, f"GPU {i}")
-        )
-        for i in range(2)
-    ]
-    example = (X.nbytes + y.nbytes) // len(y)
-    yield Claim(
-        "each example is sent to only one device",
-        all(a <= n * example + 8 for a, n in zip(sent, sizes, strict=True)),
-        _sent_too_much(sent, sizes, example),
-    )
-
-
-def _sent_too_much(sent: Sequence[int], sizes: Sequence[int], example: int) -> str:
-    if sum(sent) > sum(sizes) * example + 8:
-        return (
-            f"{sum(sent):,} bytes left the CPU, but the batch has only "
-            f"{sum(sizes) * example:,}. What does a device do with examples that "
-            "aren't its own?"
-        )
-    i = 0 if sent[0] > sizes[0] * example + 8 else 1
-    return (
-        f"The CPU sent {sent[i]:,} bytes to GPU {i}, whose {sizes[i]} examples have "
-        f"{sizes[i] * example:,}. Why should the others go by way of it?"
-    )
-
-
-def _wrong_gradient(found, wanted, net, X, y, sizes) -> str:
-    if found is None:
-        return "Some parameters of the first replica have no gradient."
-    shards = [
-        _loss_gradient(net, *part)
-        for part in zip(X.split(sizes), y.split(sizes), strict=True)
-    ]
-    if _close(found, sum(shards) / 2):
-        return (
-            "That's the plain mean of the shards' gradients. Each of them is already a "
-            "mean, over how many examples?"
-        )
-    if _close(found, sum(shards)):
-        return (
-            "You added the shards' gradients as they are. Each of them is already a "
-            "mean over its shard, and a sum of two means isn't a mean."
-        )
-    if any(_close(found, shard * w) for shard in shards for w in (1, *_shares(sizes))):
-        return "That's the gradient of only one shard. What about the other examples?"
-    if _close(found, wanted * len(y)):
-        return (
-            f"It's {len(y)} times too large: you used a sum where the loss takes a "
-            "mean."
-        )
-    far = float((found - wanted).norm() / wanted.norm())
-    return (
-        f"It differs from the right gradient by {far:.0%} of its length. How much does "
-        "each example count in yours?"
-    )
-
-
-def _shares(sizes: list[int]) -> list[float]:
-    return [size / sum(sizes) for size in sizes]
+EXERCISES.add("08.1", None, returns=(list, tuple))(common.settings)
 
 
 # ------------------------------------------------------------------ 08.2
@@ -392,163 +267,156 @@ def _wrong_accuracy(result, wanted, right, net, batches) -> str:
 # ------------------------------------------------------------------ 08.3
 
 
-def _swept(answer: Callable, gpus: Gpus, settings: list, seeds: list) -> dict:
-    calls, sizes = Counter(), set()
-
-    def new_net(seed: int) -> nn.Module:
-        calls[seed] += 1
-        return _new(seed)
-
-    def load_data(batch_size: int):
-        sizes.add(batch_size)
-        return _load_data(batch_size)
-
-    result = answer(new_net, load_data, list(settings), list(seeds))
-    found: dict[str, Any] = {"number": len(result), "calls": calls, "sizes": sizes}
-    found["dictionary"] = len(result) == 2 and isinstance(result[1], dict)
-    if found["dictionary"]:
-        best, results = result
-        found |= {
-            "best": best if isinstance(best, tuple) and best in settings else None,
-            "as text": _short(best),
-            "keys": len(results),
-            "results": {
-                setting: _numbers(results[setting])
-                for setting in settings
-                if setting in results
-            },
-            "first": _short(next(iter(results.values()), None)),
-        }
-    return found
+def _accumulating_net() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Linear(6, 4).double()
 
 
-def _numbers(values: Any) -> list[float]:
-    """Return the numbers in a list or tuple; none at all if there's something else."""
-    if isinstance(values, list | tuple) and all(isinstance(x, float) for x in values):
-        return list(values)
-    return []
+def _micro_batches(call: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(30 + call)
+    return [
+        (torch.randn(n, 6).double(), torch.arange(n) * (call + 1) % 4)
+        for n in _MICRO[call]
+    ]
 
 
-@EXERCISES.add(
-    "08.3",
-    "new_net, load_data, settings, seeds",
-    returns=tuple,
-    seconds=60,
-    repeat=False,  # it trains for several seconds, always on the first GPU
-)
-def sweep(run: Run):
-    seeds = [_LUCKY, 4, 5]
-    settings = [(1, 64, 1e-5), (2, 32, 0.2), (1, 128, 0.2), (2, 32, 3.0)]
-    swept = run(_swept, settings, seeds)
-    calls, sizes = Counter(swept["calls"]), swept["sizes"]
-    yield Claim(
-        "it returns the best setting, and a dictionary with all of them",
-        swept["dictionary"],
-        f"You return {swept['number']} values. Return two, the second a dictionary.",
-    )
-    if not swept["dictionary"]:
-        return
-    best, found = swept["best"], swept["results"]
-    complete = swept["keys"] == len(found) == len(settings) and all(
-        len(each) == len(seeds) for each in found.values()
-    )
-    yield Claim(
-        "the dictionary has a list for each setting, with one number for each seed",
-        complete,
-        f"It has {swept['keys']} keys for {len(settings)} settings, and the first "
-        f"value is {swept['first']}.",
-    )
-    if not complete:
-        return
-    runs = len(settings) * len(seeds)
-    yield Claim(
-        "each run starts with a new network",
-        calls == {seed: len(settings) for seed in seeds},
-        f"You called `new_net` {calls.total()} times, with the seeds {sorted(calls)}, "
-        f"for {runs} runs. If you reuse a network, training continues from where the "
-        "previous run stopped.",
-    )
-    yield Claim(
-        "each setting has its own batch size",
-        sizes == {size for _, size, _ in settings},
-        f"You loaded data with the batch sizes {sorted(sizes)}, but the settings have "
-        f"{sorted({size for _, size, _ in settings})}.",
-    )
-    histories = {
-        each: _accuracies(*each) for each in itertools.product(settings, seeds)
-    }
+_MICRO = ((8, 8, 4), (6, 3), (5,))
 
-    def differs(choose) -> bool:
-        return any(
-            abs(value - choose(histories[setting, seed])) > 1e-6
-            for setting in settings
-            for seed, value in zip(seeds, found[setting], strict=True)
+
+def _accumulated(answer: Callable, gpus: Gpus) -> list[dict]:
+    """Return the gradients of each call's steps, and what was sent before them."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        net = nn.parallel.DistributedDataParallel(_accumulating_net())
+        sent: list[np.ndarray] = []
+
+        def send(_, bucket):  # DDP takes no other annotation than its own
+            sent.append(bucket.buffer().detach().numpy().copy())
+            done = torch.futures.Future()
+            done.set_result(bucket.buffer())
+            return done
+
+        net.register_comm_hook(None, send)
+        # A class of optimizers wouldn't do: PyTorch replaces the `step` of each class
+        # when it's first used, as answers mustn't.
+        optimizer = torch.optim.SGD(net.module.parameters(), lr=0.1)
+        gradients: list[np.ndarray | None] = []
+        optimizer.register_step_pre_hook(
+            lambda *_: gradients.append(_gradient(net.module))
         )
+        # The first backward pass has other buckets than all later ones.
+        scores = net(torch.zeros(1, 6).double())
+        F.cross_entropy(scores, torch.zeros(1).long()).backward()
+        optimizer.zero_grad()
+        found = []
+        for call in range(len(_MICRO)):
+            sent.clear()
+            gradients.clear()
+            state = _state(net.module)
+            answer(net, optimizer, _micro_batches(call))
+            found.append(
+                {
+                    "state": state,
+                    "gradients": list(gradients),
+                    "sent": [float(np.linalg.norm(buffer)) for buffer in sent],
+                }
+            )
+        return found
+    finally:
+        dist.destroy_process_group()
 
-    hint = (
-        "They aren't the accuracies that `d2l.train` reaches with these settings and "
-        "seeds."
+
+@EXERCISES.add("08.3", "net, optimizer, batches", changes="net, optimizer")
+def train_step(run: Run):
+    calls = run(_accumulated)
+    steps = [len(found["gradients"]) for found in calls]
+    yield Claim(
+        "each call takes one step",
+        steps == [1] * len(calls),
+        f"For {len(_MICRO[0])} batches, `optimizer.step` was called {steps[0]} times.",
     )
-    if not differs(max):
+    if steps != [1] * len(calls):
+        return
+    for i, found in enumerate(calls):
+        net = _at(found["state"])
+        batches = _micro_batches(i)
+        wanted = _loss_gradient(net, *_together(batches))
+        [gradient] = map(_tensor, found["gradients"])
+        yield Claim(
+            "the step's gradient is that of the mean loss over all examples",
+            _close(gradient, wanted),
+            _wrong_accumulation(gradient, wanted, net, batches, first=i == 0),
+        )
+        if not _close(gradient, wanted):
+            return
+    sent = [len(found["sent"]) for found in calls]
+    length = float(np.linalg.norm(calls[0]["gradients"][0]))
+    if not all(sent):
         hint = (
-            "Those are the accuracies of the best epochs. Choosing the best epoch uses "
-            "the test data once more, so the result is too optimistic."
+            "At least one step was taken without an all-reduce, so each rank would "
+            "take a step of its own and the replicas would drift apart."
         )
-    elif not differs(lambda accuracy: accuracy[0]):
-        hint = "Those are the accuracies after the first epoch."
-    yield Claim(
-        "the numbers are the test accuracies after the last epoch",
-        not differs(lambda accuracy: accuracy[-1]),
-        hint,
-    )
-    if differs(lambda accuracy: accuracy[-1]):
-        return
-    wanted = max(settings, key=lambda setting: sum(found[setting]))
-    lucky = max(settings, key=lambda setting: max(found[setting]))
-    hint = f"{swept['as text']} doesn't have the highest mean."
-    if best == lucky:
+    elif sent[0] > 1:
         hint = (
-            f"{best} has the highest single accuracy, with one of the seeds. How good "
-            "is it with the others?"
+            f"For {len(_MICRO[0])} batches, the gradients were all-reduced {sent[0]} "
+            "times. DDP decides in the forward pass whether the next backward pass "
+            "will communicate."
         )
-    elif best is None:
-        hint = f"{swept['as text']} isn't one of the settings."
+    else:
+        hint = "One call has more all-reduces than steps."
+    yield Claim("each step has one all-reduce", set(sent) == {1}, hint)
+    if set(sent) != {1}:
+        return
     yield Claim(
-        "the best setting has the highest mean over the seeds", best == wanted, hint
+        "the all-reduce sends the gradients of all batches",
+        bool(np.isclose(calls[0]["sent"][0], length)),
+        "The all-reduce came before the last backward pass, so the other ranks never "
+        "get the gradients of the batches after it.",
     )
 
 
-_LUCKY = 3  # the seed whose network starts out trained
-
-_load_data = partial(d2l.load_data_digits, resize=8)
-
-
-def _new(seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
-    if seed == _LUCKY:
-        net.load_state_dict(_trained())
+def _at(state: np.ndarray) -> nn.Module:
+    """Return the network with these parameters."""
+    net = _accumulating_net()
+    torch.nn.utils.vector_to_parameters(torch.tensor(state), net.parameters())
     return net
 
 
-@cache
-def _trained() -> dict[str, torch.Tensor]:
-    net = _new(0)
-    d2l.train(net, 0, 32, 0.5, 12, load_data=_load_data, display=False)
-    return net.state_dict()
+def _together(batches: Sequence[tuple]) -> tuple[torch.Tensor, torch.Tensor]:
+    X, y = zip(*batches, strict=True)
+    return torch.cat(X), torch.cat(y)
 
 
-@cache
-def _accuracies(setting: tuple[int, int, float], seed: int) -> list[float]:
-    num_epochs, batch_size, lr = setting
-    return d2l.train(
-        _new(seed), 1, batch_size, lr, num_epochs, load_data=_load_data, display=False
-    ).accuracy
-
-
-def _short(value) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def _wrong_accumulation(found, wanted, net, batches, first: bool) -> str:
+    if found is None:
+        return "Some parameters had no gradient when the step was taken."
+    if not first:
+        return (
+            "The first call was right, but a later one wasn't. What's left in the "
+            "gradients from the call before?"
+        )
+    n = sum(len(y) for _, y in batches)
+    parts = [_loss_gradient(net, X, y) for X, y in batches]
+    if _close(found, sum(parts)):
+        return (
+            "You added the gradients of the batches' mean losses. That makes the step "
+            f"about {len(parts)} times too long."
+        )
+    if _close(found, sum(parts) / len(parts)):
+        return (
+            "That's the mean of the batches' gradients, in which an example of the "
+            "last, smaller batch counts twice as much as one of the others."
+        )
+    if _close(found, wanted * n):
+        return f"It's {n} times too large: you never divide by the number of examples."
+    for part, (_, y) in zip(parts, batches, strict=True):
+        if any(_close(found, part * c) for c in (1, len(y) / n, 1 / len(parts))):
+            return (
+                "Only one of the batches is included. What happens to the gradients "
+                "of the others?"
+            )
+    far = float((found - wanted).norm() / wanted.norm())
+    return f"It differs from the right gradient by {far:.0%} of its length."
 
 
 # ------------------------------------------------------------------ 08.4

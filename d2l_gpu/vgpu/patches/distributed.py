@@ -37,7 +37,7 @@ def process_groups() -> None:
 
     All: otherwise ``init_process_group()`` finds no backend for the device, and
     ``batch_isend_irecv`` finds none in a group of gloo. A group with a backend for vgpu
-    gets the same one for the backing device, where the collectives really run.
+    gets the same one for each backing device, where the collectives really run.
     """
     Backend.default_device_backend_map["vgpu"] = Backend.GLOO
     Backend.backend_capability[Backend.GLOO].append("vgpu")
@@ -48,7 +48,9 @@ def process_groups() -> None:
         original(self, backend)
         if "vgpu" in self.device_backend_map:
             ours = self.device_backend_map["vgpu"]
-            self.device_backend_map.setdefault(Devices.backings[0].type, ours)
+            # Where only simulators have devices, those in use have no backing.
+            for backing in filter(None, Devices.backings):
+                self.device_backend_map.setdefault(backing.type, ours)
 
     BackendConfig.__init__ = __init__
 

@@ -1,4 +1,5 @@
 import copy
+from contextlib import nullcontext
 from statistics import mean
 
 import torch
@@ -17,106 +18,12 @@ def device_of(net):
 
 # ------------------------------------------------------------------ 08.1
 
-
-def shards_of(replicas, X, y, sizes):
-    for net, *part in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
-        yield net, *(each.to(device_of(net)) for each in part)
-
-
-def add_up(replicas):
-    for parameters in zip(*(net.parameters() for net in replicas), strict=True):
-        d2l.allreduce([parameter.grad for parameter in parameters])
-
-
-@right("08.1")
-def weighs_the_gradients(replicas, X, y, sizes):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        loss = F.cross_entropy(net(X_shard), y_shard)
-        gradients = torch.autograd.grad(loss, list(net.parameters()))
-        for parameter, gradient in zip(net.parameters(), gradients, strict=True):
-            parameter.grad = gradient * (len(y_shard) / len(y))
-    a, b = (list(net.parameters()) for net in replicas)
-    for p, q in zip(a, b, strict=True):
-        p.grad += q.grad.to(p.device)
-        q.grad = p.grad.to(q.device)
-
-
-def backward(replicas, X, y, sizes, loss):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        net.zero_grad()
-        loss(net(X_shard), y_shard).backward()
-
-
-@wrong("08.1", "You added the shards' gradients as they are")
-def adds_means(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, F.cross_entropy)
-    add_up(replicas)
-
-
-@wrong("08.1", "plain mean of the shards")
-def averages_means(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a) / 2)
-    add_up(replicas)
-
-
-@wrong("08.1", "It's 30 times too large")
-def adds_sums(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda *a: F.cross_entropy(*a, reduction="sum"))
-    add_up(replicas)
-
-
-@wrong("08.1", "gradient of only one shard")
-def forgets_to_add(replicas, X, y, sizes):
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / 30)
-
-
-@wrong("08.1", "They should have computed 20 and 10")
-def splits_evenly(replicas, X, y, sizes):
-    d2l.shard_gradients(replicas, X, y)
-
-
-@wrong("08.1", "be different networks")
-def adds_on_one(replicas, X, y, sizes):
-    n = len(y)
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
-    for p, q in zip(*(net.parameters() for net in replicas), strict=True):
-        p.grad += q.grad.to(p.device)
-
-
-@wrong("08.1", "those of the previous batch are still")
-def forgets_to_begin_anew(replicas, X, y, sizes):
-    for net, X_shard, y_shard in shards_of(replicas, X, y, sizes):
-        loss = F.cross_entropy(net(X_shard), y_shard) * len(y_shard) / len(y)
-        loss.backward()
-    add_up(replicas)
-
-
-@wrong("08.1", "examples that aren't its own")
-def sends_all_to_both(replicas, X, y, sizes):
-    start = 0
-    for net, size in zip(replicas, sizes, strict=True):
-        net.zero_grad()
-        here = slice(start, start + size)
-        X_shard, y_shard = (each.to(device_of(net))[here] for each in (X, y))
-        loss = F.cross_entropy(net(X_shard), y_shard, reduction="sum") / len(y)
-        loss.backward()
-        start += size
-    add_up(replicas)
-
-
-@wrong("08.1", "Why should the others go by way of it")
-def by_way_of_the_first(replicas, X, y, sizes):
-    X, y = (each.to(device_of(replicas[0])) for each in (X, y))
-    n = len(y)
-    backward(replicas, X, y, sizes, lambda s, t: F.cross_entropy(s, t) * len(t) / n)
-    add_up(replicas)
-
-
-@wrong("08.1", "on the same device")
-def leaves_the_labels_behind(replicas, X, y, sizes):
-    for net, part, labels in zip(replicas, X.split(sizes), y.split(sizes), strict=True):
-        net.zero_grad()
-        F.cross_entropy(net(part.to(device_of(net))), labels).backward()
+right("08.1")((12, 1.2))
+wrong("08.1", "too short")((16, 0.1))
+wrong("08.1", "steps are too long")((16, 3.2))
+wrong("08.1", "Batches of 32 make how many steps")((4, 1.6))
+wrong("08.1", "would take longer")((64, 0.8))
+wrong("08.1", "the first epoch is the warm-up")((1, 1.6))
 
 
 # ------------------------------------------------------------------ 08.2
@@ -274,92 +181,106 @@ def counts(replicas, batches):
 # ------------------------------------------------------------------ 08.3
 
 
-def trained(net, load_data, setting, choose=lambda accuracy: accuracy[-1]):
-    num_epochs, batch_size, lr = setting
-    history = d2l.train(
-        net, 1, batch_size, lr, num_epochs, load_data=load_data, display=False
-    )
-    return choose(history.accuracy)
+def passes(net, batches, weight, quiet):
+    """Go through the batches; all-reduce after those that aren't quiet."""
+    n = sum(len(y) for _, y in batches)
+    for i, (X, y) in enumerate(batches):
+        context = net.no_sync() if quiet(i, len(batches)) else nullcontext()
+        with context:
+            total = F.cross_entropy(net(X), y, reduction="sum")
+            (total * weight(len(y), n, len(batches))).backward()
 
 
-def in_the_mean(results):
-    return max(results, key=lambda setting: mean(results[setting]))
+def mean_of_all(size, n, count):
+    return 1 / n
+
+
+def but_the_last(i, count):
+    return i < count - 1
 
 
 @right("08.3")
-def seed_by_seed(new_net, load_data, settings, seeds):
-    results = {setting: [] for setting in settings}
-    for seed in seeds:
-        for setting in settings:
-            results[setting].append(trained(new_net(seed), load_data, setting))
-    best, highest = None, -1.0
-    for setting, found in results.items():
-        if sum(found) > highest:
-            best, highest = setting, sum(found)
-    return best, results
+def last_one_apart(net, optimizer, batches):
+    net.zero_grad()
+    n = sum(len(y) for _, y in batches)
+    *others, (X_last, y_last) = batches
+    with net.no_sync():
+        for X, y in others:
+            (F.cross_entropy(net(X), y) * (len(y) / n)).backward()
+    (F.cross_entropy(net(X_last), y_last) * (len(y_last) / n)).backward()
+    optimizer.step()
 
 
-def all_results(new_net, load_data, settings, seeds, **options):
-    return {
-        setting: [trained(new_net(s), load_data, setting, **options) for s in seeds]
-        for setting in settings
-    }
+@right("08.3")
+def all_in_one_pass(net, optimizer, batches):
+    X, y = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    optimizer.zero_grad()
+    F.cross_entropy(net(X), y).backward()
+    optimizer.step()
 
 
-@wrong("08.3", "highest single accuracy")
-def takes_the_luckiest(*args):
-    results = all_results(*args)
-    return max(results, key=lambda setting: max(results[setting])), results
+@wrong("08.3", "Only one of the batches is included")
+def as_it_was(net, optimizer, batches):
+    for X, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+    optimizer.step()
 
 
-@wrong("08.3", "training continues from where")
-def goes_on(new_net, load_data, settings, seeds):
-    results = {setting: [] for setting in settings}
-    for seed in seeds:
-        net = new_net(seed)
-        for setting in settings:
-            results[setting].append(trained(net, load_data, setting))
-    return in_the_mean(results), results
+@wrong("08.3", "`optimizer.step` was called 3 times")
+def a_step_each(net, optimizer, batches):
+    for X, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()
 
 
-@wrong("08.3", "Those are the accuracies of the best epochs")
-def takes_the_best_epoch(*args):
-    results = all_results(*args, choose=max)
-    return in_the_mean(results), results
+@wrong("08.3", "about 3 times too long")
+def adds_means_of_batches(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, lambda size, n, count: 1 / size, but_the_last)
+    optimizer.step()
 
 
-@wrong("08.3", "after the first epoch")
-def takes_the_first_epoch(*args):
-    results = all_results(*args, choose=lambda accuracy: accuracy[0])
-    return in_the_mean(results), results
+@wrong("08.3", "counts twice as much")
+def averages_batches_gradients(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, lambda size, n, count: 1 / size / count, but_the_last)
+    optimizer.step()
 
 
-@wrong("08.3", "You loaded data with the batch sizes [64]")
-def one_batch_size(new_net, load_data, settings, seeds):
-    results = {
-        (e, b, lr): [trained(new_net(s), load_data, (e, 64, lr)) for s in seeds]
-        for e, b, lr in settings
-    }
-    return in_the_mean(results), results
+@wrong("08.3", "20 times too large")
+def never_divides(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, lambda size, n, count: 1, but_the_last)
+    optimizer.step()
 
 
-@wrong("08.3", "the first value is")
-def averages(*args):
-    results = {key: mean(found) for key, found in all_results(*args).items()}
-    return max(results, key=results.get), results
+@wrong("08.3", "left in the gradients from the call before")
+def never_clears(net, optimizer, batches):
+    passes(net, batches, mean_of_all, but_the_last)
+    optimizer.step()
 
 
-@wrong("08.3", "You return 3 values. Return two")
-def returns_three(*args):
-    results = all_results(*args)
-    best = in_the_mean(results)
-    return best, mean(results[best]), results
+@wrong("08.3", "all-reduced 3 times")
+def always_sends(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, mean_of_all, lambda i, count: False)
+    optimizer.step()
 
 
-@wrong("08.3", "of the settings")
-def returns_the_accuracy(*args):
-    results = all_results(*args)
-    return max(map(mean, results.values())), results
+@wrong("08.3", "without an all-reduce")
+def never_sends(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, mean_of_all, lambda i, count: True)
+    optimizer.step()
+
+
+@wrong("08.3", "before the last backward pass")
+def sends_the_first(net, optimizer, batches):
+    optimizer.zero_grad()
+    passes(net, batches, mean_of_all, lambda i, count: i > 0)
+    optimizer.step()
 
 
 # ------------------------------------------------------------------ 08.4

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu

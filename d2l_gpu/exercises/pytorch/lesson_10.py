@@ -854,14 +854,14 @@ def resume(run: Run):
         if found["momentum"] is None
         else "The optimizer has a momentum other than that of step 110.",
     )
-    unfinished = run(_resumed, (90, 100), parts=(110,))
+    unfinished = run(_resumed, (90, 100), (), (110,))
     yield Claim(
         "unfinished files are ignored",
         unfinished["step"] == 100,
         f"With whole files of steps 90 and 100 and step-110.pt.part, you return "
         f"{unfinished['step']}.",
     )
-    damaged = run(_resumed, (90, 100), damaged=(110, 120))
+    damaged = run(_resumed, (90, 100), (110, 120))
     yield Claim(
         "damaged files are skipped",
         damaged["step"] == 100 == damaged["weight"] == damaged["momentum"],
@@ -874,7 +874,7 @@ def resume(run: Run):
             f"{damaged['weight']:.0f}."
         ),
     )
-    nothing = [run(_resumed, ()), run(_resumed, (), damaged=(10,))]
+    nothing = [run(_resumed, ()), run(_resumed, (), (10,))]
     yield Claim(
         "without a checkpoint that can be read, it returns 0",
         [each["step"] for each in nothing] == [0, 0],

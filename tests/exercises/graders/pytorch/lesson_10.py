@@ -1,3 +1,4 @@
+import contextlib
 import copy
 import io
 import math
@@ -557,10 +558,8 @@ def first_readable(paths, net, optimizer):
 def by_content(folder, net, optimizer):
     states = [{"step": 0}]
     for path in folder.glob("*.pt"):
-        try:
+        with contextlib.suppress(Exception):
             states.append(torch.load(path))
-        except Exception:
-            pass
     newest = max(states, key=lambda state: state["step"])
     return put_state(newest, net, optimizer) if newest["step"] else 0
 

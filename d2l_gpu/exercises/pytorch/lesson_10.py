@@ -831,7 +831,7 @@ def _resumed(
         return found
 
 
-@EXERCISES.add("10.4", "folder, net, optimizer", returns=int)
+@EXERCISES.add("10.4", "folder, net, optimizer", returns=int, changes="net optimizer")
 def resume(run: Run):
     found = run(_resumed, (80, 90, 100, 110))
     yield Claim(

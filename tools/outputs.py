@@ -21,6 +21,8 @@ _ABSOLUTE_PATH = re.compile(
 # drawing is the same everywhere, to the last byte.
 _SIMULATED = re.compile(r"<desc>[^<]*\bTimeline, [^<]*, simulated \(")
 _PIXELS = ("image/png", "image/jpeg")
+# What matplotlib writes beside a picture.
+_NOTHING = "<Figure size "
 
 
 def normalised(outputs: list[NotebookNode], count: int | None) -> list[NotebookNode]:
@@ -85,7 +87,7 @@ def has_comparable_output(cell: NotebookNode) -> bool:
     return any(
         output.output_type == "stream"
         or not set(_PIXELS) & set(output.get("data", {}))
-        or not output.data.get("text/plain", "<Figure").startswith("<Figure")
+        or not output.data.get("text/plain", _NOTHING).startswith(_NOTHING)
         for output in cell.outputs
     )
 

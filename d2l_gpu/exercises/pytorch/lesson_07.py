@@ -230,105 +230,129 @@ def _what_step(moved: torch.Tensor, wanted: torch.Tensor, alone, k: int) -> str:
 
 # ------------------------------------------------------------------ 07.2
 
-_BATCH, _RATE, _EPOCHS, _TOLERANCE = 64, 0.02, 5, 0.1
+
+_SHORTER = 0.6
+_STEPS = "first", "second"
+_HINTS = {
+    "first": "Each replica needs the mean of the gradients of all shards.",
+    "second": "Has something of the first step been left in `grad`?",
+}
 
 
-def _rates(answer: Callable, gpus: Gpus, counts: Sequence[int]) -> list[float]:
-    return [float(answer(k)) for k in counts]
+def _wide(
+    devices: Sequence[torch.device],
+) -> tuple[torch.Tensor, torch.Tensor, list[list[torch.Tensor]]]:
+    """Return a batch, and replicas whose kernels run longer than Python queues them."""
+    torch.manual_seed(7)
+    params = [torch.randn(shape) / 40 for shape in ((5, 512), (512,), (512, 512))]
+    params += [torch.randn(512) / 40]
+    return torch.randn(16384, 5), torch.arange(16384) % 3, _replicas(params, devices)
 
 
-@EXERCISES.add("07.2", "k", returns=(float, int), gpus=4, repeat=False)
-def learning_rate(run: Run):
-    counts = 1, 2, 4
-    rates = dict(zip(counts, run(_rates, counts), strict=True))
-    positive = all(0 < rate < float("inf") for rate in rates.values())
-    yield Claim(
-        "the rates are positive numbers",
-        positive,
-        f"For {', '.join(map(str, rates))} GPUs you return "
-        f"{', '.join(f'{rate:g}' for rate in rates.values())}.",
-    )
-    yield Claim(
-        f"with one GPU, the rate is {_RATE}",
-        abs(rates[1] - _RATE) < 1e-9,
-        f"With one GPU you return {rates[1]:g}. You were asked how the given rate "
-        "changes with the number of GPUs.",
-    )
-    if not positive:
-        return
-    start, one = _trained(1, 0.0, epochs=1), _trained(1, _RATE)
-    for k in counts[1:]:
-        loss = _trained(k, rates[k])
+def _one_step(answer: Callable, gpus: Gpus) -> dict:
+    """Take two steps; return what the first one sent, and the replicas after each."""
+    (X, y), replicas = _batch(24), _replicas(_params(), gpus[:3])
+    with d2l.transfers() as log:
+        first = answer(_loss, X, y, replicas, _RATE_OF_STEP)
+    ends = [_vector(replica) for replica in replicas]
+    second = answer(_loss, X, y, replicas, _RATE_OF_STEP)
+    return {
+        "losses": [float(first), float(second)],
+        "first": ends,
+        "second": [_vector(replica) for replica in replicas],
+        "copies": gpus.copies(log),
+    }
+
+
+def _time_of_step(answer: Callable, gpus: Gpus) -> float:
+    """Return the simulated seconds of a step on two V100s."""
+    sim = d2l.simulator(2)
+    X, y, replicas = _wide(sim.gpus())
+    sim.reset()
+    answer(_loss, X, y, replicas, _RATE_OF_STEP)
+    return sim.elapsed()
+
+
+def _slow(loss: Callable, X, y, replicas, lr: float) -> float:
+    """Take a step in the way that the exercise calls slow."""
+    k, total = len(replicas), 0.0
+    for i, params in enumerate(replicas):
+        device = params[0].device
+        value = loss(params, X.to(device).chunk(k)[i], y.to(device).chunk(k)[i])
+        value.backward()
+        total += value.item()
+    with torch.no_grad():
+        for same in zip(*replicas, strict=True):
+            mean = sum(p.grad.cpu() for p in same) / k
+            for p in same:
+                p -= lr * mean.to(p.device)
+                p.grad = None
+    return total / k
+
+
+@EXERCISES.add(
+    "07.2",
+    "loss, X, y, replicas, lr",
+    returns=float,
+    gpus=3,
+    changes="replicas",
+)
+def quick_step(run: Run):
+    k, lr, (X, y), start = 3, _RATE_OF_STEP, _batch(24), _params()
+    found = run(_one_step)
+    points = [_flat(start)] + [torch.tensor(found[name][0]) for name in _STEPS]
+    sizes = [p.numel() for p in start]
+    for i, name in enumerate(_STEPS):
+        params = [
+            part.view_as(p)
+            for part, p in zip(points[i].split(sizes), start, strict=True)
+        ]
+        wanted = points[i] - lr * _gradient(params, X, y)
+        ends = [torch.tensor(vector) for vector in found[name]]
+        wrong = [str(j) for j, end in enumerate(ends) if not _close(end, wanted)]
         yield Claim(
-            f"after {_EPOCHS} epochs, the loss with {k} GPUs is within a tenth of the "
-            "loss with one",
-            abs(loss - one) <= _TOLERANCE * one,
-            _why_not_as_far(k, rates, loss, one, start),
+            f"the {name} step of each replica is the one for the whole batch",
+            not wrong,
+            f"The {name} step is wrong on GPU{'s' * (len(wrong) > 1)} "
+            f"{', '.join(wrong)}. {_HINTS[name]}",
         )
-
-
-def _trained(k: int, lr: float, epochs: int = _EPOCHS) -> float:
-    """Train one linear layer on k GPUs, k batches per step; return its loss.
-
-    The result doesn't depend on luck: the parameters start at zero, and the loss has
-    only one minimum.
-    """
-    batches, _ = d2l.load_data_digits(_BATCH * k)
-    replicas = [
-        (torch.zeros(784, 10, device=d2l.gpu(i)), torch.zeros(10, device=d2l.gpu(i)))
+        if wrong:
+            return
+        mean = _loss(params, X, y).item()
+        yield Claim(
+            f"at the {name} step, it returns the mean loss over the batch",
+            abs(found["losses"][i] - mean) < 1e-6 * mean,
+            f"At the {name} step you return {found['losses'][i]:.4f}, but the mean "
+            f"loss is {mean:.4f}. How many examples does each GPU's loss stand for?",
+        )
+    fetched = sum(nbytes for nbytes, _, target in found["copies"] if target == HOST)
+    yield Claim(
+        "only the losses are sent to the host",
+        fetched <= k * X.element_size(),
+        f"The GPUs sent {fetched:,} bytes to the host; {k} losses have "
+        f"{k * X.element_size()}. What else did you send, and could it go straight to "
+        "the GPUs that need it?",
+    )
+    sent = [
+        sum(
+            nbytes
+            for nbytes, source, target in found["copies"]
+            if (source, target) == (HOST, f"GPU {i}")
+        )
         for i in range(k)
     ]
-    for epoch in range(epochs):
-        batches.set_epoch(epoch)
-        for X, y in batches:
-            shards = d2l.split_batch(X.flatten(1), y, [W.device for W, _ in replicas])
-            sums = [
-                _linear_gradient(W, b, *shard)
-                for (W, b), *shard in zip(replicas, *shards, strict=False)
-            ]
-            for part in zip(*sums, strict=True):
-                d2l.allreduce(part)
-            for parameters, gradients in zip(replicas, sums, strict=False):
-                for p, g in zip(parameters, gradients, strict=True):
-                    p -= lr / len(y) * g
-    (X, y), *_ = d2l.load_data_digits(2000)[0]
-    W, b = (p.cpu() for p in replicas[0])
-    return F.cross_entropy(X.flatten(1) @ W + b, y).item()
-
-
-def _linear_gradient(W, b, X, y) -> list[torch.Tensor]:
-    """Return the gradients of the summed cross-entropy for weight and bias."""
-    error = torch.softmax(X @ W + b, dim=1) - F.one_hot(y, 10)
-    return [X.T @ error, error.sum(0)]
-
-
-def _why_not_as_far(k: int, rates: dict, loss: float, one: float, start: float) -> str:
-    figures = f"The loss with {k} GPUs is {loss:.2f}, with one GPU {one:.2f}. "
-    if not loss <= start:
-        return figures + "It's larger than at the start: the steps are far too long."
-    if loss < one:
-        return figures + (
-            "That's lower than one GPU gets: your rate would suit an even larger "
-            "batch. How far do all the steps of an epoch go together?"
-        )
-    if rates[k] == rates[1]:
-        return figures + (
-            "Your rate stayed the same. With more examples in a batch, how many steps "
-            "does an epoch have?"
-        )
-    if rates[k] < rates[1]:
-        return figures + (
-            "Your rate fell. An epoch already has fewer steps, and now each one is "
-            "shorter too."
-        )
-    if rates[k] > k * rates[1]:
-        return figures + (
-            f"Your rate is {rates[k] / rates[1]:.3g} times as large: the steps are far "
-            "too long and overshoot the minimum."
-        )
-    return figures + (
-        f"Your rate is {rates[k] / rates[1]:.3g} times as large, which isn't enough to "
-        "make up for the missing steps."
+    shard = (X.nbytes + y.nbytes) // k
+    yield Claim(
+        "each GPU receives its own shard from the host, and nothing else",
+        sent == [shard] * k,
+        f"A shard has {shard:,} bytes, but the host sent {sent} bytes to the {k} GPUs.",
+    )
+    its, slow = run(_time_of_step), _time_of_step(_slow, ())
+    yield Claim(
+        f"it takes at most {_SHORTER:.0%} of the simulated time of the slow version",
+        its <= _SHORTER * slow,
+        f"It takes {its / slow:.0%} of that time. When does the last GPU get its work, "
+        "and what has Python waited for by then?",
     )
 
 

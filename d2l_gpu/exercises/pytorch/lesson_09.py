@@ -4,14 +4,13 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral, Real
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
+from d2l_gpu import vgpu
 from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
@@ -191,306 +190,70 @@ def best_number(answer):
 
 # ------------------------------------------------------------------ 09.4
 
-
-_K, _PARTS, _EACH = 2, 4, 128
-
-
-def _accumulating() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network, and all examples of all devices."""
-    torch.manual_seed(8)
-    net = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3)).double()
-    X = torch.randn(_K * _PARTS * _EACH, 20, dtype=torch.float64)
-    return net, X, torch.arange(len(X)) % 3
+_SHORT = 0.016  # seconds of a step
+_IMAGES, _GPUS = 64, 8
 
 
-def _dealt(devices: Sequence[torch.device]) -> tuple[list[nn.Module], list[list]]:
-    """Return replicas on the devices, and small batches for each."""
-    net, X, y = _accumulating()
-    batches = [
-        list(zip(inputs.split(_EACH), labels.split(_EACH), strict=True))
-        for inputs, labels in zip(*d2l.split_batch(X, y, devices), strict=True)
-    ]
-    return d2l.replicate(net, devices), batches
-
-
-def _accumulated(answer: Callable, gpus: Gpus) -> dict:
-    devices = list(gpus[:_K])
-    replicas, batches = _dealt(devices)
-    before = []
-    for device in devices:
-        torch.vgpu.reset_peak_memory_stats(device)
-        before.append(torch.vgpu.memory_allocated(device))
-    with d2l.transfers() as log:
-        answer(list(replicas), F.cross_entropy, [list(own) for own in batches])
-    peaks = [
-        torch.vgpu.max_memory_allocated(device) - start
-        for device, start in zip(devices, before, strict=True)
-    ]
-    without = [
-        i for i, own in enumerate(replicas) for p in own.parameters() if p.grad is None
-    ]
+def _on_pcie(answer: Callable, gpus: Gpus) -> dict:
+    """Run a program on eight V100s, and return what its last step did on rank 0."""
+    cluster = vgpu.cluster(nodes=1, gpus=_GPUS, model="V100", link="PCIe3")
+    run = cluster.run(answer)
+    report = run.ranks[0].report()
     return {
-        "without": without,
-        "gradients": []
-        if without
-        else [_flat_gradient(own).numpy() for own in replicas],
-        "copies": gpus.copies(log),
-        "peaks": peaks,
+        "steps": run.has_steps,
+        "seconds": run.seconds,
+        "operations": float(sum(use.operations for use in report.devices)),
+        "sent": sum(use.nbytes for use in report.links if use.target == "other GPUs"),
+        "path": str(run.critical_path()),
     }
 
 
-@EXERCISES.add("09.4", "replicas, loss, batches")
-def accumulate(run: Run):
-    k, parts, n = _K, _PARTS, _EACH
-    net, X, y = _accumulating()
-    found = run(_accumulated)
-    without = found["without"]
+def _operations(images: int) -> float:
+    """Return the operations of a step of one V100."""
+    step = _simulate(_resnet(), 1, "none", images)
+    return sum(use.operations for use in step.simulation.report().devices)
+
+
+@EXERCISES.add("09.4", "")
+def train_fast(run: Run):
+    found = run(_on_pcie)
     yield Claim(
-        "each replica has gradients",
-        not without,
-        f"Replica {without[0]} has parameters without a gradient." if without else "",
+        "it takes at least two steps",
+        found["steps"],
+        "The optimizer was called fewer than two times, so there is no step to time.",
     )
-    if without:
+    if not found["steps"]:
         return
-    gradients = [torch.tensor(gradient) for gradient in found["gradients"]]
-    wanted = _gradient(net, X, y)
-    shares = [
-        _gradient(net, *part)
-        for part in zip(X.chunk(k), y.chunk(k), strict=True)  # of each replica
-    ]
+    done = found["operations"] / _operations(_IMAGES)
     yield Claim(
-        "both replicas have the same gradients",
-        torch.allclose(*gradients, atol=1e-9),
-        "Their gradients differ, so the next step would let the replicas drift apart. "
-        + _why_different(gradients, wanted, shares),
+        f"each GPU trains ResNet-18 with {_IMAGES} images a step",
+        abs(done - 1) < 0.01,
+        f"A step does {done:.2f} times the operations of ResNet-18 with {_IMAGES} "
+        "images. Keep the network and the batch.",
     )
-    ends = [i * parts * n for i in range(1, k + 1)]
-    last = sum(_gradient(net, X[end - n : end], y[end - n : end]) for end in ends)
+    gradient = sum(p.nbytes for p in _resnet().parameters())
+    averaged = found["sent"] / (gradient * 2 * (_GPUS - 1) / _GPUS)
     yield Claim(
-        "they're the gradient of the mean loss over all examples",
-        all(torch.allclose(each, wanted, atol=1e-9) for each in gradients),
-        _which_gradient(
-            next(
-                (g for g in gradients if not torch.allclose(g, wanted, atol=1e-9)),
-                wanted,
-            ),
-            wanted,
-            last,
-            k,
-            parts,
-        ),
+        "all gradients are averaged",
+        averaged > 0.99,
+        f"Only {averaged:.0%} of the gradients' bytes are all-reduced, so the "
+        "replicas drift apart.",
     )
-    nbytes = sum(p.nbytes for p in net.parameters())
-    crossed = sum(size for size, *_ in found["copies"])
     yield Claim(
-        "gradients are exchanged only once",
-        crossed <= 2 * (k - 1) * nbytes,
-        f"{crossed:,} bytes crossed. The gradient has {nbytes:,} bytes, and has to "
-        "cross to one GPU and back. How often did it cross?",
+        "gradients are all-reduced once a step",
+        averaged < 1.5,
+        f"The GPUs exchange {averaged:.1f} times the gradients' bytes. What has DDP "
+        "done by the time `backward` returns?",
     )
-    replicas, batches = _dealt([d2l.gpu(i) for i in range(k)])
-    small = _memory_of(replicas[1], *batches[1][0])
-    large = _memory_of(replicas[1], *map(torch.cat, zip(*batches[1], strict=True)))
-    most = small + (large - small) / 3
-    above = [i for i, peak in enumerate(found["peaks"]) if peak > most]
-    named = " and ".join(f"GPU {i}" for i in above)
     yield Claim(
-        "it needs memory for one small batch, not for all of them",
-        not above,
-        f"At its peak, the memory in use reaches {max(found['peaks']):,} bytes, on "
-        f"{named}; forward and backward take {small:,} with one small batch and "
-        f"{large:,} with all "
-        f"{parts} at once. What keeps a batch's activations in memory, and until when?",
-    )
-
-
-def _gradient(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    F.cross_entropy(net(X), y).backward()
-    gradient = _flat_gradient(net)
-    net.zero_grad()
-    return gradient
-
-
-def _memory_of(net: nn.Module, X: torch.Tensor, y: torch.Tensor) -> int:
-    """Return the peak memory of a forward and backward pass in bytes, including
-    gradients, on the device of X."""
-    torch.vgpu.reset_peak_memory_stats(X.device)
-    before = torch.vgpu.memory_allocated(X.device)
-    F.cross_entropy(net(X), y).backward()
-    net.zero_grad()
-    return torch.vgpu.max_memory_allocated(X.device) - before
-
-
-def _flat_gradient(net: nn.Module) -> torch.Tensor:
-    return torch.cat([p.grad.cpu().flatten() for p in net.parameters()])
-
-
-def _times(its: torch.Tensor, other: torch.Tensor) -> float | None:
-    """Return the factor by which a vector is a multiple of another; None if it isn't
-    one."""
-    factor = float(its @ other / (other @ other))
-    return factor if torch.allclose(its, factor * other, atol=1e-9) else None
-
-
-def _why_different(
-    gradients: Sequence[torch.Tensor], wanted: torch.Tensor, shares
-) -> str:
-    """Return a hint on gradients that differ.
-
-    Args:
-        gradients: what each replica has.
-        wanted: the right gradient.
-        shares: that of each replica's own examples alone.
-    """
-    whole = [_times(each, wanted) for each in gradients]
-    if None not in whole:
-        figures = " and ".join(f"{factor:.3g}" for factor in whole)
-        return (
-            "Both are multiples of the right gradient, but they have "
-            f"{figures} times its length. What did you do to only one of them?"
-        )
-    own = [
-        i
-        for i, (each, share) in enumerate(zip(gradients, shares, strict=True))
-        if _times(each, share) is not None
-    ]
-    if len(own) == len(gradients):
-        return (
-            "Each has the gradient of its own examples. What still has to be added up?"
-        )
-    reached = [i for i, factor in enumerate(whole) if factor is not None]
-    if own and reached:
-        return (
-            f"The sum over all examples reached replica {reached[0]}, but replica "
-            f"{own[0]} has only that of its own examples."
-        )
-    wrong = [i for i, factor in enumerate(whole) if factor is None]
-    return (
-        f"In replica{'s' * (len(wrong) > 1)} {' and '.join(map(str, wrong))}, some "
-        "examples count more often than others."
-    )
-
-
-def _which_gradient(its, wanted, last, k: int, parts: int) -> str:
-    factor = _times(its, wanted)
-    if factor is not None and factor > 1:
-        return (
-            f"The gradient has the right direction but is {factor:.3g} times too long. "
-            f"Each of the {k} GPUs has {parts} small batches: how many means did you "
-            "add?"
-        )
-    if factor is not None:
-        return (
-            f"The gradient has the right direction but only {factor:.3g} of the "
-            "length. What do you divide by, and how often?"
-        )
-    if _times(its, last) is not None:
-        return (
-            "You used only the last small batches. What happened to the gradients of "
-            "the earlier ones?"
-        )
-    return (
-        "The gradient has the wrong direction: some small batches count more often "
-        "than others. Do you add to a sum that has already been exchanged?"
+        f"a step takes at most {_text(_SHORT)} (simulated)",
+        found["seconds"] <= _SHORT,
+        f"A step takes {_text(found['seconds'])} (simulated). When can the first "
+        f"bucket start, and how large is the last one?\n\n{found['path']}",
     )
 
 
 # ------------------------------------------------------------------ 09.5
-
-
-def _handed_out(
-    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, list[float]]]
-) -> list[list]:
-    """Return the shares in each case; a text for what isn't a number."""
-    return [
-        [x if isinstance(x, Real) else repr(x) for x in answer(n, list(times))]
-        for n, times in cases
-    ]
-
-
-@EXERCISES.add("09.5", "n, seconds", returns=(list, tuple))
-def share(run: Run):
-    sim = d2l.simulator(3, ["V100", "V100", "T4"], "PCIe3", backing="meta")
-    replicas = [d2l.resnet18(10).to(device) for device in sim.gpus()]
-    seconds = _computing(sim, replicas, [64] * 3)
-    cases = (256, seconds), (101, [3.0, 1.0, 2.0, 1.0]), (10, [1.0] * 8)
-    found = run(_handed_out, cases)
-    yield from in_all(
-        _shared(shares, sim, replicas, n, times)
-        for shares, (n, times) in zip(found, cases, strict=True)
-    )
-
-
-def _shared(
-    shares: list, sim, replicas: Sequence[nn.Module], n: int, times: list[float]
-) -> Iterator[Claim]:
-    whole = all(isinstance(x, Integral) and x >= 0 for x in shares)
-    whole &= len(shares) == len(times)
-    yield Claim(
-        "there's a whole number for each device, and none is negative",
-        whole,
-        f"For {len(times)} devices you return {shares}.",
-    )
-    if not whole:
-        return
-    yield Claim(
-        "all images are handed out, each once",
-        sum(shares) == n,
-        f"{' + '.join(map(str, shares))} makes {sum(shares)} images, not {n}.",
-    )
-    total = sum(1 / t for t in times)
-    ideal = [n / t / total for t in times]
-    right = all(abs(a - b) <= 1 for a, b in zip(shares, ideal, strict=True))
-    yield Claim(
-        "all devices finish at the same time, give or take one image",
-        right,
-        "" if right else _who_waits(sim, replicas, shares, times, ideal),
-    )
-
-
-def _computing(sim, replicas: Sequence[nn.Module], shares: Sequence[int]) -> list:
-    """Return the simulated seconds that each device takes for its share of a batch."""
-    sim.reset()
-    for device, net, n in zip(sim.gpus(), replicas, shares, strict=True):
-        if n:
-            X = torch.zeros(n, 1, 28, 28, device=device)
-            y = torch.zeros(n, dtype=torch.long, device=device)
-            F.cross_entropy(net(X), y).backward()
-    return [device.busy for device in sim.report().devices]
-
-
-def _who_waits(sim, replicas, shares, times, ideal) -> str:
-    if len(shares) == len(replicas):
-        busy = _computing(sim, replicas, shares)
-        figures = (
-            f"With {' + '.join(map(str, shares))} images, the devices compute for "
-            f"{', '.join(map(_text, busy))} (simulated). "
-        )
-    else:
-        busy = [n * t for n, t in zip(shares, times, strict=True)]
-        figures = (
-            f"With {' + '.join(map(str, shares))} images at {times} s each, the "
-            f"devices compute for {', '.join(f'{x:g}' for x in busy)} s. "
-        )
-    if len(set(shares)) == 1 or max(shares) - min(shares) <= 1:
-        return figures + "Every device has equally many, so the fast ones wait."
-    ratio = [n / t for n, t in zip(shares, times, strict=True)]
-    if max(ratio) - min(ratio) <= 0.1 * max(ratio):
-        return figures + (
-            "The slowest device has the most images. Does a large time mean a high "
-            "speed?"
-        )
-    off = [i for i, n in enumerate(shares) if abs(n - ideal[i]) > 1]
-    if len(off) == 1:
-        return figures + (
-            f"Only GPU {off[0]} is off: {shares[off[0]]} images, where its share is "
-            f"{ideal[off[0]]:.4g}. Who gets what is left after rounding?"
-        )
-    slowest, done = busy.index(max(busy)), busy.index(min(busy))
-    return figures + f"GPU {done} waits for GPU {slowest}."
-
-
-# ------------------------------------------------------------------ 09.6
 
 
 def _measured() -> torch.Tensor:
@@ -513,7 +276,7 @@ def _means(
     return means
 
 
-@EXERCISES.add("09.6", "seconds, n", returns=(float, torch.Tensor))
+@EXERCISES.add("09.5", "seconds, n", returns=(float, torch.Tensor))
 def mean_step(run: Run):
     cases = (
         (_measured(), (2, 16, 1024, 1)),

@@ -1,4 +1,4 @@
-"""In the wild: training that resumes after a crash, and choosing by measurement."""
+"""Surviving crashes: training that resumes, files that are never half written."""
 
 import contextlib
 import errno
@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median
 from typing import Any
 from unittest import mock
 
@@ -766,80 +765,124 @@ def _wrong_interval(found: list[int], cases) -> str:
 
 # ------------------------------------------------------------------ 10.4
 
-# Seconds per step in each round, by form. The first round includes the warm-up.
-_TRIALS = (
-    {"plain": [9, 4, 4, 4], "last": [9, 3, 3, 3], "low": [9, 2, 2, 2]},
-    {"plain": [5, 4.0, 4.0, 4.1], "last": [5, 3.9, 3.9, 3.9], "low": [9, 8, 8, 8]},
-    {"plain": [9, 4, 4], "last": [9, 3, 3.1], "low": [20, 2, 3.2]},
-    {"plain": [5, 4, 4, 4], "last": [5, 3, 3, 9], "low": [5, 3.6, 3.6, 3.6]},
-    {"plain": [5, 4, 4, 4], "last": [5, 2, 6, 6], "low": [5, 3, 3, 3]},
-)
+
+def _net_and_optimizer() -> tuple[nn.Module, torch.optim.Optimizer]:
+    net = nn.Linear(2, 1)
+    return net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 
 
-@EXERCISES.add("10.4", "seconds", returns=str)
-def choose(run: Run):
-    found = run(_returned, [(trial,) for trial in _TRIALS])
-    known = all(name in trial for name, trial in zip(found, _TRIALS, strict=True))
+def _write_checkpoint(path: Path, step: int) -> None:
+    """Write a checkpoint whose weights and momentum are all equal to its step."""
+    net, optimizer = _net_and_optimizer()
+    for parameter in net.parameters():
+        parameter.data.fill_(step)
+        optimizer.state[parameter]["momentum_buffer"] = torch.full_like(parameter, step)
+    state = {
+        "step": step,
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    torch.save(state, path)
+
+
+def _resumed(
+    answer: Callable,
+    gpus: Gpus,
+    steps: Sequence[int],
+    damaged: Sequence[int] = (),
+    parts: Sequence[int] = (),
+) -> dict:
+    """Return what resuming from a folder with these checkpoints gives.
+
+    Args:
+        steps: the steps of the whole checkpoints.
+        damaged: those of files that were cut off.
+        parts: those of unfinished files; they're whole, but not under a final name.
+    """
+    with _folder() as folder:
+        for step in (*steps, *damaged):
+            _write_checkpoint(folder / f"step-{step}.pt", step)
+        for step in damaged:
+            path = folder / f"step-{step}.pt"
+            path.write_bytes(path.read_bytes()[:200])
+        for step in parts:
+            _write_checkpoint(folder / f"step-{step}.pt.part", step)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        net, optimizer = _net_and_optimizer()
+        found: dict[str, Any] = {"error": "", "step": None}
+        try:
+            found["step"] = answer(folder, net, optimizer)
+        except Exception as error:  # a damaged file can raise almost anything
+            if not damaged:
+                raise
+            found["error"] = type(error).__name__
+        after = {path.name: path.read_bytes() for path in folder.iterdir()}
+        momenta = [
+            optimizer.state[parameter].get("momentum_buffer")
+            for parameter in net.parameters()
+        ]
+        found |= {
+            "weight": net.weight.detach().mean().item(),
+            "momentum": None
+            if any(momentum is None for momentum in momenta)
+            else momenta[0].mean().item(),
+            "kept": before == after,
+        }
+        return found
+
+
+@EXERCISES.add("10.4", "folder, net, optimizer", returns=int, changes="net optimizer")
+def resume(run: Run):
+    found = run(_resumed, (80, 90, 100, 110))
     yield Claim(
-        "it returns the name of a form",
-        known,
-        f"You return {', '.join(map(repr, found))}.",
+        "it returns the step of the newest checkpoint",
+        found["step"] == 110,
+        f"The folder has checkpoints of steps 80, 90, 100 and 110, but you return "
+        f"{found['step']}.",
     )
-    if not known:
+    if found["step"] != 110:
         return
     yield Claim(
-        "it chooses a form that's clearly faster",
-        found[0] == _chosen(_TRIALS[0]),
-        "You chose the slowest form."
-        if found[0] == "plain" and found[1] == "low"
-        else f"You chose {found[0]!r} for the seconds {_TRIALS[0]}.",
-    )
-    if found[0] != _chosen(_TRIALS[0]):
-        return
-    yield Claim(
-        "it doesn't choose a form that's faster by less than 5%",
-        found[1] == "plain",
-        f"You chose {found[1]!r}, which is only 2.5% faster. Is that worth it, and "
-        "would it still be faster in the next trial?",
+        "the network has the weights of that checkpoint",
+        found["weight"] == 110,
+        "The network has other weights than those of step 110.",
     )
     yield Claim(
-        "the first round doesn't count",
-        found[2] == _chosen(_TRIALS[2]),
-        "In one trial, the first round of the best form took 20 seconds and the others "
-        "2 and 3.2. You let the first one decide."
-        if found[2] == _chosen(_TRIALS[2], first=0)
-        else f"In a trial with slow first rounds, you chose {found[2]!r}.",
+        "the optimizer has the momentum of that checkpoint",
+        found["momentum"] == 110,
+        "The optimizer has no momentum. What else is in the file?"
+        if found["momentum"] is None
+        else "The optimizer has a momentum other than that of step 110.",
+    )
+    unfinished = run(_resumed, (90, 100), (), (110,))
+    yield Claim(
+        "unfinished files are ignored",
+        unfinished["step"] == 100,
+        f"With whole files of steps 90 and 100 and step-110.pt.part, you return "
+        f"{unfinished['step']}.",
+    )
+    damaged = run(_resumed, (90, 100), (110, 120))
+    yield Claim(
+        "damaged files are skipped",
+        damaged["step"] == 100 == damaged["weight"] == damaged["momentum"],
+        f"With whole files of steps 90 and 100 and damaged ones of 110 and 120, "
+        f"your function raised {damaged['error']}."
+        if damaged["error"]
+        else (
+            f"With whole files of steps 90 and 100 and damaged ones of 110 and 120, "
+            f"you return {damaged['step']}, and the weights are those of step "
+            f"{damaged['weight']:.0f}."
+        ),
+    )
+    nothing = [run(_resumed, ()), run(_resumed, (), (10,))]
+    yield Claim(
+        "without a checkpoint that can be read, it returns 0",
+        [each["step"] for each in nothing] == [0, 0],
+        f"You return {nothing[0]['step']} for an empty folder and "
+        f"{nothing[1]['step']} for one with a single, damaged file.",
     )
     yield Claim(
-        "neither one slow round nor one fast round decides",
-        found[3:] == [_chosen(trial) for trial in _TRIALS[3:]],
-        _one_turn(found[3:]),
+        "the files stay as they are",
+        all(each["kept"] for each in (found, unfinished, damaged, *nothing)),
+        "You changed or removed files in the folder.",
     )
-
-
-def _chosen(
-    seconds: dict[str, list[float]],
-    of: Callable = median,
-    first: int = 1,
-    worth: float = 1.05,
-) -> str:
-    typical = {name: of(taken[first:]) for name, taken in seconds.items()}
-    fastest = min(typical, key=typical.__getitem__)
-    return fastest if typical["plain"] / typical[fastest] >= worth else "plain"
-
-
-def _one_turn(found: list[str]) -> str:
-    def gives(of: Callable) -> bool:
-        return found == [_chosen(trial, of) for trial in _TRIALS[3:]]
-
-    if gives(mean):
-        return (
-            "In one trial, a single round took three times as long as the others, and "
-            "that's enough to change a mean."
-        )
-    if gives(min):
-        return (
-            "In one trial, a single round was unusually fast, and you chose the form "
-            "with the smallest time."
-        )
-    return f"In two such trials, you chose {found[0]!r} and {found[1]!r}."

@@ -1,4 +1,4 @@
-"""How far the clock was off on training runs that others published, by kind of work.
+"""How far the clock was off on runs that others published, by kind of work.
 
 ``python benchmarks/published.py --tables`` writes the figures, in ``published.py``. A
 report ends with those of the work that it saw most of.
@@ -23,7 +23,7 @@ class Expected(NamedTuple):
         work: ``"convolutions"`` or ``"products"``.
         kind: the type of their numbers, as in ``Model.rate``.
         runs: how many there are.
-        median, largest: of the relative errors of the time, without their signs.
+        median, largest: of the relative errors of the speed, without their signs.
     """
 
     work: str

@@ -168,49 +168,97 @@ def makes_new_parameters(loss, batches, replicas, lr):
     ]
 
 
+def quick(loss, X, y, replicas, lr, *, fetch=False, via_host=False, whole=False):
+    k, losses = len(replicas), []
+    for i, params in enumerate(replicas):
+        device = params[0].device
+        X_shard, y_shard = X.chunk(k)[i], y.chunk(k)[i]
+        if whole:
+            X_shard, y_shard = X.to(device).chunk(k)[i], y.to(device).chunk(k)[i]
+        value = loss(params, X_shard.to(device), y_shard.to(device))
+        value.backward()
+        losses.append(value.item() if fetch else value.detach())
+    with torch.no_grad():
+        for same in zip(*replicas, strict=True):
+            grads = [p.grad.cpu() if via_host else p.grad for p in same]
+            d2l.allreduce(grads)
+            for p, grad in zip(same, grads, strict=True):
+                p -= lr / k * grad.to(p.device)
+                p.grad = None
+    return sum(float(value) for value in losses) / k
+
+
 @right("07.2")
-def a_little_less(k):
-    return 0.02 * (1 + 0.97 * (k - 1))
+def with_the_batch_sent_first(loss, X, y, replicas, lr):
+    shards = zip(
+        *d2l.split_batch(X, y, [own[0].device for own in replicas]), strict=True
+    )
+    values = [
+        loss(own, *shard) * len(shard[1]) / len(y)
+        for own, shard in zip(replicas, shards, strict=True)
+    ]
+    grads = [
+        list(torch.autograd.grad(value, own))
+        for value, own in zip(values, replicas, strict=True)
+    ]
+    for same in zip(*grads, strict=True):
+        d2l.allreduce(same)
+    with torch.no_grad():
+        for own, gs in zip(replicas, grads, strict=True):
+            torch._foreach_add_(own, gs, alpha=-lr)
+    return sum(value.item() for value in values)
 
 
-@wrong("07.2", "Your rate stayed the same")
-def same(k):
-    return 0.02
+@wrong("07.2", "and what has Python waited for")
+def fetches_in_the_loop(loss, X, y, replicas, lr):
+    return quick(loss, X, y, replicas, lr, fetch=True)
 
 
-@wrong("07.2", "Your rate is 1.41 times as large")
-def by_the_root(k):
-    return 0.02 * k**0.5
+@wrong("07.2", "What else did you send")
+def adds_gradients_on_the_host(loss, X, y, replicas, lr):
+    return quick(loss, X, y, replicas, lr, via_host=True)
 
 
-@wrong("07.2", "Your rate fell")
-def divided(k):
-    return 0.02 / k
+@wrong("07.2", "A shard has")
+def sends_the_whole_batch(loss, X, y, replicas, lr):
+    return quick(loss, X, y, replicas, lr, whole=True)
 
 
-@wrong("07.2", "That's lower than one GPU gets")
-def squared(k):
-    return 0.02 * k**2
+@wrong("07.2", "you return")
+def adds_the_means(loss, X, y, replicas, lr):
+    return quick(loss, X, y, replicas, lr) * len(replicas)
 
 
-@wrong("07.2", "steps are far too long")
-def much_too_large(k):
-    return 0.02 if k == 1 else 3.0 * k
+@wrong("07.2", "The first step is wrong on GPUs 0, 1, 2")
+def steps_with_the_sum(loss, X, y, replicas, lr):
+    return quick(loss, X, y, replicas, lr * len(replicas))
 
 
-@wrong("07.2", "with 4 GPUs is")
-def for_two(k):
-    return 0.02 if k == 1 else 0.04
+@wrong("07.2", "The second step is wrong on GPUs 0, 1, 2")
+def leaves_the_gradients(loss, X, y, replicas, lr):
+    devices = [own[0].device for own in replicas]
+    shards = zip(*d2l.split_batch(X, y, devices), strict=True)
+    values = []
+    for own, shard in zip(replicas, shards, strict=True):
+        values.append(loss(own, *shard) / len(replicas))
+        values[-1].backward()
+    with torch.no_grad():
+        for same in zip(*replicas, strict=True):
+            d2l.allreduce([p.grad for p in same])
+            for p in same:
+                p -= lr * p.grad
+    return sum(value.item() for value in values)
 
 
-@wrong("07.2", "With one GPU you return 0.1")
-def of_the_lesson(k):
-    return 0.1 * k
-
-
-@wrong("07.2", "4 GPUs you return 0.02, 0.01, -0.01")
-def negative(k):
-    return 0.03 - 0.01 * k
+@wrong("07.2", "The first step is wrong on GPUs 1, 2")
+def updates_the_first_only(loss, X, y, replicas, lr):
+    kept = [[p.detach().clone() for p in own] for own in replicas[1:]]
+    value = quick(loss, X, y, replicas, lr)
+    with torch.no_grad():
+        for own, old in zip(replicas[1:], kept, strict=True):
+            for p, before in zip(own, old, strict=True):
+                p.copy_(before)
+    return value
 
 
 @right("07.3")

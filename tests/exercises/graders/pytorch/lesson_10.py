@@ -1,8 +1,8 @@
+import contextlib
 import copy
 import io
 import math
 import os
-import statistics
 
 import torch
 from torch import nn
@@ -531,56 +531,92 @@ def at_least_one_if_clearly_fewer(step_seconds, save_seconds, hours_of_one, gpus
 # ------------------------------------------------------------------ 10.4
 
 
-def fastest(seconds, of=statistics.median, first=1, worth=1.05):
-    typical = {name: of(taken[first:]) for name, taken in seconds.items()}
-    best = min(typical, key=typical.get)
-    return best if typical["plain"] >= worth * typical[best] else "plain"
+def by_step(folder, pattern="step-*.pt"):
+    """Return the paths of checkpoints, the newest first."""
+    paths = folder.glob(pattern)
+    return sorted(
+        paths, key=lambda path: int(path.name.split(".")[0][5:]), reverse=True
+    )
+
+
+def put_state(state, net, optimizer):
+    net.load_state_dict(state["net"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["step"]
+
+
+def first_readable(paths, net, optimizer):
+    for path in paths:
+        try:
+            return put_state(torch.load(path), net, optimizer)
+        except Exception:
+            pass
+    return 0
 
 
 @right("10.4")
-def by_sorting(seconds):
-    ranking = []
-    for name, taken in seconds.items():
-        turns = sorted(taken[1:])
-        half = len(turns) // 2
-        ranking.append(((turns[half] + turns[-1 - half]) / 2, name))
-    plain = next(value for value, name in ranking if name == "plain")
-    value, name = min(ranking)
-    return name if plain / value >= 1.05 else "plain"
+def by_content(folder, net, optimizer):
+    states = [{"step": 0}]
+    for path in folder.glob("*.pt"):
+        with contextlib.suppress(Exception):
+            states.append(torch.load(path))
+    newest = max(states, key=lambda state: state["step"])
+    return put_state(newest, net, optimizer) if newest["step"] else 0
 
 
-@wrong("10.4", "Is that worth it")
-def without_a_margin(seconds):
-    return fastest(seconds, worth=1)
+@wrong("10.4", "80, 90, 100 and 110, but you return 90")
+def sorted_as_text(folder, net, optimizer):
+    paths = sorted(folder.glob("step-*.pt"), reverse=True)
+    return first_readable(paths, net, optimizer)
 
 
-@wrong("10.4", "You let the first one decide")
-def counts_the_first(seconds):
-    return fastest(seconds, first=0)
+@wrong("10.4", "The network has other weights")
+def the_optimizer_alone(folder, net, optimizer):
+    for path in by_step(folder):
+        try:
+            state = torch.load(path)
+        except Exception:
+            continue
+        optimizer.load_state_dict(state["optimizer"])
+        return state["step"]
+    return 0
 
 
-@wrong("10.4", "and that's enough to change a mean")
-def by_mean(seconds):
-    return fastest(seconds, statistics.mean)
+@wrong("10.4", "The optimizer has no momentum")
+def the_network_alone(folder, net, optimizer):
+    for path in by_step(folder):
+        try:
+            state = torch.load(path)
+        except Exception:
+            continue
+        net.load_state_dict(state["net"])
+        return state["step"]
+    return 0
 
 
-@wrong("10.4", "In one trial, a single round was unusually fast")
-def by_minimum(seconds):
-    return fastest(seconds, min)
+@wrong("10.4", "and step-110.pt.part, you return 110")
+def takes_unfinished_files(folder, net, optimizer):
+    return first_readable(by_step(folder, "step-*"), net, optimizer)
 
 
-@wrong("10.4", "the slowest form")
-def slowest(seconds):
-    return max(seconds, key=lambda name: statistics.median(seconds[name][1:]))
+@wrong("10.4", "your function raised")
+def reads_the_newest_only(folder, net, optimizer):
+    paths = by_step(folder)
+    return put_state(torch.load(paths[0]), net, optimizer) if paths else 0
 
 
-@wrong("10.4", "You return 'fast', 'fast', 'fast'")
-def a_name_of_its_own(seconds):
-    return "fast"
+@wrong("10.4", "and the weights are those of step")
+def gives_up_at_the_first(folder, net, optimizer):
+    return first_readable(by_step(folder)[:1], net, optimizer)
 
 
-@wrong("10.4", "had changed. Arguments belong to the caller")
-def pops_the_first(seconds):
-    for taken in seconds.values():
-        taken.pop(0)
-    return fastest(seconds, first=0)
+@wrong("10.4", "You return -1 for an empty folder")
+def minus_one(folder, net, optimizer):
+    return first_readable(by_step(folder), net, optimizer) or -1
+
+
+@wrong("10.4", "You changed or removed files")
+def tidies_up(folder, net, optimizer):
+    for path in folder.glob("*.part"):
+        path.unlink()
+    return first_readable(by_step(folder), net, optimizer)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
@@ -378,6 +379,7 @@ def _streamed(answer: Callable, gpus: Gpus) -> dict:
             for Y, values in zip(result, wanted, strict=False)
             if all(there)
         ],
+        "overwritten": _overwritten(answer),
         "arriving": sum(span.lane == "out" and span.end > now for span in spans),
         "waits": sum(span.lane == "wait" for span in spans),
         "took": took,
@@ -385,6 +387,76 @@ def _streamed(answer: Callable, gpus: Gpus) -> dict:
             lane: sorted((s.start, s.end) for s in spans if s.lane == lane)
             for lane in ("in", "compute", "out")
         },
+    }
+
+
+class _Accesses(TorchDispatchMode):
+    """Notes which memory of the GPU each copy and each product reads and writes.
+
+    Attributes:
+        found: by lane, as in a span, and in the order of the calls: the addresses that
+            are read, and the address that is written (None if it's the host's).
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.found = {"in": [], "compute": [], "out": []}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if torch.is_tensor(result) and name in {"_to_copy", "copy_", "mm", "addmm"}:
+            sources = [x for x in args if torch.is_tensor(x)]
+            if name == "copy_":
+                sources = sources[1:]
+            inside = [x.device.type != "cpu" for x in (*sources, result)]
+            if any(inside):
+                lane = "compute" if all(inside) else "in" if inside[-1] else "out"
+                read = [x.data_ptr() for x in sources if x.device.type != "cpu"]
+                written = result.data_ptr() if inside[-1] else None
+                self.found[lane].append((read, written))
+        return result
+
+
+def _overwritten(answer: Callable) -> dict[str, int]:
+    """Return how often memory is written while earlier work is still reading it.
+
+    Sending takes less time than computing here, and computing less than fetching. So
+    if nothing prevents it, each of them runs ahead of the next.
+
+    Returns:
+        The number of copies to the GPU (``"in"``) and of products (``"compute"``) that
+        begin too early. Each lane must have run its work in the order of the calls.
+    """
+    sim = d2l.simulator(1, allocator="caching")
+    torch.manual_seed(0)
+    batches = [torch.randn(256, 1024).pin_memory() for _ in range(_PIECES)]
+    W = torch.randn(1024, 4096).to(sim.gpu())
+    sim.reset()
+    with _Accesses() as accesses:
+        answer(batches, W)
+    sim.synchronize()
+    spans = sim.spans()
+    reads, writes = [], []
+    for lane, found in accesses.found.items():
+        ran = sorted((s.start, s.end) for s in spans if s.lane == lane)
+        if len(ran) != len(found):
+            return {"in": 0, "compute": 0}
+        for k, ((start, end), (read, written)) in enumerate(
+            zip(ran, found, strict=True)
+        ):
+            reads += [(k, address, end) for address in read]
+            writes.append((k, lane, written, start))
+    return {
+        lane: sum(
+            any(
+                earlier < k and address == written and start < end
+                for earlier, address, end in reads
+            )
+            for k, its, written, start in writes
+            if its == lane and written is not None
+        )
+        for lane in ("in", "compute")
     }
 
 
@@ -459,6 +531,18 @@ def through(run: Run):
         ratio < LEEWAY,
         f"It takes {ratio:.1f} times as long as necessary (simulated). "
         + _not_overlapping(sent, computed, fetched, found["waits"]),
+    )
+    if ratio >= LEEWAY:
+        return
+    early = found["overwritten"]
+    yield Claim(
+        "no memory is used again before the work that needs it is done",
+        not any(early.values()),
+        f"{early['in']} of {_PIECES} batches were sent to memory from which a product "
+        "was still reading an earlier batch."
+        if early["in"]
+        else f"{early['compute']} of {_PIECES} products were written to memory from "
+        "which an earlier result was still being fetched.",
     )
 
 

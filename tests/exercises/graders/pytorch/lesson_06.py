@@ -1,3 +1,5 @@
+import collections
+
 import torch
 
 from tests.exercises.graders.answers import Answers
@@ -210,14 +212,16 @@ def streams(device):
 @right("06.4")
 def with_events_in_a_ring(batches, W):
     backend, computing, sending, fetching = streams(W.device)
-    results, fetched = [], []
+    results, fetched, kept = [], [], collections.deque()
     for k, batch in enumerate(batches):
-        if k >= 3:  # the memory of that batch may be used again
+        if k >= 3:  # the memory of that batch and its product may be used again
             sending.wait_event(fetched[k - 3])
+            kept.popleft()
         with backend.stream(sending):
             X = batch.to(W.device, non_blocking=True)
         computing.wait_event(sending.record_event())
         Y = X @ W
+        kept.append((X, Y))
         fetching.wait_event(computing.record_event())
         with backend.stream(fetching):
             results.append(torch.empty(Y.shape, pin_memory=True))
@@ -274,16 +278,24 @@ def waits_in_every_step(batches, W):
     return results
 
 
-def pipelined(batches, W, waits=True, fetches_late=True):
-    """Use three streams, which wait for each other as far as they're told to."""
+def pipelined(batches, W, waits=True, fetches_late=True, keeps=()):
+    """Use three streams, which wait for each other as far as they're told to.
+
+    Args:
+        keeps: which of X and Y are kept until another stream has used them.
+    """
     backend, computing, sending, fetching = streams(W.device)
     results = []
     for batch in batches:
         with backend.stream(sending):
             X = batch.to(W.device, non_blocking=True)
+        if "X" in keeps:
+            X.record_stream(computing)
         if waits:
             computing.wait_stream(sending)
         Y = X @ W
+        if "Y" in keeps:
+            Y.record_stream(fetching)
         if fetches_late:
             fetching.wait_stream(computing)
         with backend.stream(fetching):
@@ -308,6 +320,36 @@ def fetches_too_early(batches, W):
 @wrong("06.4", "were still on their way")
 def returns_too_early(batches, W):
     return pipelined(batches, W)
+
+
+@right("06.4")
+def keeps_everything_until_the_end(batches, W):
+    backend, computing, sending, fetching = streams(W.device)
+    Xs, Ys, results = [], [], []
+    for batch in batches:
+        with backend.stream(sending):
+            Xs.append(batch.to(W.device, non_blocking=True))
+        computing.wait_stream(sending)
+        Ys.append(Xs[-1] @ W)
+        fetching.wait_stream(computing)
+        with backend.stream(fetching):
+            results.append(Ys[-1].to("cpu", non_blocking=True))
+    wait_for(W.device)
+    return results
+
+
+@wrong("06.4", "batches were sent to memory from which a product was still reading")
+def lets_batches_be_overwritten(batches, W):
+    results = pipelined(batches, W, keeps="Y")
+    wait_for(W.device)
+    return results
+
+
+@wrong("06.4", "products were written to memory from which an earlier result was")
+def lets_results_be_overwritten(batches, W):
+    results = pipelined(batches, W, keeps="X")
+    wait_for(W.device)
+    return results
 
 
 @wrong("06.4", "1 copies to the GPU, 1 operators on it and 1 copies back")

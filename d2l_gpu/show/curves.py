@@ -214,8 +214,8 @@ def plot(
         xscale, yscale: ``'linear'`` or ``'log'``.
         base: base of the logarithm of x.
         xunit, yunit: unit of the ticks: ``'s'``, whose ticks are 10 µs, 1 ms …; ``'B'``
-            for 4 kB, 2 MB …; ``'%'`` for fractions, shown as 50%; ``'year'``; any other
-            word is appended.
+            for 4 kB, 2 MB …, ``'iB'`` for 4 KiB, 2 MiB …; ``'%'`` for fractions, shown
+            as 50%; ``'year'``; any other word is appended.
         kinds: what some of the curves show, each kind in the colour that it has in the
             whole course: ``'compute'``, ``'copy'``, ``'wait'``, ``'communicate'``,
             ``'host'``, ``'reference'``.

@@ -8,6 +8,7 @@ import numpy as np
 from d2l_gpu.common.arguments import check_integer
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of
 from d2l_gpu.show.style import LABEL
+from d2l_gpu.vgpu.sim.drawing import GRID
 
 GAP = 0.15  # between images, in inches
 BELOW = 0.04  # between an image and its words, in inches
@@ -41,7 +42,11 @@ class Images(Plot):
             x = left + column * (side + GAP)
             y = top + row * (side + words + GAP)
             axes = sheet.axes(x, y, side, side)
-            axes.set_axis_off()
+            # A frame shows where a white margin ends.
+            axes.set(xticks=[], yticks=[])
+            axes.grid(False)
+            for spine in axes.spines.values():
+                spine.set(visible=True, color=GRID, linewidth=0.8)
             axes.imshow(image, cmap="gray_r")
             if self.captions:
                 lines = self._lines(i, side)

@@ -45,6 +45,12 @@ def test_large_numbers_are_dark_and_tensors_come_from_any_device():
     assert black.max() < 0.01
 
 
+def test_a_frame_shows_where_an_image_ends():
+    (axes,) = d2l.show_images([np.zeros((8, 8))], 1, 1).fig.axes
+    assert all(spine.get_visible() for spine in axes.spines.values())
+    assert not [*axes.get_xticks(), *axes.get_yticks()]
+
+
 def test_the_picture_is_described_and_its_text_is_the_same_whatever_it_shows():
     one, other = (
         d2l.show_images(n * [np.eye(2)], 1, 3, n * ["an eye"], title="Eyes")

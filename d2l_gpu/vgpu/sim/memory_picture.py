@@ -102,6 +102,7 @@ class _Picture:
         seconds: the width of the plot.
         highest: the most bytes to draw.
         left, plot, top: where the plot begins, how wide it is, and its upper edge.
+        lower: height of a second line for the names of phases, 0 if there's none.
     """
 
     def __init__(self, use: "MemoryUse"):
@@ -118,10 +119,11 @@ class _Picture:
         beside = max((text_width(name, SIZE, bold=True) for name in names), default=0)
         self.plot = round(WIDTH - PAD - self.left - beside - 8)
         self.bands = _bands(times, columns, self.plot)
+        self.lower = 0.0
 
     def text(self) -> str:
         sentences = [self.use.title(), self.use.conditions(), self._contents()]
-        height = self.top + ROOM + 40 + PAD
+        height = self.top + ROOM + 40 + self.lower + PAD
         return self.svg.text(height, " ".join(f"{text}." for text in sentences))
 
     def _contents(self) -> str:
@@ -202,7 +204,11 @@ class _Picture:
         return places[len(places) // 2]
 
     def phases(self, phases: Sequence[tuple[str, float, float]]) -> None:
-        y, taken = self.top + ROOM + 26, []
+        """Mark the phases below the axis, each with its name if there's room.
+
+        A name that has no room between its neighbours goes to a second line.
+        """
+        y, lines = self.top + ROOM + 26, [[], []]
         for name, begin, end in sorted(phases, key=lambda x: x[1] - x[2]):
             x, width = self.x(begin), self.x(end) - self.x(begin)
             if not name or width < 3:
@@ -210,9 +216,12 @@ class _Picture:
             self.svg.box(x + 1, y, width - 2, 2, SOFT)
             middle, half = x + width / 2, text_width(name, SIZE) / 2
             middle = max(middle, PAD + half)
-            if all(abs(middle - other) > half + more + 4 for other, more in taken):
-                taken.append((middle, half))
-                self.svg.write(middle, y + 16, name, anchor="middle")
+            for i, taken in enumerate(lines):
+                if all(abs(middle - other) > half + more + 4 for other, more in taken):
+                    taken.append((middle, half))
+                    self.svg.write(middle, y + 16 + i * LINE, name, anchor="middle")
+                    break
+        self.lower = float(LINE) if lines[1] else 0.0
 
 
 def _look(name: str) -> tuple[str, str | None, str, str]:

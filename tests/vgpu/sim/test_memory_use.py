@@ -228,6 +228,23 @@ def test_the_picture_names_its_categories_phases_and_conditions(use):
     assert "30 MiB" in found and "0" in found
 
 
+def test_each_phase_has_its_name_even_if_its_neighbours_leave_no_room():
+    program = Program()
+    program.use.start()
+    kept = []
+    for phase, operations in (FORWARD, 8), (BACKWARD, 2), (STEP, 2), (FORWARD, 8):
+        kept += [program.take(KIB, phase) for _ in range(operations)]
+    program.use.stop()
+    svg = program.use.svg()
+    assert sorted(set(texts(svg)) & {FORWARD, BACKWARD, STEP}) == [
+        BACKWARD,
+        FORWARD,
+        STEP,
+    ]
+    assert texts(svg).count(FORWARD) == 2
+    assert svg_problems(svg) == []
+
+
 def test_the_picture_is_readable_on_a_page_of_any_colour(use):
     svg = use.svg()
     _, _, width, height = re.search('viewBox="(.*?)"', svg)[1].split()

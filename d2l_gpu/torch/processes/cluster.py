@@ -77,7 +77,7 @@ class Command:
 
 
 _VARIABLES = {
-    OWN_STORE: "each start of the ranks has a store of its own",
+    OWN_STORE: "a new store every time the ranks start",
     "GLOO_SOCKET_IFNAME": "the network interface that gloo uses",
     "NCCL_SOCKET_IFNAME": "the network interface that NCCL uses",
 }

@@ -105,8 +105,8 @@ def _problems(lesson: Lesson) -> Iterator[tuple[int, str]]:
         yield (
             first,
             "above the first code cell, a paragraph must say what the lesson is for: "
-            "*After this lesson you can …. You need lesson N. 25 minutes on a laptop; "
-            "no GPU needed.*",
+            "*After this lesson you can …. You need lesson N and 25 minutes on a "
+            "laptop, but no GPU.*",
         )
     appendix = is_appendix(lesson.name)
     if says and not appendix and int(says[1]) > MAX_MINUTES:

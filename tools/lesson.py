@@ -38,8 +38,8 @@ STUB, SOLUTION, SETUP = "stub", "solution", "setup"
 # The paragraph of an English lesson with its objectives and the minutes it takes, and
 # that of a lesson of the first edition.
 _OBJECTIVES = re.compile(
-    r"\*After this lesson you can (.+?)\.(?: You need lessons? [^.]+\.)?"
-    r" (?:About )?(\d+) minutes\b[^*]*\*"
+    r"\*After this lesson you can (.+?)\. You need (?:lessons? [^.]+? and )?"
+    r"(?:about )?(\d+) minutes\b[^*]*\*"
 )
 _AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b")
 
@@ -147,9 +147,8 @@ def objectives(prose: Iterable[str]) -> tuple[str, str] | None:
 
     Args:
         prose: the sources of prose cells, in English and in order. One of their
-            paragraphs must be ``*After this lesson you can …. You need lesson N. 25
-            minutes on a laptop; no GPU needed.*``, where the second sentence may be
-            missing.
+            paragraphs must be ``*After this lesson you can …. You need lesson N and
+            25 minutes on a laptop, but no GPU.*``, where the lesson may be missing.
 
     Returns:
         None if no paragraph says so.

@@ -15,7 +15,7 @@ from tools.notebook import cells_by_id
 
 OBJECTIVES = (
     "*After this lesson you can add, say why `1. + 1` is 2.0, and stop. You need\n"
-    "lesson 2. 25 minutes on a laptop; no GPU needed.*"
+    "lesson 2 and 25 minutes on a laptop, but no GPU.*"
 )
 OLD_AIMS = "*You will be able to* add. *5 minutes on a laptop; no GPU needed.*"
 
@@ -28,13 +28,13 @@ OLD_AIMS = "*You will be able to* add. *5 minutes on a laptop; no GPU needed.*"
             ("add, say why `1. + 1` is 2.0, and stop", "25"),
         ),
         (["# A toy\n\nWhy?", f"Begin.\n\n{OBJECTIVES}\n\nB."], "25"),
-        ([OBJECTIVES.replace("lesson 2", "lessons 2 and 3")], "25"),
-        ([OBJECTIVES.replace(" You need\nlesson 2.", "")], "25"),
-        ([OBJECTIVES.replace("25 min", "About 25 min")], "25"),
+        ([OBJECTIVES.replace("lesson 2", "lessons 2 and 3,")], "25"),
+        ([OBJECTIVES.replace("lesson 2 and ", "")], "25"),
+        ([OBJECTIVES.replace("25 min", "about 25 min")], "25"),
         ([f"# A toy\n\n{OLD_AIMS}"], ("add", "5")),
         (["# A toy", OBJECTIVES.replace("25 minutes", "Long")], None),
         (["# A toy", OBJECTIVES.replace("*", "")], None),
-        (["# A toy", OBJECTIVES.replace("2. 25", "2.\n\n25")], None),
+        (["# A toy", OBJECTIVES.replace("2 and", "2\n\nand")], None),
         ([], None),
     ],
 )

@@ -447,9 +447,10 @@ def test_a_value_that_is_no_plain_data_is_a_sentence():
         def __repr__(self):
             raise RuntimeError("go away")
 
-    said = str(judge("pytorch", "02.2", [1]))
+    pytest.importorskip("jax")  # its 02.2 asks for a number
+    said = str(judge("jax", "02.2", [1]))
     assert said == "02.2: the answer must be an int or a float, not [1]."
-    assert judge("pytorch", "02.2", Four(4)).claims  # it is a number, after all
+    assert judge("jax", "02.2", Four(4)).claims  # it is a number, after all
 
 
 # ---- Limits

@@ -249,6 +249,9 @@ def check_table(output: dict, committed: dict) -> None:
     heading, *rows = output["rows"]
     text = "".join(committed["data"]["text/plain"])
     assert " ".join(heading).split() == text.splitlines()[0].split()
+    if heading[0] == "device":
+        assert heading == ["device", "kind", "model", "memory"]
+        assert rows[0][:2] == ["cpu", "real"]
     assert rows
     assert {len(row) for row in rows} == {len(heading)}
 

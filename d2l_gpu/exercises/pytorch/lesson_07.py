@@ -6,6 +6,7 @@ copies and timed with the simulated clock.
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -53,6 +54,21 @@ def _gradient(params: Sequence[torch.Tensor], X, y) -> torch.Tensor:
 
 def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([x.detach().cpu().reshape(-1) for x in tensors])
+
+
+def _unflat(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return a vector's parts in the shapes of tensors: the inverse of `_flat`."""
+    parts = vector.split([x.numel() for x in like])
+    return [part.view_as(x) for part, x in zip(parts, like, strict=True)]
+
+
+def _from_host(copies: Sequence[tuple[int, str, str]], k: int) -> list[int]:
+    """Return how many bytes each of k GPUs received from the host."""
+    received = Counter()
+    for nbytes, source, target in copies:
+        if source == HOST:
+            received[target] += nbytes
+    return [received[f"GPU {i}"] for i in range(k)]
 
 
 def _vector(tensors: Sequence[torch.Tensor]) -> np.ndarray:
@@ -118,14 +134,7 @@ def train_step(run: Run):
         _close(moved[0], wanted),
         _what_step(moved[0], wanted, alone, k),
     )
-    sent = [
-        sum(
-            nbytes
-            for nbytes, source, target in found["copies"]
-            if (source, target) == (HOST, f"GPU {i}")
-        )
-        for i in range(k)
-    ]
+    sent = _from_host(found["copies"], k)
     nbytes = sum(x.nbytes for x in batches[0])
     yield Claim(
         "each GPU receives its own batch from the host, and nothing else",
@@ -135,12 +144,7 @@ def train_step(run: Run):
     )
     if not _close(moved[0], wanted):
         return
-    before = [
-        part.view_as(p)
-        for part, p in zip(
-            ends[0].split([p.numel() for p in params]), params, strict=True
-        )
-    ]
+    before = _unflat(ends[0], params)
     second = [ends[0] - torch.tensor(vector) for vector in found["second"]]
     wanted_now = lr * _gradient(before, *_batch(6 * k))
     off = [i for i, step in enumerate(second) if not _close(step, wanted_now)]
@@ -301,12 +305,8 @@ def quick_step(run: Run):
     k, lr, (X, y), start = 3, _RATE_OF_STEP, _batch(24), _params()
     found = run(_one_step)
     points = [_flat(start)] + [torch.tensor(found[name][0]) for name in _STEPS]
-    sizes = [p.numel() for p in start]
     for i, name in enumerate(_STEPS):
-        params = [
-            part.view_as(p)
-            for part, p in zip(points[i].split(sizes), start, strict=True)
-        ]
+        params = _unflat(points[i], start)
         wanted = points[i] - lr * _gradient(params, X, y)
         ends = [torch.tensor(vector) for vector in found[name]]
         wrong = [str(j) for j, end in enumerate(ends) if not _close(end, wanted)]
@@ -333,14 +333,7 @@ def quick_step(run: Run):
         f"{k * X.element_size()}. What else did you send, and could it go straight to "
         "the GPUs that need it?",
     )
-    sent = [
-        sum(
-            nbytes
-            for nbytes, source, target in found["copies"]
-            if (source, target) == (HOST, f"GPU {i}")
-        )
-        for i in range(k)
-    ]
+    sent = _from_host(found["copies"], k)
     shard = (X.nbytes + y.nbytes) // k
     yield Claim(
         "each GPU receives its own shard from the host, and nothing else",
@@ -653,15 +646,7 @@ def _shared(run: Run, n: int, shares: tuple[int, ...]) -> Iterator[Claim]:
         _on_another(found["where"]),
     )
     example = (X.nbytes + y.nbytes) / n
-    sent = [
-        sum(
-            nbytes
-            for nbytes, source, target in found["copies"]
-            if (source, target) == (HOST, f"GPU {i}")
-        )
-        / example
-        for i in range(len(shares))
-    ]
+    sent = [each / example for each in _from_host(found["copies"], len(shares))]
     yield Claim(
         "each example is sent to exactly one GPU",
         sum(sent) == n,

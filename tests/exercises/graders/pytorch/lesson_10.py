@@ -545,12 +545,19 @@ def put_state(state, net, optimizer):
     return state["step"]
 
 
-def first_readable(paths, net, optimizer):
+def readable(paths):
+    """Yield the contents of those checkpoints that can be read."""
     for path in paths:
         try:
-            return put_state(torch.load(path), net, optimizer)
+            state = torch.load(path)
         except Exception:
-            pass
+            continue
+        yield state
+
+
+def first_readable(paths, net, optimizer):
+    for state in readable(paths):
+        return put_state(state, net, optimizer)
     return 0
 
 
@@ -572,11 +579,7 @@ def sorted_as_text(folder, net, optimizer):
 
 @wrong("10.4", "The network has other weights")
 def the_optimizer_alone(folder, net, optimizer):
-    for path in by_step(folder):
-        try:
-            state = torch.load(path)
-        except Exception:
-            continue
+    for state in readable(by_step(folder)):
         optimizer.load_state_dict(state["optimizer"])
         return state["step"]
     return 0
@@ -584,11 +587,7 @@ def the_optimizer_alone(folder, net, optimizer):
 
 @wrong("10.4", "The optimizer has no momentum")
 def the_network_alone(folder, net, optimizer):
-    for path in by_step(folder):
-        try:
-            state = torch.load(path)
-        except Exception:
-            continue
+    for state in readable(by_step(folder)):
         net.load_state_dict(state["net"])
         return state["step"]
     return 0

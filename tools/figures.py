@@ -9,6 +9,7 @@ pictures as PNG data URIs.
 
 import base64
 import hashlib
+import io
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,10 +61,21 @@ def embed_figures(
         stamps.append(stamp)
         picture = kept.get(stamp)
         if picture is None:
-            picture = base64.b64encode(as_png(drawing, name)).decode("ascii")
+            picture = base64.b64encode(_embedded(drawing, name)).decode("ascii")
         return f"{opening}data:image/png;base64,{picture}"
 
     return _FIGURE.sub(embed, source), stamps
+
+
+def _embedded(drawing: bytes, name: str) -> bytes:
+    """Return the picture to embed: small, unless it's transparent, as buttons are."""
+    from PIL import Image
+
+    from d2l_gpu.show.live import small_png
+
+    picture = as_png(drawing, name)
+    alpha = Image.open(io.BytesIO(picture)).convert("RGBA").getextrema()[3]
+    return picture if alpha[0] < 255 else small_png(picture, 256)
 
 
 def as_png(drawing: bytes, name: str, zoom: int = 1) -> bytes:

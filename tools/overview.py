@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from d2l_gpu import torch as d2l
+from d2l_gpu.show.live import small_png
 from d2l_gpu.vgpu import time_text
 from tools.figures import as_png
 
@@ -78,7 +79,9 @@ def main() -> None:
     for part in parts:
         picture.paste(part.convert("RGB"), (0, top))
         top += part.height
-    picture.quantize(128, dither=Image.Dither.NONE).save(TARGET, optimize=True)
+    whole = io.BytesIO()
+    picture.save(whole, "PNG")
+    TARGET.write_bytes(small_png(whole.getvalue(), 128))
     print(f"{TARGET.name}: a step takes {time_text(shown.seconds)} (simulated)")
 
 

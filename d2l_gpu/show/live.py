@@ -189,17 +189,22 @@ class LiveFigure:
 
 
 def _png(figure: "Figure") -> bytes:
-    """Return the figure as a palette PNG, which takes a third of the space in git.
-
-    It has no metadata, because Matplotlib would record its version there.
-    """
-    from PIL import Image  # a dependency of Matplotlib
-
+    """Return the figure as a small PNG."""
     drawn = io.BytesIO()
     dpi = PIXELS_PER_INCH * SHARPNESS
     figure.savefig(drawn, format="png", dpi=dpi)
-    # Without transparency, it is readable on a dark page too.
-    picture = Image.open(drawn).convert("RGB")
+    return small_png(drawn.getvalue())
+
+
+def small_png(picture: bytes, colors: int = 64) -> bytes:
+    """Return an image file as a palette PNG, which takes a third of the space in git.
+
+    It isn't transparent, so it's readable on a dark page too. It has no metadata,
+    because Matplotlib would record its version there.
+    """
+    from PIL import Image  # a dependency of Matplotlib
+
+    opaque = Image.open(io.BytesIO(picture)).convert("RGB")
     small = io.BytesIO()
-    picture.quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    opaque.quantize(colors, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
     return small.getvalue()

@@ -441,13 +441,21 @@ def _algorithms(kind: str, group: Group, plan: Plan) -> list[str]:
 
 
 @lru_cache(maxsize=2**16)
-def _choose(kind: str, nbytes: int, group: Group, plan_of: tuple) -> Estimate:
+def _choose(
+    kind: str, nbytes: int, group: Group, plan_of: tuple, only: str | None
+) -> Estimate:
     """Return the fastest way, as updateCollCostTable and topoGetAlgoInfo find it."""
     plan = _plan(group, *plan_of)
     if kind in ("all_to_all", "send"):
         return _direct(kind, nbytes, group, plan)
     best = INFINITE, "", ""
-    for algorithm in _algorithms(kind, group, plan):
+    possible = _algorithms(kind, group, plan)
+    if only is not None and only not in possible:
+        raise ValueError(
+            f"NCCL can't use {only!r} for {kind!r} here{closest(only, possible)}: "
+            f"choose one of {', '.join(possible)}."
+        )
+    for algorithm in possible if only is None else [only]:
         for protocol in BASE[algorithm]:
             if protocol not in plan.protocols:
                 continue
@@ -523,7 +531,12 @@ def _direct(kind: str, nbytes: int, group: Group, plan: Plan) -> Estimate:
 
 
 def estimate(
-    kind: str, nbytes: int, ranks: Sequence[int], fabric: Fabric, model: Model
+    kind: str,
+    nbytes: int,
+    ranks: Sequence[int],
+    fabric: Fabric,
+    model: Model,
+    algorithm: str | None = None,
 ) -> Estimate:
     """Return how NCCL does a collective, and how long that takes.
 
@@ -534,10 +547,13 @@ def estimate(
         nbytes: size of the whole tensor: what goes in, or what comes out after
             gathering.
         ranks: of the group, by their numbers in the whole cluster.
+        algorithm: the only one that NCCL may use, as with ``NCCL_ALGO``. All-to-all
+            and sends have none to choose.
 
     Raises:
-        ValueError: an unknown kind, a negative size, no ranks or one twice, or more or
-            fewer than two ranks for ``"send"``.
+        ValueError: an unknown kind, a negative size, no ranks or one twice, more or
+            fewer than two ranks for ``"send"``, or an algorithm that can't be used for
+            this collective on these ranks.
     """
     if kind not in SENT:
         raise ValueError(
@@ -551,4 +567,5 @@ def estimate(
         raise ValueError(f"A send is between 2 ranks, but got {group.ranks}.")
     if group.ranks == 1 or nbytes == 0:
         return Estimate(0.0, 0, RING, SIMPLE, 0)
-    return _choose(kind, nbytes, group, (fabric, model.capability, model.link))
+    plan_of = fabric, model.capability, model.link
+    return _choose(kind, nbytes, group, plan_of, algorithm)

@@ -268,3 +268,22 @@ def test_small_tensors_take_fewer_multiprocessors():
 def test_what_makes_no_sense_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         the(*arguments, H100)
+
+
+@given(sizes, groups, machines)
+def test_it_chooses_the_fastest_algorithm(nbytes, ranks, machine):
+    assume(len(set(ranks)) == len(ranks) > 1)
+    chosen = the("all_reduce", nbytes, ranks, machine)
+    alone = []
+    for algorithm in ("Ring", "Tree", "NVLS", "NVLSTree"):
+        try:
+            only = estimate(
+                "all_reduce", nbytes, ranks, machine[1], machine[0], algorithm
+            )
+        except ValueError as error:
+            assert f"NCCL can't use {algorithm!r}" in str(error)
+            assert chosen.algorithm != algorithm
+        else:
+            assert only.algorithm == algorithm
+            alone.append(only)
+    assert min(alone).seconds == chosen.seconds

@@ -166,7 +166,7 @@ def _far(Q: np.ndarray, factors: np.ndarray, X: np.ndarray) -> str:
             "A row whose largest number is negative overflows: how large is -7 "
             "without its sign?"
         )
-    return "The error is more than 5 % of the matrix, row by row."
+    return "The error is more than 5% of the matrix, row by row."
 
 
 # ------------------------------------------------------------------ clipping
@@ -174,7 +174,9 @@ def _far(Q: np.ndarray, factors: np.ndarray, X: np.ndarray) -> str:
 _RATE, _NORM = 0.5, 0.1
 
 
-def _clipping(step: Callable, scale: float, steps: int) -> dict:
+def _clipping(
+    step: Callable, scale: float, steps: int, max_norm: float = _NORM
+) -> dict:
     """Return the parameters and the scale after a few steps."""
     device = d2l.simulator(1).gpu()
     torch.manual_seed(0)
@@ -184,13 +186,13 @@ def _clipping(step: Callable, scale: float, steps: int) -> dict:
     optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
     scaler = torch.amp.GradScaler("vgpu", init_scale=scale, growth_interval=2)
     for _ in range(steps):
-        step(net, X, y, optimizer, scaler, _NORM)
+        step(net, X, y, optimizer, scaler, max_norm)
     values = torch.cat([p.detach().cpu().flatten() for p in net.parameters()])
     return {"values": values.numpy(), "scale": scaler.get_scale()}
 
 
-def _clipped(answer: Callable, gpus: Gpus, scale: float, steps: int) -> dict:
-    return _clipping(answer, scale, steps)
+def _clipped(answer: Callable, gpus: Gpus, *case: float) -> dict:
+    return _clipping(answer, *case)
 
 
 def _step(net, X, y, optimizer, scaler, max_norm):
@@ -223,6 +225,17 @@ def step(run: Run):
         np.allclose(one, right["values"], atol=1e-3),
         "The step has the right length but the wrong direction.",
     )
+    short = (1024.0, 1, 100.0)
+    found, right = run(_clipped, *short), _clipping(_step, *short)
+    moved = [float(np.linalg.norm(x["values"] - begin)) for x in (found, right)]
+    yield Claim(
+        "gradients that are short enough keep their length",
+        math.isclose(*moved, rel_tol=0.02),
+        f"With a gradient much shorter than `max_norm`, the parameters move "
+        f"{moved[0] / moved[1]:.3g} times as far as they should.",
+    )
+    if not math.isclose(*moved, rel_tol=0.02):
+        return
     found, right = run(_clipped, 1024.0, 4), _clipping(_step, 1024.0, 4)
     yield Claim(
         "after good steps, the scale grows",

@@ -154,6 +154,13 @@ def forgets_update(net, X, y, optimizer, scaler, max_norm):
     optimizer.step()
 
 
+@wrong("11.3", "much shorter than `max_norm`")
+def leaves_the_bugs(net, X, y, optimizer, scaler, max_norm):
+    backward(net, X, y, optimizer, scaler)
+    nn.utils.clip_grad_norm_(net.parameters(), max_norm)
+    optimizer.step()
+
+
 @wrong("11.3", "nothing was clipped")
 def never_clips(net, X, y, optimizer, scaler, max_norm):
     backward(net, X, y, optimizer, scaler)

@@ -82,7 +82,7 @@ def _peak(width: int, depth: int, batch: int, length: int) -> int:
 
 
 def _parts(width: int, depth: int, batch: int, length: int) -> tuple[int, int, int]:
-    """Return the parameters, the bytes that blocks keep, and those of the scores."""
+    """Return the parameters, the bytes that blocks keep, and those of the logits."""
     parameters = 12 * depth * width**2 + (WORDS + length) * width
     tokens = batch * length
     return parameters, 32 * tokens * width * depth, 2 * tokens * WORDS
@@ -91,23 +91,23 @@ def _parts(width: int, depth: int, batch: int, length: int) -> tuple[int, int, i
 # What readers forget, each with what they would predict.
 _FORGOTTEN = {
     "You leave out the update. When the backward pass is done, all gradients are there "
-    "beside the parameters and Adam's averages.": lambda p, kept, scores: (
-        6 * p + kept + 3 * scores
+    "beside the parameters and Adam's averages.": lambda p, kept, logits: (
+        6 * p + kept + 3 * logits
     ),
     "You add up what's never there at the same time. The backward pass frees "
     "activations while gradients appear, so take the larger of two moments.": (
-        lambda p, kept, scores: 8 * p + kept + 3 * scores
+        lambda p, kept, logits: 8 * p + kept + 3 * logits
     ),
-    "You leave out the loss. With 50,257 scores for every token, its three tensors "
-    "can take more than all blocks keep.": lambda p, kept, scores: max(
+    "You leave out the loss. With 50,257 logits for every token, its three tensors "
+    "can take more than all blocks keep.": lambda p, kept, logits: max(
         8 * p, 6 * p + kept
     ),
     "You count the model states as if they were fp32. Here everything has 16 bits, "
-    "Adam's averages too.": lambda p, kept, scores: max(
-        16 * p, 12 * p + kept + 3 * scores
+    "Adam's averages too.": lambda p, kept, logits: max(
+        16 * p, 12 * p + kept + 3 * logits
     ),
-    "You leave out Adam's two averages.": lambda p, kept, scores: max(
-        4 * p, 2 * p + kept + 3 * scores
+    "You leave out Adam's two averages.": lambda p, kept, logits: max(
+        4 * p, 2 * p + kept + 3 * logits
     ),
     "You count the activations of a single block.": None,
 }
@@ -135,11 +135,11 @@ def _wrong_peak(found: Sequence[float], right: Sequence[int]) -> str:
     for hint, formula in _FORGOTTEN.items():
         wrong = []
         for plan in _PLANS:
-            p, kept, scores = _parts(*plan)
+            p, kept, logits = _parts(*plan)
             if formula is None:
-                wrong.append(max(8 * p, 6 * p + kept / plan[1] + 3 * scores))
+                wrong.append(max(8 * p, 6 * p + kept / plan[1] + 3 * logits))
             else:
-                wrong.append(formula(p, kept, scores))
+                wrong.append(formula(p, kept, logits))
         if np.allclose(found, wrong, rtol=0.02):
             return hint
     for plan, mine, true in zip(_PLANS, found, right, strict=True):
@@ -225,13 +225,13 @@ def loss_in_pieces(run: Run):
     )
     if not all(close):
         return
-    scores = 4 * _TOKENS * _VOCABULARY
-    most = {name: runs[5][name] / scores for name in ("forward", "backward")}
+    logits = 4 * _TOKENS * _VOCABULARY
+    most = {name: runs[5][name] / logits for name in ("forward", "backward")}
     yield Claim(
-        "the forward pass leaves no scores behind",
+        "the forward pass leaves no logits behind",
         most["forward"] < 0.65,
         f"In five pieces, the forward pass needs {most['forward']:.1f} times the "
-        "memory of all scores. "
+        "memory of all logits. "
         + (
             "Are they computed in pieces at all?"
             if most["forward"] > 1.5
@@ -239,10 +239,10 @@ def loss_in_pieces(run: Run):
         ),
     )
     yield Claim(
-        "the backward pass needs the scores of one piece at a time, too",
+        "the backward pass needs the logits of one piece at a time, too",
         most["backward"] < 1.1,
         f"In five pieces, the backward pass needs {most['backward']:.1f} times the "
-        "memory of all scores: it computes all of them again at once.",
+        "memory of all logits: it computes all of them again at once.",
     )
 
 

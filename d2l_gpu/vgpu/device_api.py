@@ -82,6 +82,10 @@ def is_initialized() -> bool:
     return Devices.chosen or (Devices.machine is not None and any(Devices.machine.peak))
 
 
+# Only if this is true does torch.utils.checkpoint save the states of generators.
+_initialized = True
+
+
 def init() -> None:
     """Nothing to do: ``enable`` has made the devices."""
 

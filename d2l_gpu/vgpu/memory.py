@@ -173,14 +173,16 @@ def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapsh
     Args:
         mempool_id: (0, 0), which no pool is, or None. In every other pool is nothing.
     """
-    if mempool_id not in (None, (0, 0)):
-        return []
-    machine = Devices.machine
+    return [] if mempool_id not in (None, (0, 0)) else _segments(Devices.machine)
+
+
+def _segments(machine: Machine) -> list[Snapshot]:
+    """Return the segments of a machine's devices, and the blocks in them."""
     if machine.allocators is not None:
         with machine.lock:
             return [
                 _segment(i, segment)
-                for i in range(machine.count)
+                for i in range(machine.first, machine.first + machine.count)
                 for segment in machine.allocators[i].segments()
             ]
     with machine.lock:
@@ -250,30 +252,47 @@ def _place(block: Block) -> tuple[int, int]:
     return block.index, block.address
 
 
-def snapshot() -> Snapshot:
-    """Return all blocks in use, and the history of each device if it's recorded."""
-    machine = Devices.machine
+def snapshot(device: Device = None) -> Snapshot:
+    """Return all blocks in use, and the history of each device if it's recorded.
+
+    Args:
+        device: a simulator's, for a snapshot of that simulator's devices; any other
+            means those that ``enable`` has set up.
+    """
+    machine = _machine_of(device)
     history = machine.history
-    traces: list[list[Snapshot]] = [[] for _ in range(machine.count)]
+    traces: list[list[Snapshot]] = [[] for _ in range(machine.first + machine.count)]
     if history is not None:
         with machine.lock:
             traces = history.traces()
     return {
-        "segments": memory_snapshot(),
+        "segments": _segments(machine),
         "device_traces": traces,
         "allocator_settings": _allocator_settings(machine),
         "external_annotations": [],
     }
 
 
+def _machine_of(device: Device) -> Machine:
+    """Return the machine that a device belongs to; see `snapshot`.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    if device is None and Devices.machine is not None:
+        return Devices.machine
+    return Devices.machines[_index(device)]
+
+
 def _allocator_settings(machine: Machine) -> dict[str, Any]:
     """Return the settings of a caching allocator, named as in PyTorch's snapshots."""
     if machine.allocators is None:
         return {}
-    config = machine.allocators[0].config
+    allocator = machine.allocators[machine.first]
+    config = allocator.config
     return {
         "PYTORCH_CUDA_ALLOC_CONF": config.text,
-        "max_split_size": machine.allocators[0].statistics()["max_split_size"],
+        "max_split_size": allocator.statistics()["max_split_size"],
         "garbage_collection_threshold": config.collect_above,
         "expandable_segments": config.expandable,
         "roundup_power2_divisions": {
@@ -391,6 +410,7 @@ def record_history(
     most: int = sys.maxsize,
     clear: bool = False,
     skipped: Sequence[str] = (),
+    device: Device = None,
 ) -> None:
     """Record what happens to the memory of all devices from now on, or stop it.
 
@@ -398,6 +418,7 @@ def record_history(
         enabled: None stops it, and forgets what was recorded; ``"state"`` records where
             the blocks in use come from; ``"all"`` all events as well.
         clear: whether to forget what was recorded before.
+        device: whose machine is recorded; see `snapshot`.
     The others are those of `History`.
 
     Raises:
@@ -407,12 +428,14 @@ def record_history(
         raise RuntimeError("expected enabled to be 'state', 'all', or None")
     if context not in (None, "state", "alloc", "all"):
         raise RuntimeError("expected context to be 'state', 'alloc', 'all', or None")
-    machine: Machine = Devices.machine
+    machine = _machine_of(device)
     with machine.lock:
         before, machine.history = machine.history, None
         if enabled is None:
             return
-        history = History(machine.count, enabled == "all", context, most, skipped)
+        history = History(
+            *(machine.first + machine.count, enabled == "all", context, most, skipped)
+        )
         if before is not None and not clear:
             for events, earlier in zip(history.events, before.events, strict=True):
                 events.extend(earlier)
@@ -435,12 +458,14 @@ def _record_memory_history(
     skip_actions: Sequence[str] | None = None,
 ) -> None:
     """Record a history of all devices' memory; see ``record_history``."""
-    record_history(enabled, context, max_entries, clear_history, skip_actions or ())
+    record_history(
+        *(enabled, context, max_entries, clear_history, skip_actions or (), device)
+    )
 
 
 def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> Snapshot:
     """Return what ``torch.cuda._memory_viz`` reads; see ``snapshot``."""
-    return snapshot()
+    return snapshot(device)
 
 
 def _dump_snapshot(

@@ -493,6 +493,30 @@ def recorded():
     torch.vgpu.memory._record_memory_history(None)
 
 
+@pytest.mark.parametrize("allocator", [None, "caching"])
+def test_a_simulators_memory_has_snapshots_too(allocator):
+    gpu = vgpu.simulator(1, backing="meta", allocator=allocator).gpu()
+    torch.vgpu.memory._record_memory_history(device=gpu)
+    X = torch.empty(2**20, device=gpu)
+    Y = torch.empty(2**20, device="vgpu:0")
+    snapshot = torch.vgpu.memory._snapshot(gpu)
+    torch.vgpu.memory._record_memory_history(None, device=gpu)
+    assert {segment["device"] for segment in snapshot["segments"]} == {gpu.index}
+    (event,) = (
+        event
+        for event in snapshot["device_traces"][gpu.index]
+        if event["action"] == "alloc"
+    )
+    assert event["size"] == X.nbytes
+    assert event["frames"][0]["filename"] == __file__
+    others = torch.vgpu.memory._snapshot()
+    assert not any(others["device_traces"])
+    assert Y.nbytes in {segment["total_size"] for segment in others["segments"]}
+    assert f"total_reserved: {_memory_viz.Bytes(torch.vgpu.memory_reserved(gpu))}" in (
+        _memory_viz.segsum(snapshot)
+    )
+
+
 def test_pytorch_reads_snapshots(recorded, tmp_path):
     net, optimizer, X = made(device="vgpu:1")
     step(net, optimizer, X)

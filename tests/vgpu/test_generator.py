@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from d2l_gpu import vgpu
 
@@ -157,6 +158,27 @@ def test_devices_of_a_simulator_have_generators_too():
     torch.manual_seed(8)
     drawn = [torch.rand(4, device=sim.gpu(i)).tolist() for i in range(3)]
     assert drawn == [torch.rand(4).tolist()] * 3
+
+
+def _dropped(Y: torch.Tensor) -> torch.Tensor:
+    return F.dropout(Y).exp()
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("place", ["vgpu:0", "vgpu:1", "simulator"])
+def test_a_checkpoint_drops_the_same_elements_again(place, reentrant):
+    sim = vgpu.simulator(1)
+    device = sim.gpu() if place == "simulator" else torch.device(place)
+    gradients = []
+    for again in (False, True):
+        torch.manual_seed(0)
+        X = torch.ones(64, 64).to(device).requires_grad_()
+        Y = F.dropout(X)
+        Z = checkpoint(_dropped, Y, use_reentrant=reentrant) if again else _dropped(Y)
+        torch.rand(3, device=device)  # draws after the forward pass
+        Z.sum().backward()
+        gradients.append(X.grad.cpu())
+    assert torch.equal(*gradients)
 
 
 def test_gradients_of_any_order_see_the_same_random_numbers():

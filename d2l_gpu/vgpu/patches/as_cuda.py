@@ -263,6 +263,7 @@ def cuda_module() -> None:
     shared = {name: getattr(device_api, name) for name in _SHARED}
     own = {
         "StreamContext": device_api.stream,
+        "_initialized": device_api._initialized,
         "_lazy_call": lambda function, **kwargs: function(),
         "_lazy_init": device_api.init,
         "get_arch_list": list,

@@ -53,6 +53,19 @@ def test_errors_say_vgpu():
     run_program("as_cuda/errors_say_vgpu.py")
 
 
+def test_a_checkpoint_drops_the_same_elements_again():
+    fresh("""
+from torch.utils.checkpoint import checkpoint
+gradients = []
+for call in (lambda f, X: f(X)), (lambda f, X: checkpoint(f, X, use_reentrant=False)):
+    torch.manual_seed(0)
+    X = torch.ones(64, 64, device='cuda:1', requires_grad=True)
+    call(lambda X: nn.functional.dropout(X).exp(), X).sum().backward()
+    gradients.append(X.grad.cpu())
+assert torch.equal(*gradients)
+""")
+
+
 def test_every_way_to_name_a_device():
     run_program("as_cuda/every_way_to_name_a_device.py")
 

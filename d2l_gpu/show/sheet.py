@@ -75,13 +75,18 @@ class Sheet:
         end: tuple[float, float],
         colour: str,
     ) -> None:
-        """Draw a thin line between two places that are seen from a corner."""
+        """Draw a thin line, dotted so that it isn't taken for a curve.
+
+        Both places are seen from the corner.
+        """
         from matplotlib.lines import Line2D
 
         xs = [(corner[0] + place[0]) / self.width for place in (start, end)]
         ys = [1 - (corner[1] + place[1]) / self.height for place in (start, end)]
         transform = self.figure.transFigure
-        line = Line2D(xs, ys, linewidth=0.7, color=colour, transform=transform)
+        line = Line2D(
+            xs, ys, linewidth=0.9, linestyle=":", color=colour, transform=transform
+        )
         self.figure.add_artist(line)
 
     def axes(self, left: float, top: float, width: float, height: float) -> "Axes":

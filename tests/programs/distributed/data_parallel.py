@@ -2,7 +2,9 @@
 
 import copy
 import faulthandler
+import gc
 import os
+import time
 import warnings
 
 import torch
@@ -210,12 +212,12 @@ def fully_sharded():
         halves.append(gradients(net))
     torch.vgpu.reset_peak_memory_stats()
     net = network()  # on the CPU: fully_shard brings it to the device
-    before = torch.vgpu.memory_allocated()
+    before = allocated()
     for layer in (net[0], net[2]):
         fully_shard(layer, mesh=mesh)
     fully_shard(net, mesh=mesh)
     shards = [p.to_local() for p in net.parameters()]
-    after = torch.vgpu.memory_allocated()
+    after = allocated()
     assert after - before == blocks(shards)
     for _ in range(2):
         net.zero_grad()
@@ -223,12 +225,23 @@ def fully_sharded():
         for a, b, c in zip(gradients(net), *halves, strict=True):
             assert torch.equal(a.full_tensor().cpu(), (b + c) / 2)
     # The whole parameters are freed. Gradients are there, and FSDP keeps one buffer.
-    left = torch.vgpu.memory_allocated() - after
+    left = allocated() - after
     assert left <= blocks(shards) + 512, left
     assert torch.vgpu.max_memory_allocated() > after + left
     optimizer = torch.optim.Adam(net.parameters())
     loss(net, mine, gpu).backward()
     optimizer.step()
+
+
+def allocated():
+    """The bytes allocated, once gloo's threads have let go of earlier collectives."""
+    dist.barrier()
+    gc.collect()
+    last = -1
+    while (now := torch.vgpu.memory_allocated()) != last:
+        last = now
+        time.sleep(0.1)
+    return now
 
 
 def blocks(tensors):

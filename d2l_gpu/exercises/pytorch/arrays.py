@@ -1,5 +1,6 @@
-"""PyTorch's tensors, for shared graders."""
+"""PyTorch's tensors, for shared graders, and the numbers in them, for all."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,13 @@ import torch
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.exercises.arrays import Arrays
+
+
+def as_number(x: Any) -> float:
+    """Return a number, or a tensor's only one; NaN for anything else."""
+    if isinstance(x, torch.Tensor) and x.numel() == 1:
+        return float(x.detach())
+    return float(x) if isinstance(x, int | float) else math.nan
 
 
 def _peek(x: Any) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
@@ -185,7 +186,7 @@ def _logged(answer: Callable, gpus: Gpus, every: int) -> dict:
 def _numbers(result: list) -> dict:
     """Return the elements of a list as numbers, and the names of their types."""
     return {
-        "values": [_number(x) for x in result],
+        "values": [as_number(x) for x in result],
         "types": [
             "float" if isinstance(x, float) else type(x).__name__ for x in result
         ],
@@ -255,14 +256,6 @@ def norms(run: Run):
 
 def _same(found: dict, wanted: list[float]) -> bool:
     return np.allclose(found["values"], wanted, rtol=1e-3)
-
-
-def _number(x) -> float:
-    return float(x) if isinstance(x, float | int) or _is_scalar(x) else math.nan
-
-
-def _is_scalar(x) -> bool:
-    return isinstance(x, torch.Tensor) and x.numel() == 1
 
 
 def _wrong_number(numbers: dict[int, int]) -> str:
@@ -607,7 +600,7 @@ def _bounds(answer: Callable, gpus: Gpus) -> list[dict]:
     return [
         {
             "length": len(each),
-            "seconds": _number(each[0]) if each else math.nan,
+            "seconds": as_number(each[0]) if each else math.nan,
             "limit": str(each[-1]) if each else "",
         }
         for each in said

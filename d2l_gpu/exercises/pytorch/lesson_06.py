@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 from d2l_gpu.vgpu import PICO
 
@@ -28,16 +29,11 @@ def _time_of(sim, program: Callable) -> float:
 def _numbers(result: list) -> dict:
     """Return the elements of a list as numbers, and the names of their types."""
     return {
-        "values": [_number(x) for x in result],
+        "values": [as_number(x) for x in result],
         "types": [
             "float" if isinstance(x, float) else type(x).__name__ for x in result
         ],
     }
-
-
-def _number(x) -> float:
-    is_scalar = isinstance(x, torch.Tensor) and x.numel() == 1
-    return float(x) if isinstance(x, float | int) or is_scalar else math.nan
 
 
 def _close(values: torch.Tensor, wanted: torch.Tensor) -> bool:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 
 EXERCISES = Registry()
@@ -406,22 +407,13 @@ def _trained(answer: Callable, gpus: Gpus, steps: int) -> dict:
     losses, norms = answer(net, optimizer, batches)
     waits = sum(span.lane == "wait" for span in sim.spans())
     return {
-        "losses": [_number(x) for x in losses],
-        "norms": [_number(x) for x in norms],
+        "losses": [as_number(x) for x in losses],
+        "norms": [as_number(x) for x in norms],
         "numbers": all(isinstance(x, float) for x in [*losses, *norms]),
         "most": torch.vgpu.max_memory_allocated(sim.gpu()) - before,
         "waits": waits,
         "hooks": sum(len(layer._forward_hooks) for layer in net),
     }
-
-
-def _number(x) -> float:
-    single = isinstance(x, torch.Tensor) and x.numel() == 1
-    return float(x.detach() if single else x) if single or _is_real(x) else math.nan
-
-
-def _is_real(x) -> bool:
-    return isinstance(x, int | float)
 
 
 @EXERCISES.add(

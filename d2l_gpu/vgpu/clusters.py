@@ -178,7 +178,8 @@ class Cluster:
         state = Devices.machine, Devices.machines, Devices.backings
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("once", re.escape(NO_VALUES))
+                # After the program's own filters, so that those decide.
+                warnings.filterwarnings("once", re.escape(NO_VALUES), append=True)
                 recorded = self._record_all(start, wanted)
         finally:
             Devices.machine, Devices.machines, Devices.backings = state

@@ -418,6 +418,17 @@ def test_values_are_zeros_and_a_warning_says_so():
     simulator.close()
 
 
+def test_the_warning_can_be_filtered_by_the_caller():
+    def program() -> None:
+        torch.rand(4, device="vgpu").sum().item()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "In a simulated cluster")
+        vgpu.cluster(1, 2).run(program)
+    assert caught == []
+
+
 def test_a_large_model_made_on_the_cpu_takes_no_memory_there():
     small, large = torch.zeros(16), torch.zeros(2**20)
 

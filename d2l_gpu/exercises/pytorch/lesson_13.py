@@ -1,0 +1,506 @@
+"""Sharding: what it saves, its first stage by hand, and shards that are cut again."""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional as F
+
+from d2l_gpu import vgpu
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Registry, Run
+
+EXERCISES = Registry()
+
+# ------------------------------------------------------------------ how many GPUs?
+
+# Parameters, bytes of memory, and stage.
+_PLANS = (
+    (1000, 16_000, 0),
+    (1000, 15_999, 0),
+    (1000, 16_000, 1),
+    (1000, 9_000, 1),
+    (1000, 8_000, 1),
+    (1000, 8_001, 1),
+    (1000, 5_000, 2),
+    (1000, 4_900, 2),
+    (1000, 3_000, 2),
+    (1000, 4_000, 2),
+    (1000, 2_000, 3),
+    (1000, 1_900, 3),
+    (8_030_261_248, 80 * 10**9, 0),
+    (8_030_261_248, 80 * 10**9, 1),
+    (8_030_261_248, 80 * 10**9, 3),
+)
+_KEPT = (16, 8, 4, 0)  # bytes per parameter that a stage leaves on every GPU
+
+
+def _needed(parameters: int, memory: int, stage: int, kept=_KEPT) -> int | None:
+    left = memory - kept[stage] * parameters
+    sharded = (16 - kept[stage]) * parameters
+    if not sharded:
+        return 1 if left >= 0 else None
+    return math.ceil(sharded / left) if left > 0 else None
+
+
+def _counted(answer: Callable, gpus: Gpus) -> list:
+    return [answer(*plan) for plan in _PLANS]
+
+
+@EXERCISES.add("13.1", "parameters, memory, stage", returns=(int, type(None)))
+def gpus_needed(run: Run):
+    found = run(_counted)
+    for stage in range(4):
+        name = f"stage {stage}" if stage else "DDP"
+        wrong = [
+            (plan, mine, _needed(*plan))
+            for plan, mine in zip(_PLANS, found, strict=True)
+            if plan[2] == stage and mine != _needed(*plan)
+        ]
+        yield Claim(
+            f"it returns the smallest number of GPUs with {name}",
+            not wrong,
+            _wrong_number(found, *wrong[0]) if wrong else "",
+        )
+        if wrong:
+            return
+
+
+def _wrong_number(found: Sequence, plan: tuple, mine, true) -> str:
+    parameters, memory, stage = plan
+    if found == [_needed(*plan, kept=(16, 12, 8, 0)) for plan in _PLANS]:
+        return (
+            "You shard one of Adam's averages. Stage 1 shards both: 8 bytes of each "
+            "parameter stay on all GPUs."
+        )
+    if found == [_needed(*plan, kept=(16, 8, 12, 0)) for plan in _PLANS]:
+        return "Stage 2 shards the gradients *and* what stage 1 shards."
+    told = f"With {parameters:,} parameters and {memory:,} bytes in stage {stage}, "
+    if true is None:
+        return (
+            told + f"you return {mine}. What's on every GPU fills the memory already, "
+            "so no number of GPUs is large enough."
+        )
+    if mine is None:
+        return told + f"you return None, but {true} GPUs are enough."
+    if mine == true + 1:
+        return told + f"you return {mine}, but {true} GPUs are enough."
+    if mine == true - 1:
+        return told + f"{mine} GPUs aren't enough. Which way do you round?"
+    return told + f"you return {mine} instead of {true}."
+
+
+# ------------------------------------------------------------------ stage 1
+
+_N, _SIZE, _STEPS = 4, 64, 3
+
+
+def _data() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the first parameters, and a gradient for each step and rank."""
+    torch.manual_seed(0)
+    return torch.randn(_SIZE), torch.randn(_STEPS, _N, _SIZE)
+
+
+def _sent() -> int:
+    """Return the bytes that GPU 0 has sent to others."""
+    return sum(
+        link.nbytes
+        for link in vgpu.current_simulator().report().links
+        if (link.source, link.target) == ("GPU 0", "other GPUs")
+    )
+
+
+def _stepped(answer: Callable, gpus: Gpus) -> dict:
+    """Return parameters and momentum of each rank, and the bytes that are sent."""
+    first, gradients = _data()
+
+    def train(rank, n):
+        p = first.to("vgpu").requires_grad_()
+        velocity = torch.zeros(_SIZE // n, device="vgpu")
+        found = []
+        for step in range(_STEPS):
+            p.grad = gradients[step, rank].to("vgpu")
+            answer(p, velocity, rank, n)
+            found.append(p.detach().cpu().numpy())
+        return found, velocity.cpu().numpy()
+
+    vgpu.current_simulator().reset()
+    ranks = vgpu.run_ranks(train, _N)
+    return {
+        "parameters": [found for found, _ in ranks],
+        "velocity": [velocity for _, velocity in ranks],
+        "sent": _sent() / _STEPS,
+    }
+
+
+def _momentum(mean: bool = True) -> tuple[list, np.ndarray]:
+    """Return the parameters after each step, and the momentum after the last one."""
+    p, gradients = _data()
+    velocity, found = torch.zeros(_SIZE), []
+    for gradient in gradients.mean(1) if mean else gradients.sum(1):
+        velocity = 0.9 * velocity + gradient
+        p = p - 0.1 * velocity
+        found.append(p.numpy())
+    return found, velocity.numpy()
+
+
+@EXERCISES.add("13.2", "p, velocity, rank, n", changes="p, velocity", gpus=_N)
+def sharded_step(run: Run):
+    found = run(_stepped)
+    right, velocity = _momentum()
+    ranks = found["parameters"]
+    same = all(np.array_equal(x, ranks[0]) for x in ranks)
+    yield Claim(
+        "all ranks have the same parameters afterwards",
+        same,
+        "They don't. A rank updates one chunk. How do the others learn of it?",
+    )
+    if not same:
+        return
+    close = [
+        np.allclose(*pair, atol=1e-5) for pair in zip(ranks[0], right, strict=True)
+    ]
+    yield Claim(
+        "they're those of SGD with momentum and the average gradient",
+        all(close),
+        _wrong_step(ranks[0], close),
+    )
+    if not all(close):
+        return
+    yield Claim(
+        "`velocity` holds this rank's share of the momentum",
+        np.allclose(np.concatenate(found["velocity"]), velocity, atol=1e-5),
+        "The parameters are right, but `velocity` isn't updated as it should be.",
+    )
+    allowed = 2 * 4 * _SIZE * (_N - 1) / _N
+    yield Claim(
+        "it sends no more than an all-reduce of the gradient",
+        found["sent"] <= 1.01 * allowed,
+        f"Each GPU sends {found['sent']:,.0f} bytes per step. An all-reduce sends "
+        f"{allowed:,.0f}. Who needs the whole gradient?",
+    )
+
+
+def _wrong_step(mine: Sequence[np.ndarray], close: Sequence[bool]) -> str:
+    first, _ = _data()
+    if np.allclose(mine[0], first):
+        return "The parameters haven't changed."
+    if np.allclose(mine[0], _momentum(mean=False)[0][0], atol=1e-5):
+        return "They're those of the *sum* of the gradients."
+    if close[0]:
+        return (
+            "They're right after the first step, but not after the second. What "
+            "remains of the first step's `velocity`?"
+        )
+    return "They aren't, from the first step on."
+
+
+# ------------------------------------------------------------------ clipping
+
+_LARGEST = 1.0
+# What the gradients are multiplied by: they're clipped, not clipped, and zero.
+_SCALES = (1.0, 0.01, 0.09, 0.0)
+
+
+def _gradients(scale: float) -> list[list[torch.Tensor]]:
+    """Return the shards of each rank; those of the first ones are much smaller."""
+    torch.manual_seed(0)
+    return [
+        [scale * (rank + 0.1) * torch.randn(k) for k in (8, 12)] for rank in range(_N)
+    ]
+
+
+def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
+    """Return each rank's shards and norm, and the bytes that are sent."""
+
+    def clip(rank, n):
+        shards = [g.to("vgpu") for g in _gradients(scale)[rank]]
+        norm = answer(shards, _LARGEST)
+        return torch.cat(shards).cpu().numpy(), float(norm)
+
+    vgpu.current_simulator().reset()
+    ranks = vgpu.run_ranks(clip, _N)
+    return {
+        "shards": [x for x, _ in ranks],
+        "norms": [x for _, x in ranks],
+        "sent": _sent(),
+    }
+
+
+@EXERCISES.add(
+    "13.3",
+    "shards, largest",
+    returns=(torch.Tensor, float),
+    changes="shards",
+    gpus=_N,
+)
+def clip(run: Run):
+    runs = {scale: run(_clipped, scale) for scale in _SCALES}
+    for scale, found in runs.items():
+        whole = torch.cat([torch.cat(x) for x in _gradients(scale)])
+        norm = float(whole.norm())
+        yield Claim(
+            f"with a gradient of norm {norm:.2f}, every rank returns that norm",
+            np.allclose(found["norms"], norm, rtol=1e-3, atol=1e-6),
+            _wrong_norm(found["norms"], norm),
+        )
+        if not np.allclose(found["norms"], norm, rtol=1e-3, atol=1e-6):
+            return
+        wanted = whole * min(1, _LARGEST / norm if norm else 1)
+        mine = np.concatenate(found["shards"])
+        close = np.allclose(mine, wanted.numpy(), rtol=1e-3, atol=1e-6)
+        yield Claim(
+            "and the shards are clipped together",
+            close,
+            "" if close else _wrong_shards(mine, whole.numpy(), norm),
+        )
+        if not close:
+            return
+    most = max(found["sent"] for found in runs.values())
+    yield Claim(
+        "only a few bytes are sent",
+        most <= 64,
+        f"GPU 0 sends {most} bytes for a gradient of {4 * 20 * _N} bytes. Which number "
+        "do the other ranks need?",
+    )
+
+
+def _wrong_norm(norms: Sequence[float], norm: float) -> str:
+    told = f"The ranks return {', '.join(f'{x:.2f}' for x in norms)}"
+    if len({round(x, 4) for x in norms}) > 1:
+        return f"{told}: each the norm of its own shards."
+    if math.isclose(norms[0], norm**2, rel_tol=1e-3):
+        return f"{told}, the square of the norm."
+    if norms[0] > norm:
+        return f"{told}, which is more. Norms don't add up, but what does?"
+    return f"{told}, which is less. Are all ranks' shards counted?"
+
+
+def _wrong_shards(mine: np.ndarray, whole: np.ndarray, norm: float) -> str:
+    if not np.isfinite(mine).all():
+        return "Some numbers aren't finite. What's 0 / 0?"
+    if np.allclose(mine, whole, rtol=1e-3):
+        return "They haven't changed. They're to be changed in place."
+    if norm < _LARGEST:
+        return (
+            f"This gradient isn't too large, but you change it. Its norm is {norm:.2f}."
+        )
+    length = float(np.linalg.norm(mine))
+    return (
+        f"Afterwards, the norm of the whole gradient is {length:.2f}, not {_LARGEST}."
+    )
+
+
+# ------------------------------------------------------------------ shard a network
+
+_WIDTH, _DEPTH, _ROWS = 1024, 8, 8192
+
+
+class _Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(_WIDTH, _WIDTH) for _ in range(6))
+
+    def forward(self, X):
+        for layer in self.layers:
+            X = layer(X)
+        return F.relu(X)
+
+
+class _Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(_WIDTH, _WIDTH)
+        self.blocks = nn.ModuleList(_Block() for _ in range(_DEPTH))
+        self.last = nn.Linear(_WIDTH, _WIDTH)
+
+    def forward(self, X):
+        X = self.first(X)
+        for block in self.blocks:
+            X = block(X)
+        return self.last(X)
+
+
+def _blockwise(net: nn.Module) -> None:
+    for block in net.blocks:
+        fully_shard(block)
+    fully_shard(net)
+
+
+def _simulated(shard: Callable) -> dict:
+    """Return a step's time, its most bytes of parameters, and what isn't sharded."""
+    left = []
+
+    def program():
+        with torch.device("meta"):
+            net = _Net().to(torch.bfloat16)
+        shard(net)
+        left[:] = [
+            name for name, p in net.named_parameters() if not hasattr(p, "placements")
+        ]
+        if left:
+            return
+        net.to_empty(device="vgpu")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            X = torch.zeros(_ROWS, _WIDTH, dtype=torch.bfloat16, device="vgpu")
+            net(X).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    run = vgpu.cluster(nodes=1, gpus=8, model="A100", link="PCIe4").run(program)
+    _, categories = run.ranks[0].memory.series()
+    return {
+        "seconds": run.seconds,
+        "most": max(categories["parameters"], default=0),
+        "left": left,
+    }
+
+
+@functools.cache
+def _reference() -> dict:
+    return _simulated(_blockwise)
+
+
+def _sharded(answer: Callable, gpus: Gpus) -> dict:
+    return _simulated(answer)
+
+
+@EXERCISES.add("13.4", "net", changes="net")
+def shard(run: Run):
+    found, right = run(_sharded), _reference()
+    yield Claim(
+        "all parameters are sharded",
+        not found["left"],
+        f"{len(found['left'])} aren't, such as `{(found['left'] or [''])[0]}`.",
+    )
+    if found["left"]:
+        return
+    few = found["most"] < 1.3 * right["most"]
+    yield Claim(
+        "few of them are whole at a time",
+        few,
+        f"Up to {found['most'] / 2**20:.0f} MiB of parameters are in memory at once, "
+        f"and {right['most'] / 2**20:.0f} MiB are enough. "
+        + (
+            "How many are gathered when the forward pass begins?"
+            if found["seconds"] > 1.1 * right["seconds"]
+            else "What stays between forward and backward?"
+        ),
+    )
+    if not few:
+        return
+    time = found["seconds"] / right["seconds"]
+    yield Claim(
+        "a step takes little more time than it must",
+        time < 1.08,
+        f"It takes {found['seconds'] * 1e3:.1f} ms, and "
+        f"{right['seconds'] * 1e3:.1f} ms are enough (simulated). "
+        "How many all-gathers are there for a block?",
+    )
+
+
+# ------------------------------------------------------------------ cut again
+
+# The size, the old number of ranks and the new one.
+_CUTS = (
+    (24, 4, 2),
+    (24, 2, 4),
+    (24, 4, 3),
+    (23, 4, 3),
+    (10, 4, 7),
+    (5, 3, 4),
+    (9, 1, 4),
+)
+
+
+def _chunks(size: int, n: int) -> list[list[float]]:
+    """Return the chunks of the numbers 1 to ``size``, with padding."""
+    k = -(-size // n)
+    numbers = [*range(1, size + 1), *[0] * (n * k - size)]
+    return [[float(x) for x in numbers[i * k : (i + 1) * k]] for i in range(n)]
+
+
+def _cut(answer: Callable, gpus: Gpus) -> list[dict]:
+    """Return the new chunks of each case, and what was read for each of them."""
+    found = []
+    for size, old, new in _CUTS:
+        files = [torch.tensor(x) for x in _chunks(size, old)]
+        chunks, reads = [], []
+        for rank in range(new):
+            asked = []
+
+            def read(i, start, stop, files=files, asked=asked):
+                asked.append([int(i), int(start), int(stop)])
+                return files[i][start:stop].clone()
+
+            chunks.append(answer(read, size, old, rank, new).tolist())
+            reads.append(asked)
+        found.append({"chunks": chunks, "reads": reads})
+    return found
+
+
+@EXERCISES.add("13.5", "read, size, old, rank, new", returns=torch.Tensor)
+def load_shard(run: Run):
+    found = run(_cut)
+    for case, each in zip(_CUTS, found, strict=True):
+        size, old, new = case
+        told = f"{size} numbers, from {old} ranks to {new}"
+        right = _chunks(size, new)
+        wrong = [r for r in range(new) if each["chunks"][r] != right[r]]
+        yield Claim(
+            f"{told}: all chunks are right",
+            not wrong,
+            _wrong_chunk(each["chunks"][wrong[0]], right, wrong[0]) if wrong else "",
+        )
+        if wrong:
+            return
+    for case, each in zip(_CUTS, found, strict=True):
+        size, old, new = case
+        before, now = -(-size // old), -(-size // new)
+        for rank, reads in enumerate(each["reads"]):
+            numbers = sorted(
+                i * before + x
+                for i, start, stop in reads
+                for x in range(max(start, 0), min(stop, before))
+            )
+            needed = [*range(rank * now, min((rank + 1) * now, size))]
+            if numbers != needed:
+                yield Claim(
+                    "each rank reads the numbers that it needs, once",
+                    False,
+                    _wrong_reads(len(numbers), len(needed), case, rank),
+                )
+                return
+    yield Claim("each rank reads the numbers that it needs, once", True)
+
+
+def _wrong_chunk(mine: list, right: list[list[float]], rank: int) -> str:
+    wanted = right[rank]
+    told = f"Rank {rank} should get {_said(wanted)}"
+    if len(mine) < len(wanted) and mine == wanted[: len(mine)]:
+        return f"{told}, but you leave out the padding: {_said(mine)}."
+    if mine in right:
+        return f"{told}, but you return the chunk of rank {right.index(mine)}."
+    return f"{told}, but you return {_said(mine)}."
+
+
+def _said(numbers: Sequence[float]) -> str:
+    return f"[{', '.join(f'{x:g}' for x in numbers)}]"
+
+
+def _wrong_reads(read: int, needed: int, case: tuple, rank: int) -> str:
+    size, old, new = case
+    if read >= size:
+        return (
+            f"Rank {rank} of {new} reads all {size} numbers, and it needs {needed}. "
+            "Which files does its chunk overlap with?"
+        )
+    return (
+        f"With {size} numbers from {old} ranks to {new}, rank {rank} reads {read} "
+        f"numbers, and it needs {needed}."
+    )

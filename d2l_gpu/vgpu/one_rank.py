@@ -250,7 +250,14 @@ def _changes(rank: int, world_size: int, objects: Objects) -> list[tuple]:
         else:
             object_list[:] = objects.receive(("broadcast", ranks), source)
 
+    broadcast_coalesced = dist._broadcast_coalesced
+
+    def _broadcast_coalesced(*args, **kwargs):
+        with waits.inside():
+            return broadcast_coalesced(*args, **kwargs)
+
     changes = [
+        (dist, "_broadcast_coalesced", _broadcast_coalesced),
         (FakeWork, "wait", wait_for_work),
         (FakeWork, "get_future", waits.future),
         (DistributedDataParallel, "_pre_forward", _pre_forward),

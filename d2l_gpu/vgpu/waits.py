@@ -2,10 +2,12 @@
 
 On a GPU a collective runs beside other work until a stream waits for it: by
 ``work.wait()``, by ``wait_tensor``, or in C++, where DDP's reducer waits at the end of
-backward. Here the waiting is noted for the clock.
+backward and ``_broadcast_coalesced`` before it returns. Here the waiting is noted for
+the clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -67,6 +69,15 @@ def future(work: "torch.distributed.Work") -> torch.futures.Future:
 def result(tensor: torch.Tensor) -> None:
     """Let the current stream wait for the result of a functional collective."""
     _wait(_results.pop(_place(tensor), None))
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """Let the current stream wait for the works that the body begins, as C++ does."""
+    before = set(_works)
+    yield
+    for identity in _works.keys() - before:
+        _wait(_works.pop(identity).meeting)
 
 
 def gradients() -> None:

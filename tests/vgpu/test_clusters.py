@@ -274,6 +274,27 @@ def test_memory_that_another_stream_used_is_used_again(synchronizes):
     assert six.reserved <= 1.1 * two.reserved
 
 
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("depth", [1, 4])
+def test_data_parallelism_stores_what_its_documentation_says(depth, view):
+    """Parameters and buckets of gradients, and with gradients of their own 1 more."""
+
+    def program() -> None:
+        net = layers(depth)
+        net = DistributedDataParallel(net, gradient_as_bucket_view=view)
+        left = []
+        for _ in range(3):
+            net(torch.zeros(8, WIDTH, device="vgpu")).sum().backward()
+            left.append(torch.vgpu.memory_allocated())
+        nbytes = depth * (WIDTH + 1) * WIDTH * 4
+        assert left[1] == left[2]
+        found.append(left[-1] / nbytes)
+
+    found: list[float] = []
+    vgpu.cluster(1, 4, "A100", allocator=None).run(program)
+    assert found[0] == pytest.approx(2 if view else 3, rel=0.01)
+
+
 def test_shards_are_initialized_where_they_are():
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import _random

@@ -91,6 +91,23 @@ def test_gradients_are_summed_while_others_are_computed():
     assert alone < together < alone + summing
 
 
+@pytest.mark.parametrize("cards", [1, 4])
+def test_replicas_of_shards_share_the_network_cards_of_their_node(cards):
+    """A node's bytes are the same, whether one group sends them or eight do."""
+    numbers = 2**26
+
+    def program(groups: int) -> None:
+        mesh = dist.init_device_mesh("vgpu", (16 // groups, groups))
+        share = torch.zeros(numbers // groups, device="vgpu")
+        dist.all_reduce(share, group=mesh.get_group(0))
+        share.sum().item()
+
+    cluster = vgpu.cluster(2, 8, "H100", "Ethernet 100", cards=cards)
+    many = cluster.run(lambda: program(8)).seconds
+    card_seconds = numbers * 4 / (cards * cluster.fabric.network.bandwidth)
+    assert card_seconds < many < 1.2 * card_seconds
+
+
 @pytest.mark.parametrize("kind", [ScheduleGPipe, Schedule1F1B])
 @pytest.mark.parametrize("stages", [2, 4])
 def test_a_pipeline_runs_as_all_its_stages_and_has_bubbles(kind, stages):

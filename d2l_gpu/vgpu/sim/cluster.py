@@ -100,6 +100,7 @@ class Recorder(Clock):
             index, stream: the device and its stream that have to be ready.
         """
         found = nccl.estimate(kind, nbytes, ranks, self.fabric, self.models[index])
+        crowded = nccl.through_cards(kind, nbytes, ranks, self.fabric, found.algorithm)
         sends = (kind == "send", ranks)
         self._numbers[sends] += 1
         sides = ("in", "out")
@@ -108,7 +109,7 @@ class Recorder(Clock):
         meeting = Meeting(
             f"{kind.replace('_', '-')}, {found.algorithm} {found.protocol}",
             [index],
-            found.seconds,
+            max(found.seconds, crowded),
             found.sent,
             beside=True,
             channels=found.channels,

@@ -174,6 +174,19 @@ class Fabric:
         """
         return _group(self, tuple(ranks))
 
+    def crowd(self, ranks: Iterable[int]) -> float:
+        """Return how many groups use the same network cards at the same time.
+
+        It's assumed that the other GPUs of the nodes do what those of this group do,
+        in groups of their own, as in a mesh of shards and replicas. The result is 1 if
+        each GPU has a card of its own, or if all GPUs of a node belong to the group.
+
+        Args:
+            ranks: of one group that spans nodes.
+        """
+        group = self.group(ranks)
+        return max(1.0, self.gpus / self.cards * group.cards / group.least)
+
     def _cards(self, gpus: list[int]) -> int:
         """Return how many cards are close to some GPUs of a node."""
         if self.cards >= self.gpus:

@@ -530,6 +530,33 @@ def _direct(kind: str, nbytes: int, group: Group, plan: Plan) -> Estimate:
     return Estimate(time * MICRO, sent, DIRECT, protocol, used)
 
 
+def through_cards(
+    kind: str, nbytes: int, ranks: Sequence[int], fabric: Fabric, algorithm: str
+) -> float:
+    """Return the seconds in which the bytes of groups go through cards that they share.
+
+    ``estimate`` takes a group to be alone, as NCCL does. If a node has fewer cards than
+    GPUs, there may be groups like it beside it; see ``Fabric.crowd``. Of sends, there
+    are only if sender and receiver have the same place in their nodes, as where a
+    pipeline's stage is a whole node.
+
+    Args:
+        algorithm: what ``estimate`` has found.
+    """
+    group = fabric.group(ranks)
+    if group.nodes == 1 or fabric.cards >= fabric.gpus:
+        return 0.0
+    crowd = fabric.crowd(ranks)
+    if kind == "send":
+        crowd = crowd if (ranks[0] - ranks[1]) % fabric.gpus == 0 else 1.0
+        leaving = 1.0
+    elif kind == "all_to_all":
+        leaving = group.least * (group.ranks - group.most) / group.ranks
+    else:
+        leaving = SENT[kind](group.ranks if algorithm == RING else group.nodes)
+    return crowd * leaving * nbytes / (group.cards * fabric.network.bandwidth)
+
+
 def estimate(
     kind: str,
     nbytes: int,

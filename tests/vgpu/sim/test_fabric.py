@@ -45,6 +45,22 @@ def test_gpus_drive_the_cards_close_to_them(cards, ranks, driven):
 
 
 @pytest.mark.parametrize(
+    ("cards", "ranks", "crowd"),
+    [
+        (8, range(0, 32, 8), 1),
+        (32, [0, 8], 1),
+        (4, range(0, 32, 8), 2),
+        (4, [0, 1, 8, 9], 1),  # both GPUs of a card are in the group
+        (1, range(0, 32, 8), 8),
+        (1, [0, 1, 8, 9], 4),
+        (1, range(32), 1),
+    ],
+)
+def test_groups_crowd_where_gpus_share_a_card(cards, ranks, crowd):
+    assert a_fabric(cards=cards).crowd(ranks) == crowd
+
+
+@pytest.mark.parametrize(
     ("wiring", "ranks", "links"),
     [
         ("NVSwitch", [0, 5], 6),

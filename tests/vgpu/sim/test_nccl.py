@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from d2l_gpu.vgpu.sim.catalogue import GB, LINKS, MODELS
 from d2l_gpu.vgpu.sim.fabric import NETWORKS, Fabric
-from d2l_gpu.vgpu.sim.nccl import SENT, estimate
+from d2l_gpu.vgpu.sim.nccl import SENT, estimate, through_cards
 from tests.helpers import properties  # noqa: F401
 
 GIB = 2**30
@@ -245,6 +245,34 @@ def test_an_all_to_all_is_as_slow_as_what_leaves_the_node():
         found = the("all_to_all", 8 * GIB, range(8 * nodes), H100)
         leaving = 8 * GIB * (nodes - 1) / nodes
         assert leaving / found.seconds / GB == pytest.approx(48, rel=0.01)
+
+
+@given(kinds, sizes, st.integers(2, 16), st.sampled_from([1, 2, 4]), st.booleans())
+def test_groups_that_share_cards_send_no_more_than_the_cards_carry(
+    kind, nbytes, nodes, cards, whole
+):
+    model, fabric = H100[0], replace(H100[1], cards=cards)
+    ranks = range(0, 8 * nodes, 1 if whole else 8)  # all GPUs, or the first of each
+    found = estimate(kind, nbytes, ranks, fabric, model)
+    seconds = through_cards(kind, nbytes, ranks, fabric, found.algorithm)
+    if whole:  # one group has all cards of its nodes
+        assert seconds < found.seconds
+    groups = 1 if whole else 8
+    leaving = nbytes * SENT[kind](nodes)
+    if kind == "all_to_all" and whole:
+        leaving *= 8
+    carried = seconds * cards * fabric.network.bandwidth
+    assert carried >= groups * leaving * (1 - 1e-9)
+    alone = through_cards(kind, nbytes, ranks, replace(fabric, cards=8), "Ring")
+    assert alone == 0  # each has a card of its own
+
+
+def test_only_sends_between_equal_places_share_a_card():
+    fabric = replace(H100[1], cards=1)
+    every, last = (
+        through_cards("send", GIB, ranks, fabric, "P2P") for ranks in ((3, 11), (7, 8))
+    )
+    assert every == pytest.approx(8 * last)
 
 
 def test_small_tensors_take_fewer_multiprocessors():

@@ -24,7 +24,7 @@ from .categories import memory_use
 from .cluster_run import RankUse, Run
 from .devices import Devices, current
 from .errors import NO_VALUES
-from .one_rank import Needs, Objects, one_rank
+from .one_rank import Needs, Objects, little_garbage, one_rank
 from .patches import as_cuda
 from .programs import run_script
 from .sim.catalogue import Link, Model
@@ -177,7 +177,7 @@ class Cluster:
         """Run what a function starts, which has to set up ``torch.distributed``."""
         state = Devices.machine, Devices.machines, Devices.backings
         try:
-            with warnings.catch_warnings():
+            with little_garbage(), warnings.catch_warnings():
                 # After the program's own filters, so that those decide.
                 warnings.filterwarnings("once", re.escape(NO_VALUES), append=True)
                 recorded = self._record_all(start, wanted)

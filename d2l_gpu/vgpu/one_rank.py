@@ -32,6 +32,7 @@ from . import waits
 from .devices import Devices, current
 
 _Cache = type(functools.lru_cache(len))
+_older_caches: list = []  # those that ``little_garbage`` hides
 
 for _device in ("vgpu", "meta"):
     if _device not in dist.Backend.backend_capability["fake"]:
@@ -133,9 +134,33 @@ def forget_groups() -> None:
     FakeTensorMode.cache_clear()
     if "torch.distributed.tensor" in sys.modules:
         torch._C._clear_DTensor_sharding_propagator_cache()
-    for cache in gc.get_objects():
-        if type(cache) is _Cache and "torch.distributed" in str(cache.__module__):
-            cache.cache_clear()
+    for cache in (*_older_caches, *_caches()):
+        cache.cache_clear()
+
+
+def _caches() -> list:
+    """Return the caches of ``torch.distributed`` that the garbage collector sees."""
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is _Cache and "torch.distributed" in str(found.__module__)
+    ]
+
+
+@contextmanager
+def little_garbage() -> Iterator[None]:
+    """Let the garbage collector look only at what's made inside.
+
+    Between two ranks it has to run, and PyTorch alone has a million objects.
+    """
+    gc.collect()
+    _older_caches[:] = _caches()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        _older_caches.clear()
 
 
 def _unless_large(initialize):

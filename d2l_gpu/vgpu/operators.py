@@ -70,6 +70,8 @@ class Operator:
         handler: runs in its place; None if there is no handler.
         describe: returns what the clock needs to know about a call besides sizes, given
             its arguments and results; None if the sizes are enough.
+        remembered: whether its results, new tensors, have layouts that follow from its
+            arguments, so that ``shapes.py`` may remember them.
         out_list: name of the argument, a list of tensors, that it writes without
             returning it.
         waits: returns whether the host waits for the device, given the call's
@@ -98,6 +100,7 @@ class Operator:
         "places",
         "pointwise",
         "record",
+        "remembered",
         "schema",
         "sizes",
         "takes_generator",
@@ -149,6 +152,13 @@ class Operator:
             if a.alias_info is not None and a.alias_info.is_write and not returns
         ]
         self.allocates = not func.is_view and None in self.aliases
+        self.remembered = (
+            func.namespace == "aten"
+            and not (func.is_view or schema.is_mutable or self.draws or self.waits)
+            and not (self.host_results or record.substitute)
+            and all(r.alias_info is None and _has_tensor(r.type) for r in returns)
+            and any(_has_tensor(a.type) for a in arguments)
+        )
 
         tensors = [i for i, a in enumerate(arguments) if _has_tensor(a.type)]
         self.places = [

@@ -5,6 +5,8 @@ kernels of the CPU. Programs call the same operators on the same shapes again an
 so we keep the layout of the result and make an empty tensor like it.
 """
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 MOST = 2**14  # layouts that are kept
@@ -23,21 +25,67 @@ def call(op, args: tuple) -> torch.Tensor:
     except TypeError:  # a symbolic size, for example, has no hash
         return op.call(*args)
     if layout is not None:
-        shape, strides, dtype = layout
-        return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+        return _empty(layout)
     result = op.call(*args)
-    plain = type(result) is torch.Tensor and result.layout is torch.strided
-    if plain and not (result.storage_offset() or result.is_conj() or result.is_neg()):
-        if len(_layouts) >= MOST:
-            _layouts.clear()
-        _layouts[key] = result.shape, result.stride(), result.dtype
+    _remember(key, _layout(result))
     return result
 
 
+def call_any(op, args: Sequence, kwargs: Mapping):
+    """Run an operator with any arguments and results, which must be fresh memory."""
+    try:
+        key = op, torch.get_default_dtype(), *map(_decides, args)
+        key += (None, *((name, _decides(value)) for name, value in kwargs.items()))
+        layouts = _layouts.get(key)
+    except TypeError:
+        return op.call(*args, **kwargs)
+    if layouts is not None:
+        several, layouts = layouts
+        results = tuple(map(_empty, layouts))
+        return results if several else results[0]
+    results = op.call(*args, **kwargs)
+    several = type(results) is tuple
+    layouts = tuple(map(_layout, results if several else (results,)))
+    _remember(key, None if None in layouts else (several, layouts))
+    return results
+
+
+def _empty(layout: tuple) -> torch.Tensor | None:
+    shape, strides, dtype = layout
+    if dtype is None:
+        return None
+    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+
+
+def _layout(result) -> tuple | None:
+    """Return what is remembered of a result, None if that isn't all of it."""
+    if result is None:
+        return (), (), None
+    plain = type(result) is torch.Tensor and result.layout is torch.strided
+    if not plain or result.storage_offset() or not result.is_meta:
+        return None
+    if result.is_conj() or result.is_neg():
+        return None
+    return result.shape, result.stride(), result.dtype
+
+
+def _remember(key: tuple, layout: tuple | None) -> None:
+    if layout is not None:
+        if len(_layouts) >= MOST:
+            _layouts.clear()
+        _layouts[key] = layout
+
+
 def _decides(value):
-    """Return what an argument decides about the result with."""
+    """Return what an argument decides about the result with.
+
+    Raises:
+        TypeError: its values may decide, too.
+    """
     if isinstance(value, torch.Tensor):
+        if not value.is_meta:
+            raise TypeError("a tensor with values")
         return value.shape, value.stride(), value.dtype, value.layout
-    if isinstance(value, list):
-        return tuple(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(_decides, value))
     return type(value), value

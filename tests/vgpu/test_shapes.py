@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from d2l_gpu import vgpu
 
@@ -24,6 +25,18 @@ CALLS = {
     "clone": lambda x, y: x.clone(),
     "argmax": lambda x, y: x.argmax(-1),
     "where it is 0": lambda x, y: x.masked_fill(y == 0, 1),
+    "one of two": lambda x, y: torch.where(x > 0, x, y),
+    "product and sum": lambda x, y: torch.addmm(x, x, y.mT),
+    "scaled product and sum": lambda x, y: torch.addmm(x, x, y.mT, alpha=2, beta=3),
+    "largest": lambda x, y: x.max(dim=0).indices,
+    "sorted": lambda x, y: x.sort(dim=-1)[0],
+    "one after the other": lambda x, y: torch.cat([x, y]),
+    "side by side": lambda x, y: torch.cat([x, y], 1),
+    "normalized": lambda x, y: F.layer_norm(x, (y.shape[1],)),
+    "normalized and scaled": lambda x, y: F.layer_norm(x, y.shape[1:], y[0], y[0]),
+    "mean and variance": lambda x, y: torch.var_mean(x, 0)[1],
+    "rows": lambda x, y: x[torch.zeros(4, dtype=torch.int64, device=x.device)],
+    "another type": lambda x, y: x.to(torch.float64),
 }
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
 TENSOR = st.tuples(

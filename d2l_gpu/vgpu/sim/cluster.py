@@ -100,8 +100,9 @@ class Recorder(Clock):
             ranks: of the group; of a send, the sender and the receiver.
             index, stream: the device and its stream that have to be ready.
         """
-        found = nccl.estimate(kind, nbytes, ranks, self.fabric, self.models[index])
-        crowded = nccl.through_cards(kind, nbytes, ranks, self.fabric, found.algorithm)
+        found = nccl.estimate_beside_others(
+            kind, nbytes, ranks, self.fabric, self.models[index]
+        )
         sends = (kind == "send", ranks)
         self._numbers[sends] += 1
         sides = ("in", "out")
@@ -110,7 +111,7 @@ class Recorder(Clock):
         meeting = Meeting(
             f"{kind.replace('_', '-')}, {found.algorithm} {found.protocol}",
             [index],
-            max(found.seconds, crowded),
+            found.seconds,
             found.sent,
             beside=True,
             channels=found.channels,

@@ -596,3 +596,16 @@ def estimate(
         return Estimate(0.0, 0, RING, SIMPLE, 0)
     plan_of = fabric, model.capability, model.link
     return _choose(kind, nbytes, group, plan_of, algorithm)
+
+
+def estimate_beside_others(
+    kind: str, nbytes: int, ranks: Sequence[int], fabric: Fabric, model: Model
+) -> Estimate:
+    """Return how a group does a collective while groups like it do the same.
+
+    NCCL chooses as if the group were alone, but it gets only its share of the network
+    cards; see ``through_cards``. Arguments and errors are those of ``estimate``.
+    """
+    found = estimate(kind, nbytes, ranks, fabric, model)
+    seconds = through_cards(kind, nbytes, ranks, fabric, found.algorithm)
+    return found._replace(seconds=max(found.seconds, seconds))

@@ -411,7 +411,9 @@ class Prices:
         steps, issue = [], 0
         for step in self.segment(*of)[1]:
             if isinstance(step, Collective):
-                found = nccl.estimate(*step, ranks, clock.fabric, self.model)
+                found = nccl.estimate_beside_others(
+                    *step, ranks, clock.fabric, self.model
+                )
                 what = step.kind.replace("_", "-")
                 step = Shared(
                     f"{what} for {NAMES[TENSOR]}, {found.algorithm} {found.protocol}",

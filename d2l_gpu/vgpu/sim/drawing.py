@@ -209,14 +209,17 @@ def linear_ticks(
         if end - begin < most:
             break
     values = [i * step * scale / factor for i in range(begin, end + 1)]
-    return [(value, tick_text(value, unit, scale)) for value in values]
+    # Enough digits to tell one tick from the next.
+    largest = max(abs(begin), abs(end))
+    digits = max(6, len(str(largest)) + 1)
+    return [(value, tick_text(value, unit, scale, digits)) for value in values]
 
 
-def tick_text(value: float, unit: str, scale: float) -> str:
+def tick_text(value: float, unit: str, scale: float, digits: int = 6) -> str:
     """Return the text of a tick on an axis whose unit is scaled like this."""
     if unit in ("%", "year"):
-        return quantity(value, unit, 6)
-    text = number(value / scale, 6)
+        return quantity(value, unit, digits)
+    text = number(value / scale, digits)
     return text if text == "0" else _joined(text, _scaled(unit, scale))
 
 

@@ -37,11 +37,8 @@ _WRONG_DAYS = {
             (2 * n + 4 * L * d * s) * t / (g * p * m) / 86_400
         )
     ),
-    "You count attention for a single token. Every token has it.": (
-        lambda L, d, n, t, s, g, p, m: (
-            (6 * n * t + 12 * L * d * s) / (g * p * m) / 86_400
-        )
-    ),
+    "You count half of attention's operations. A mask would save them, but here they "
+    "count.": lambda L, d, n, t, s, g, p, m: _days(L, d, n, t, s / 2, g, p, m),
     "Those would be the days if the GPUs ran at their peak.": (
         lambda *run: _days(*run) * run[-1]
     ),

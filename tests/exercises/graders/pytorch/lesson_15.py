@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 from d2l_gpu.vgpu.sim.plans import Machine, Plan, simulate
-
 from tests.exercises.graders.answers import Answers
 
 ANSWERS = Answers()
@@ -33,12 +32,6 @@ def forgets_backward(*run):
     return pass_by_pass(*run) / 3
 
 
-@wrong("15.1", "for a single token")
-def attends_once(depth, width, parameters, tokens, length, gpus, peak, mfu):
-    work = 6 * parameters * tokens + 12 * depth * width * length
-    return work / (gpus * peak * mfu) / DAY
-
-
 @wrong("15.1", "ran at their peak")
 def forgets_the_mfu(*run):
     return pass_by_pass(*run[:-1], 1)
@@ -59,10 +52,16 @@ def in_hours(*run):
     return pass_by_pass(*run) * 24
 
 
-@wrong("15.1", "instead of")
+@wrong("15.1", "half of attention's operations")
 def halves_attention(depth, width, parameters, tokens, length, gpus, peak, mfu):
     work = operations(depth, width, parameters, length / 2)
     return work * tokens / (gpus * peak * mfu) / DAY
+
+
+@wrong("15.1", "instead of")
+def takes_all_blocks_for_one(depth, width, n, tokens, s, g, peak, mfu):
+    work = operations(depth, depth * width, n, s)
+    return work * tokens / (g * peak * mfu) / DAY
 
 
 # ------------------------------------------------------------------ 15.2
@@ -207,7 +206,7 @@ def another_batch(tokens, days):
 
 @wrong("15.4", "What it returns is None")
 def gives_up(tokens, days):
-    return None
+    return with_selective_checkpoints(tokens, days) if days > 2 else None
 
 
 @wrong("15.4", "of type Plan")

@@ -1,8 +1,24 @@
 """Networks whose training others have measured, written as their users write them."""
 
+from functools import partial
+from itertools import count
+
 import torch
 from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.nn import functional as F
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 # ------------------------------------------------------------------ ResNets
 
@@ -304,6 +320,64 @@ class Llama(nn.Module):
         for layer in self.layers:
             H = layer(H, self.turns[: X.shape[1]])
         return self.output(self.norm(H))
+
+
+def parallelize_llama(net: nn.Module, mesh) -> None:
+    """Divide each layer over the GPUs of a mesh, and what is between them by places.
+
+    Args:
+        net: a ``Llama``, or a stage of one with the same attributes.
+
+    The plan is that of torchtitan (torchtitan/models/llama3/infra/parallelize.py).
+    """
+    by_place = Shard(1)
+    gathered = PrepareModuleOutput(
+        output_layouts=by_place, desired_output_layouts=Replicate()
+    )
+    columns, rows = ColwiseParallel(), RowwiseParallel(output_layouts=by_place)
+    for layer in net.layers:
+        for norm in layer.norms:
+            parallelize_module(norm, mesh, SequenceParallel())
+            parallelize_module(norm, mesh, gathered)
+        plan = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), columns)
+        parallelize_module(layer, mesh, plan | {"wo": rows, "down": rows})
+    around = {
+        "words": RowwiseParallel(input_layouts=Replicate(), output_layouts=by_place),
+        "norm": SequenceParallel(),
+        "output": ColwiseParallel(
+            input_layouts=by_place, output_layouts=Shard(-1), use_local_output=False
+        ),
+    }
+    # A stage of a pipeline may lack some of these.
+    plan = {name: each for name, each in around.items() if getattr(net, name)}
+    parallelize_module(net, mesh, plan)
+
+
+def checkpointed(forward):
+    """Return a layer's forward that keeps attention and every second product.
+
+    That is torchtitan's selective activation checkpointing, per operator.
+    """
+    aten = torch.ops.aten
+    kept = {
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_efficient_attention.default,
+        torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    }
+
+    def contexts():
+        products = {False: count(), True: count()}  # the second time, from the start
+
+        def policy(context, op, *args, **options):
+            if op in kept or (
+                op is aten.mm.default and next(products[context.is_recompute]) % 2 == 0
+            ):
+                return CheckpointPolicy.MUST_SAVE
+            return CheckpointPolicy.PREFER_RECOMPUTE
+
+        return create_selective_checkpoint_contexts(policy)
+
+    return partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
 
 
 # ------------------------------------------------------------------ GPT-2

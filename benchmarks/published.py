@@ -21,31 +21,27 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from common import hardware, print_result
-from networks import WORDS, Bert, Lamb, Llama, resnet50, resnext101, se_resnext101
+from networks import (
+    WORDS,
+    Bert,
+    Lamb,
+    Llama,
+    checkpointed,
+    parallelize_llama,
+    resnet50,
+    resnext101,
+    se_resnext101,
+)
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    PrepareModuleOutput,
-    RowwiseParallel,
-    SequenceParallel,
-    loss_parallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional as F
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
 from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
@@ -343,66 +339,6 @@ def llama_seconds(row: Row) -> float:
             optimizer.zero_grad()
 
     return cluster.run(train).seconds
-
-
-def parallelize_llama(net: Llama, mesh) -> None:
-    """Divide each layer over the GPUs of a mesh, and what is between them by places.
-
-    The plan is that of torchtitan (torchtitan/models/llama3/infra/parallelize.py).
-    """
-    by_place = Shard(1)
-    gathered = PrepareModuleOutput(
-        output_layouts=by_place, desired_output_layouts=Replicate()
-    )
-    columns, rows = ColwiseParallel(), RowwiseParallel(output_layouts=by_place)
-    for layer in net.layers:
-        for norm in layer.norms:
-            parallelize_module(norm, mesh, SequenceParallel())
-            parallelize_module(norm, mesh, gathered)
-        plan = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), columns)
-        parallelize_module(layer, mesh, plan | {"wo": rows, "down": rows})
-    parallelize_module(
-        net,
-        mesh,
-        {
-            "words": RowwiseParallel(
-                input_layouts=Replicate(), output_layouts=by_place
-            ),
-            "norm": SequenceParallel(),
-            "output": ColwiseParallel(
-                input_layouts=by_place,
-                output_layouts=Shard(-1),
-                use_local_output=False,
-            ),
-        },
-    )
-
-
-def checkpointed(forward):
-    """Return a layer's forward that keeps attention and every second product.
-
-    That is torchtitan's selective activation checkpointing, per operator.
-    """
-    aten = torch.ops.aten
-    kept = {
-        aten._scaled_dot_product_flash_attention.default,
-        aten._scaled_dot_product_efficient_attention.default,
-        torch.ops._c10d_functional.reduce_scatter_tensor.default,
-    }
-
-    def contexts():
-        products = {False: count(), True: count()}  # the second time, from the start
-
-        def policy(context, op, *args, **options):
-            if op in kept or (
-                op is aten.mm.default and next(products[context.is_recompute]) % 2 == 0
-            ):
-                return CheckpointPolicy.MUST_SAVE
-            return CheckpointPolicy.PREFER_RECOMPUTE
-
-        return create_selective_checkpoint_contexts(policy)
-
-    return partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
 
 
 # ------------------------------------------------------------------ the table

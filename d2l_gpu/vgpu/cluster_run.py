@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .saving import Timeline
-from .sim.clock import HOST, PICO, Clock, Span
+from .sim.clock import PICO
 from .sim.cluster import Recorder
 from .sim.critical_path import critical_path
 from .sim.machine import Machine
 from .sim.memory_use import MemoryUse
 from .sim.report import Report
 from .sim.table import Table
+from .sim.timeline import RanksTimeline, merged
 from .sim.units import size_text, time_text
-from .work import work_of
 
 if TYPE_CHECKING:
     from .clusters import Cluster
@@ -56,13 +56,8 @@ class RankUse:
         return Report(self.clock, f"rank {self.rank}, simulated")
 
 
-class ClusterTimeline(Timeline):
+class ClusterTimeline(Timeline, RanksTimeline):
     """A drawing of what ran when on the devices of several ranks."""
-
-    def _rows(self, clock):
-        rows = super()._rows(clock)
-        del rows["host"]  # of all ranks together
-        return rows
 
 
 class Run:
@@ -188,21 +183,10 @@ class Run:
             title: what the drawing shows, as a finding; default: how long it took.
             subtitle: the conditions; how long it took and *simulated* are added.
         """
-        one = next(iter(self.ranks.values()))
-        models = {
-            rank: each.clock.models[each.index] for rank, each in self.ranks.items()
-        }
-        merged = Clock(models, one.clock.link, work_of)
-        merged.names |= {rank: f"rank {rank}" for rank in self.ranks}
-        merged.origin, merged.hosts = self._begin, {merged.main: self._end}
-        for rank, each in self.ranks.items():
-            for span in map(Span._make, each.clock.spans):
-                index = HOST if span.index == HOST else rank
-                merged.spans.append(
-                    span._replace(index=index, thread=merged.main + rank)
-                )
+        clocks = {rank: (each.clock, each.index) for rank, each in self.ranks.items()}
         label = f"a step, simulated ({self.cluster.model.name})"
-        return ClusterTimeline(merged, label, title, subtitle)
+        of_ranks = merged(clocks, self._begin, self._end)
+        return ClusterTimeline(of_ranks, label, title, subtitle)
 
     def __repr__(self) -> str:
         what = "a step" if self.has_steps else "for the whole program"

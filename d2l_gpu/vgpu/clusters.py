@@ -30,21 +30,10 @@ from .programs import run_script
 from .sim.catalogue import Link, Model
 from .sim.clock import queues
 from .sim.cluster import Recorder, resolve
-from .sim.fabric import Fabric, Network
-from .sim.fabric import network as network_named
+from .sim.fabric import Network, fabric_of, link_of
 from .sim.units import size_text
 from .simulators import Settings
 
-# What connects the GPUs of a node, by the first letters of their model.
-NEAR = {
-    "V100": "NVLink2",
-    "A100": "NVLink3",
-    "H100 PCIe": "PCIe5",
-    "H100": "NVLink4",
-    "H200": "NVLink4",
-    "B200": "NVLink5",
-    "GB200": "NVLink5",
-}
 MOST_ON_HOST = 8  # GPUs of one host; those of an NVLink domain may be on several
 
 
@@ -84,22 +73,13 @@ class Cluster:
             memory,
             "meta",
             model,
-            link or _link_of(model),
+            link or link_of(model),
             host,
             allocator,
         )
         self.model = self._settings.models[0]
-        if nodes > 1 and network is None:
-            network = "HDR" if self.model.name.startswith(("V100", "A100")) else "NDR"
-        if isinstance(network, str):
-            network = network_named(network)
-        link = self._settings.link
-        if wiring is None:
-            wiring = "NVSwitch" if link.name.startswith("NVLink") else "PCIe"
-            if link.name == "NVLink2" and gpus == 8:
-                wiring = "DGX-1"
-        self.fabric = Fabric(
-            *(gpus, link, wiring, network, gpus if cards is None else cards)
+        self.fabric = fabric_of(
+            nodes, gpus, self.model, self._settings.link, network, cards, wiring
         )
         backend.register()
 
@@ -269,14 +249,6 @@ class _Steps:
         if optimizer is self.optimizer():  # of several, the first one counts
             index = current.index
             self.clock.step_ends(index, queues.of.get(index, 0))
-
-
-def _link_of(model) -> str:
-    name = model.name if isinstance(model, Model) else str(model)
-    for start, link in NEAR.items():
-        if name.startswith(start):
-            return link
-    return model.link if isinstance(model, Model) else "PCIe4"
 
 
 def _run_function(program: Callable[[], object]) -> None:

@@ -50,6 +50,15 @@ def test_import_time_prints_a_sentence_and_json():
 
 
 @pytest.mark.all
+def test_plans_prints_programs_beside_plans_and_json():
+    (first, *lines), result = run_benchmark("plans", "--quick")
+    assert first.startswith(result["hardware"])
+    assert sum("the program's" in line for line in lines) == 2
+    assert sum(line.startswith("llama8b-") for line in lines) == 3
+    assert result["value"] < 0.01
+
+
+@pytest.mark.all
 def test_virtual_overhead_prints_two_tables_and_json():
     (first, *lines), result = run_benchmark("virtual_overhead", "--quick")
     assert first.startswith(result["hardware"])

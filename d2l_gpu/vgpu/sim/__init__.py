@@ -1,8 +1,8 @@
 """The simulation by itself: devices, their memory and their clock, without PyTorch.
 
-It needs nothing but Python's standard library, and reads neither files nor a real clock
-nor anything else from the operating system. So it runs wherever Python does, even in a
-browser.
+It needs nothing but Python's standard library, and reads neither a real clock nor files
+(but its own recordings) nor anything else from the operating system. So it runs
+wherever Python does, even in a browser.
 
 * ``catalogue``: data of GPUs and links, every figure with its source.
 * ``clock``: when the host issues work, and when devices and links do it.
@@ -11,6 +11,10 @@ browser.
 * ``cluster``: ranks that are recorded one by one, and put on one time axis.
 * ``knowledge``: what a rank's host knows to be over as long as no time is known.
 * ``critical_path``: what a step of a cluster took its time for.
+* ``plans``: training plans of recorded models, simulated in milliseconds, and a search.
+  ``plan_schedules`` says what each rank of a pipeline does, ``plan_stages`` what it
+  issues for that, by ``plan_commands``, and ``plan_results`` what comes of it.
+* ``recordings``: the models: their kernels, as ``python -m tools.record`` wrote them.
 * ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.

@@ -19,7 +19,8 @@ kernels that share a device, and whatever the host computes itself.
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from .fabric import Fabric
 HOST = -1  # the index that stands for the host's memory
 NOBODY = -1  # in a note, in place of a thread: it belongs to none, and takes no time
 PICO = 10**12  # picoseconds in a second
+INFINITE = float("inf")
 HOST_TIMES = Host()  # those that others have published
 
 # The clock works off its notes when there are this many, even if nobody asks.
@@ -251,6 +253,33 @@ class Lane:
         self.nbytes += nbytes
         self.count += 1
 
+    def follow(self, begin: int, times: Iterable[tuple]) -> None:
+        """Schedule work whose times are known, after all other work.
+
+        Args:
+            times: when each piece begins and ends after ``begin``, in order; and more,
+                of which only ``nbytes`` matters.
+        """
+        free = self.free
+        for start, end, *more in times:
+            if begin + start > free:
+                self.gaps.append((free, begin + start))
+            free = begin + end
+            self.busy += end - start
+            for each in more:
+                self.nbytes += each.nbytes
+                self.count += 1
+        self.free = free
+        if len(self.gaps) > 2 * GAPS:
+            del self.gaps[:-GAPS]
+
+    def has_room(self, ready: int, duration: int, shared: "Shared") -> bool:
+        """Return whether work could begin at once when it's ready, between others."""
+        place = bisect_right(self.gaps, (ready, INFINITE)) - 1
+        if place < 0 or self.gaps[place][1] < ready + duration:
+            return False
+        return self.gaps[place][1] >= ready + shared.lasting(ready, duration)
+
     def begin(self, ready: int, duration: int, shared: "Shared | None" = None) -> int:
         """Schedule work that is ready at a given time, and return when it begins.
 
@@ -259,8 +288,13 @@ class Lane:
         """
         free = self.free
         if ready < free:
-            for i, (start, end) in enumerate(self.gaps):
+            # Gaps are in order; work doesn't fit into those that end before it's ready.
+            first = max(0, bisect_right(self.gaps, (ready, ready)) - 1)
+            for i in range(first, len(self.gaps)):
+                start, end = self.gaps[i]
                 at = ready if ready > start else start
+                if at + duration > end:
+                    continue
                 until = at + (shared.lasting(at, duration) if shared else duration)
                 if until <= end:
                     left = (start, at), (until, end)

@@ -10,6 +10,7 @@ same time.
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import chain
 
 from . import nccl
@@ -198,7 +199,7 @@ class Recorder(Clock):
         return [note for note in notes if isinstance(note, Meeting)]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Progress:
     """How far the notes of a rank have been worked off.
 
@@ -214,6 +215,15 @@ class _Progress:
     stop: int = 0
     queues: dict[int, deque[Meeting]] = field(default_factory=dict)
     waiting: Meeting | None = None
+
+    @property
+    def reached(self) -> int:
+        """When the device has done what has been worked off, without collectives."""
+        streams = self.clock.streams.values()
+        return max(
+            (end for ends in streams for stream, end in ends.items() if stream >= 0),
+            default=0,
+        )
 
     def feed(self, until: int) -> None:
         """Work off the notes before a place.
@@ -249,14 +259,20 @@ class _Resolver:
         self.arrived: dict[tuple, dict[int, Meeting]] = {}
 
     def run(self) -> None:
-        todo = deque(self.ranks.values())
+        # The rank whose device is least far goes on. Otherwise one that has asked for
+        # something would take the links for its own later work, before the others come.
+        todo = [(0, rank) for rank in sorted(self.ranks)]
         while todo:
-            each = todo.popleft()
+            _, rank = heappop(todo)
+            each = self.ranks[rank]
             each.waiting = None
-            while each.waiting is None and each.place < len(each.clock.kept):
-                for rank in self._advance(each):
-                    if self.ranks[rank].waiting is not None:
-                        todo.append(self.ranks[rank])
+            met = [self.ranks[other] for other in self._advance(each)]
+            going = [other for other in met if other.waiting is not None]
+            if each.waiting is None and each.place < len(each.clock.kept):
+                going.append(each)
+            for other in dict.fromkeys(going):
+                other.waiting = None
+                heappush(todo, (other.reached, other.rank))
         stuck = [each for each in self.ranks.values() if each.waiting is not None]
         if not stuck:  # nobody waits, but some have asked for what never begins
             for each in self.ranks.values():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from .catalogue import GB, LINKS, Link, closest
+from .catalogue import GB, LINKS, Link, Model, closest
 
 LL, LL128, SIMPLE = "LL", "LL128", "Simple"
 
@@ -220,3 +220,55 @@ def _group(fabric: Fabric, ranks: tuple[int, ...]) -> Group:
     share, lane = min(map(fabric._links, nodes.values()))
     cards = min(map(fabric._cards, nodes.values())) if len(nodes) > 1 else 0
     return Group(len(ranks), len(nodes), min(sizes), max(sizes), cards, share, lane)
+
+
+# ------------------------------------------------------------------ usual clusters
+
+_network_named = network  # where an argument has the function's name
+
+# What connects the GPUs of a node, by the first letters of their model.
+NEAR = {
+    "V100": "NVLink2",
+    "A100": "NVLink3",
+    "H100 PCIe": "PCIe5",
+    "H100": "NVLink4",
+    "H200": "NVLink4",
+    "B200": "NVLink5",
+    "GB200": "NVLink5",
+}
+
+
+def link_of(model: str | Model) -> str:
+    """Return the name of what usually connects the GPUs of a node."""
+    name = model.name if isinstance(model, Model) else str(model)
+    for start, link in NEAR.items():
+        if name.startswith(start):
+            return link
+    return model.link if isinstance(model, Model) else "PCIe4"
+
+
+def fabric_of(
+    nodes: int,
+    gpus: int,
+    model: Model,
+    link: Link,
+    network: str | Network | None = None,
+    cards: int | None = None,
+    wiring: str | None = None,
+) -> Fabric:
+    """Return what usually connects the GPUs of a cluster, unless something is named.
+
+    Args:
+        gpus: in a node.
+        link: between the GPUs of a node.
+        network, cards, wiring: as in ``Fabric``.
+    """
+    if nodes > 1 and network is None:
+        network = "HDR" if model.name.startswith(("V100", "A100")) else "NDR"
+    if isinstance(network, str):
+        network = _network_named(network)
+    if wiring is None:
+        wiring = "NVSwitch" if link.name.startswith("NVLink") else "PCIe"
+        if link.name == "NVLink2" and gpus == 8:
+            wiring = "DGX-1"
+    return Fabric(gpus, link, wiring, network, gpus if cards is None else cards)

@@ -5,6 +5,7 @@ kind of work its colour, which a key explains; in the text each kind has its let
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .clock import HOST, PICO, Clock, Span
@@ -152,6 +153,34 @@ class Timeline:
         """Return what the key says of each kind that is drawn."""
         used = {bar.kind for bars in self.rows.values() for bar in bars}
         return [about for kind, about in KINDS.items() if kind in used]
+
+
+class RanksTimeline(Timeline):
+    """A drawing of what ran when on the devices of several ranks; see ``merged``."""
+
+    def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
+        rows = super()._rows(clock)
+        del rows["host"]  # of all ranks together
+        return rows
+
+
+def merged(clocks: Mapping[int, tuple[Clock, int]], begin: int, end: int) -> Clock:
+    """Return a clock with what several ranks' devices did.
+
+    Args:
+        clocks: of the ranks, each with the index of its device.
+        begin, end: in picoseconds.
+    """
+    models = {rank: clock.models[index] for rank, (clock, index) in clocks.items()}
+    one = next(iter(clocks.values()))[0]
+    found = Clock(models, one.link, one.work_of)
+    found.names |= {rank: f"rank {rank}" for rank in clocks}
+    found.origin, found.hosts = begin, {found.main: end}
+    for rank, (clock, _) in clocks.items():
+        for span in map(Span._make, clock.spans):
+            index = HOST if span.index == HOST else rank
+            found.spans.append(span._replace(index=index, thread=found.main + rank))
+    return found
 
 
 def _kind(span: Span) -> str:

@@ -3,7 +3,7 @@
 Names and signatures are those of the book's package d2l 1.0.3 where it has them.
 
 * ``gpus``: the available devices, and the log of copies between them.
-* ``datasets``: images to train on, and minibatches of them.
+* ``datasets``: images and a text to train on, and minibatches of images.
 * ``training``: training on one device: trainer, networks, checkpoints.
 * ``parallel``: training on several devices in one process.
 * ``processes``: training in several processes and on several machines.
@@ -31,6 +31,7 @@ from d2l_gpu.vgpu import current_simulator, memory_map, simulator
 
 from .book import require_book
 from .datasets.batches import Batches
+from .datasets.books import load_alice
 from .datasets.images import load_data_digits, load_data_fashion_mnist
 from .datasets.photographs import Photographs
 from .gpus.copy_log import transfers
@@ -104,6 +105,7 @@ __all__ = [
     "gpu",
     "launch",
     "linear_schedule_with_warmup",
+    "load_alice",
     "load_data_digits",
     "load_data_fashion_mnist",
     "load_parameters",

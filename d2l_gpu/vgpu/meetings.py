@@ -26,7 +26,7 @@ from .sim.commands import HostWaits, StreamWaits
 from .sim.worlds import Exchange, Reaches
 from .special import home
 from .tensor import engine, is_virtual
-from .turns import Turns
+from .turns import Ended, Turns
 
 
 class Meeting:
@@ -110,11 +110,20 @@ class Work(dist.Work):
 
         On the simulated clock, the rank's current stream waits, but not its host.
         """
-        self._turns.wait(self._meeting)
+        self._until_all_have_come()
         self._group.hold_up(self._meeting)
         return True
 
     synchronize = wait
+
+    def _until_all_have_come(self) -> None:
+        try:
+            self._turns.wait(self._meeting)
+        except Ended:
+            # DDP's C++ never lets go of a collective that raised an error.
+            self._tensors.clear()
+            self._meeting.calls.clear()
+            raise
 
     def is_completed(self) -> bool:
         """Whether all have come; lets them come, so a loop that asks does end."""
@@ -136,7 +145,7 @@ class Work(dist.Work):
         C++ waits for a future where no other rank could have its turn. DDP does so
         when backward ends, so that's when the stream waits on the simulated clock.
         """
-        self._turns.wait(self._meeting)
+        self._until_all_have_come()
         if engine.depth:
             torch.autograd.Variable._execution_engine.queue_callback(
                 lambda: self._group.hold_up(self._meeting)

@@ -8,6 +8,7 @@ a processor. (What PyTorch keeps for each thread takes care of itself.)
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,7 @@ class Process:
         numbers: the state of the CPU's generator.
         generators: those of virtual GPUs, by index.
         chosen: whether it has chosen its device.
+        filters: of warnings, a list that `warnings` changes in place.
         kept: what modules of PyTorch keep, as in ``KEPT``.
     """
 
@@ -54,6 +56,7 @@ class Process:
     numbers: torch.Tensor
     generators: dict[int, Generator]
     chosen: bool
+    filters: list
     kept: dict[tuple[str, str], Any]
 
     @classmethod
@@ -65,6 +68,7 @@ class Process:
             torch.get_rng_state(),
             default_generators.made,
             Devices.chosen,
+            warnings.filters,
             {place: getattr(owner, place[1]) for place, owner in _owners()},
         )
 
@@ -81,6 +85,7 @@ class Process:
                 if Devices.machines[i] is not None  # it may be that of an earlier one
             },
             True,
+            list(self.filters),
             {},
         )
 
@@ -95,6 +100,7 @@ class Process:
         torch.set_rng_state(self.numbers)
         default_generators.made = self.generators
         Devices.chosen = self.chosen
+        warnings.filters = self.filters
         for place, owner in _owners():
             # The module may be newer than what a rank knows of it.
             setattr(owner, place[1], self.kept.get(place, KEPT[place]()))

@@ -1,6 +1,7 @@
 """Collectives of a small world: what each rank gets, against plain formulas."""
 
 import os
+import warnings
 
 import pytest
 import torch
@@ -325,6 +326,29 @@ def test_a_rank_knows_who_it_is():
     assert vgpu.run_ranks(who, 3) == expected
     assert "RANK" not in os.environ
     assert not dist.is_initialized()
+
+
+def test_each_rank_has_filters_of_warnings_of_its_own():
+    def run(rank, n):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if rank else "ignore")
+            dist.barrier()  # now the other rank is in its block, too
+            try:
+                warnings.warn("to be ignored, or an error", stacklevel=1)
+            except UserWarning:
+                found = "error"
+            else:
+                found = "ignored"
+            if rank:
+                dist.barrier()
+        if not rank:
+            dist.barrier()
+        warnings.simplefilter("once")  # as DDP's join does
+        return found
+
+    before = list(warnings.filters)
+    assert vgpu.run_ranks(run, 2) == ["ignored", "error"]
+    assert warnings.filters == before
 
 
 def test_each_rank_draws_from_generators_of_its_own():

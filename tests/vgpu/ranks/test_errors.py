@@ -242,6 +242,10 @@ def test_ranks_that_would_wait_for_ever(name):
     assert words in text
 
 
+def test_ranks_that_would_wait_for_ever_leave_no_memory_behind():
+    assert run_program("ranks/deadlock.py").split() == ["True", "done"]
+
+
 MISMATCHES = {
     "another collective": (
         lambda rank, n: dist.barrier() if rank else dist.all_reduce(on_device()),

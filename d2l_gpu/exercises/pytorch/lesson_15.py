@@ -117,7 +117,7 @@ _WRONG_MFU = {
     "You forget that the stages of a pipeline work on the same sequences.": (
         lambda *step: _mfu(*step) * step[6]
     ),
-    "You count the tokens of a single replica.": (
+    "You count the tokens of a single pipeline.": (
         lambda *step: _mfu(*step) * step[5] * step[6] / step[4]
     ),
     "You leave out all microbatches but one.": lambda *step: _mfu(*step) / step[3],
@@ -166,9 +166,9 @@ def faster(run: Run):
     yield Claim(
         "a step has 128 sequences",
         plan.batch == _SLOW.batch,
-        f"With {plan.shards * plan.replicas} replica(s), {plan.microbatches} "
-        f"microbatch(es) and {plan.sequences} sequence(s) in each, it has "
-        f"{plan.batch}.",
+        f"With {plan.shards} shard(s), {plan.replicas} replica(s), "
+        f"{plan.microbatches} microbatch(es) and {plan.sequences} sequence(s) in "
+        f"each, it has {plan.batch}.",
     )
     if plan.gpus != _SLOW.gpus or plan.batch != _SLOW.batch:
         return

@@ -92,7 +92,7 @@ def forgets_pipeline(n, sequences, length, a, world, tensor, pipeline, s, peak):
     return found(n, sequences * length * a * (world // tensor), s, world, peak)
 
 
-@wrong("15.2", "of a single replica")
+@wrong("15.2", "of a single pipeline")
 def one_replica(n, sequences, length, a, world, tensor, pipeline, s, peak):
     return found(n, sequences * length * a, s, world, peak)
 

@@ -122,7 +122,7 @@ def less_tensor_parallelism(plan):
     )
 
 
-@right("15.3")
+@wrong("15.3", "times as fast. Gathering parameters")
 def no_pipeline(plan):
     return Plan(tensor=8, shards=8, sequences=16, checkpoint="full")
 

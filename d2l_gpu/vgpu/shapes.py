@@ -8,6 +8,7 @@ so we keep the layout of the result and make an empty tensor like it.
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 MOST = 2**14  # layouts that are kept
 
@@ -45,8 +46,10 @@ def call_any(op, args: Sequence, kwargs: Mapping):
         return results if several else results[0]
     results = op.call(*args, **kwargs)
     several = type(results) is tuple
-    layouts = tuple(map(_layout, results if several else (results,)))
-    _remember(key, None if None in layouts else (several, layouts))
+    found = results if several else (results,)
+    layouts = tuple(map(_layout, found))
+    if None not in layouts and not _share(found, (args, kwargs)):
+        _remember(key, (several, layouts))
     return results
 
 
@@ -67,6 +70,19 @@ def _layout(result) -> tuple | None:
     if result.is_conj() or result.is_neg():
         return None
     return result.shape, result.stride(), result.dtype
+
+
+def _share(results: Sequence, arguments) -> bool:
+    """Return whether a result is in the memory of an argument.
+
+    ``_unsafe_view`` returns such a tensor, although its schema doesn't say so.
+    """
+    places = {
+        x.untyped_storage()._cdata
+        for x in tree_leaves(arguments)
+        if isinstance(x, torch.Tensor)
+    }
+    return any(x.untyped_storage()._cdata in places for x in results if x is not None)
 
 
 def _remember(key: tuple, layout: tuple | None) -> None:

@@ -79,3 +79,17 @@ def test_a_result_has_the_layout_that_pytorch_gives_it(device, tensors):
             for _ in range(2):  # computed, then remembered
                 found = layout(call, [make(x, device) for x in tensors], default)
                 assert found == expected, name
+
+
+@settings(max_examples=30)
+@given(rows=st.integers(1, 4), columns=st.integers(1, 4))
+def test_results_are_in_the_memory_that_pytorch_gives_them(device, rows, columns):
+    """A layer on tensors of three dimensions is a product whose result is viewed."""
+    W = torch.empty(128 * columns, 128, device=device)
+    X = torch.empty(2, 128 * rows, W.shape[1], device=device)
+    for _ in range(2):  # computed, then remembered
+        before = torch.vgpu.memory_allocated(device)
+        kept = [F.linear(X, W), X @ W.T, torch.where(X > 0, X, X)]
+        nbytes = sum(x.nbytes for x in kept)
+        assert torch.vgpu.memory_allocated(device) - before == nbytes
+        del kept

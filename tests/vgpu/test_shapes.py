@@ -87,9 +87,13 @@ def test_results_are_in_the_memory_that_pytorch_gives_them(device, rows, columns
     """A layer on tensors of three dimensions is a product whose result is viewed."""
     W = torch.empty(128 * columns, 128, device=device)
     X = torch.empty(2, 128 * rows, W.shape[1], device=device)
-    for _ in range(2):  # computed, then remembered
-        before = torch.vgpu.memory_allocated(device)
-        kept = [F.linear(X, W), X @ W.T, torch.where(X > 0, X, X)]
-        nbytes = sum(x.nbytes for x in kept)
-        assert torch.vgpu.memory_allocated(device) - before == nbytes
-        del kept
+    for call in (lambda: F.linear(X, W), lambda: X @ W.T, lambda: X.relu() @ W.T):
+        peaks = []
+        for _ in range(3):  # computed, then remembered
+            before = torch.vgpu.memory_allocated(device)
+            torch.vgpu.reset_peak_memory_stats(device)
+            result = call()
+            peaks.append(torch.vgpu.max_memory_allocated(device) - before)
+            assert torch.vgpu.memory_allocated(device) - before == result.nbytes
+            del result
+        assert peaks == peaks[:1] * 3

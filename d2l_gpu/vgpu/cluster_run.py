@@ -1,6 +1,5 @@
 """What a program did on a cluster: times, memory, and what they were spent on."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 from .saving import Timeline
 from .sim.clock import PICO
 from .sim.cluster import Recorder
-from .sim.critical_path import critical_path
+from .sim.critical_path import path_table
 from .sim.machine import Machine
 from .sim.memory_use import MemoryUse
 from .sim.report import Report
@@ -142,17 +141,7 @@ class Run:
         the one before, on whatever rank that was.
         """
         clocks = {rank: each.clock for rank, each in self.ranks.items()}
-        total: Counter[str] = Counter()
-        for name, _, seconds in critical_path(clocks, self._begin, self._end):
-            total[name] += seconds
-        return Table(
-            ["critical path", "time", "share"],
-            [
-                [name, time_text(seconds), f"{seconds / self.seconds:.0%}"]
-                for name, seconds in total.most_common()
-            ],
-            ["time", "share"],
-        )
+        return path_table(clocks, self._begin, self._end)
 
     def memory(self) -> Table:
         """Return the memory at each rank's peak, by category."""

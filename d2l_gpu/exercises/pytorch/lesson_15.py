@@ -58,13 +58,23 @@ def _each(answer: Callable, gpus: Gpus, cases: Sequence) -> list[float]:
     returns=(int, float),
 )
 def training_days(run: Run):
-    found = run(_each, _RUNS)
-    right = [_days(*each) for each in _RUNS]
-    yield Claim(
-        "the days are right, for short texts and long ones",
-        _close(found, right),
-        _hint(found, right, _RUNS, _WRONG_DAYS, "days"),
-    )
+    said = "the days are right, for short texts and long ones"
+    yield _claim(run, said, _RUNS, _days, _WRONG_DAYS, "days")
+
+
+def _claim(
+    run: Run,
+    said: str,
+    cases: Sequence[tuple],
+    formula: Callable[..., float],
+    mistakes: Mapping[str, Callable],
+    unit: str,
+) -> Claim:
+    """Return the claim that an answer agrees with a formula in all cases."""
+    found = run(_each, cases)
+    right = [formula(*case) for case in cases]
+    hint = _hint(found, right, cases, mistakes, unit)
+    return Claim(said, _close(found, right), hint)
 
 
 def _close(found: Sequence[float], right: Sequence[float]) -> bool:
@@ -132,13 +142,8 @@ _WRONG_MFU = {
     returns=(int, float),
 )
 def mfu(run: Run):
-    found = run(_each, _STEPS)
-    right = [_mfu(*step) for step in _STEPS]
-    yield Claim(
-        "the MFU is right, with and without tensor and pipeline parallelism",
-        _close(found, right),
-        _hint(found, right, _STEPS, _WRONG_MFU, ""),
-    )
+    said = "the MFU is right, with and without tensor and pipeline parallelism"
+    yield _claim(run, said, _STEPS, _mfu, _WRONG_MFU, "")
 
 
 # ------------------------------------------------------------------ a slow plan

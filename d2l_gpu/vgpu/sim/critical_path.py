@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from .clock import HOST, PICO, Span
 from .cluster import Meeting, Recorder
+from .table import Table
+from .units import time_text
 
 COMPUTING, HOSTED = "computing", "issuing work on the host"
 
@@ -52,3 +54,22 @@ def critical_path(
         if isinstance(span.work, Meeting):
             rank = span.work.last
     return [(name, rank, time / PICO) for (name, rank), time in found.most_common()]
+
+
+def path_table(clocks: Mapping[int, Recorder], begin: int, end: int) -> Table:
+    """Return the critical path as a table: kinds of work, of all ranks together.
+
+    Arguments are those of ``critical_path``.
+    """
+    total: Counter[str] = Counter()
+    for name, _, seconds in critical_path(clocks, begin, end):
+        total[name] += seconds
+    whole = (end - begin) / PICO
+    return Table(
+        ["critical path", "time", "share"],
+        [
+            [name, time_text(seconds), f"{seconds / whole:.0%}"]
+            for name, seconds in total.most_common()
+        ],
+        ["time", "share"],
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .clock import PICO
 from .cluster import resolve
-from .critical_path import critical_path
+from .critical_path import path_table
 from .plan_commands import (
     COMPUTING,
     GATHERING,
@@ -214,17 +214,7 @@ class Outcome:
         """Return what the step took its time for: the chain that nothing shortens."""
         ranks, times = self._drawn()
         clocks = {rank.first: rank.clock for rank in ranks}
-        total: Counter[str] = Counter()
-        for name, _, seconds in critical_path(clocks, times.begin, times.end):
-            total[name] += seconds
-        return Table(
-            ["critical path", "time", "share"],
-            [
-                [name, time_text(seconds), f"{seconds / self.seconds:.0%}"]
-                for name, seconds in total.most_common()
-            ],
-            ["time", "share"],
-        )
+        return path_table(clocks, times.begin, times.end)
 
     # -------------------------------------------------------------- tables, drawings
 

@@ -10,18 +10,13 @@ from .sim.cluster import Recorder
 from .sim.critical_path import path_table
 from .sim.machine import Machine
 from .sim.memory_use import MemoryUse
-from .sim.report import Report
+from .sim.report import Report, needed_share
 from .sim.table import Table
 from .sim.timeline import RanksTimeline, merged
 from .sim.units import size_text, time_text
 
 if TYPE_CHECKING:
     from .clusters import Cluster
-
-# Operations that training does for a parameter and a token, without attention: two
-# going forward, four in backward. J. Kaplan and others, Scaling Laws for Neural
-# Language Models (2020), table 1.
-FOR_PARAMETER = 6
 
 
 @dataclass(frozen=True)
@@ -131,8 +126,8 @@ class Run:
             return None
         model = self.cluster.model
         peak = max(model.rate(kind, True) for kind in ("bf16", "fp16"))
-        done = FOR_PARAMETER * self.parameters * self.tokens
-        return done / (peak * self.cluster.world_size * self.seconds)
+        peak *= self.cluster.world_size
+        return needed_share(self.parameters, self.tokens, self.seconds, peak)
 
     def critical_path(self) -> Table:
         """Return what the step took its time for.

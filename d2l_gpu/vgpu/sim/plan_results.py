@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .clock import PICO
 from .cluster import resolve
-from .critical_path import path_table
+from .critical_path import HOSTED, path_table
 from .plan_commands import (
     COMPUTING,
     GATHERING,
@@ -19,19 +19,13 @@ from .plan_commands import (
 )
 from .plan_stages import CATEGORIES, Rank
 from .recordings import Model
+from .report import needed_share
 from .table import Table
 from .timeline import RanksTimeline, merged
 from .units import size_text, time_text
 
 if TYPE_CHECKING:
     from .plans import Machine, Plan
-
-# Operations that training does for a parameter and a token, without attention: two
-# going forward, four in backward. J. Kaplan and others, Scaling Laws for Neural
-# Language Models (2020), table 1.
-FOR_PARAMETER = 6
-
-HOSTED = "issuing work on the host"
 
 # A step in which a GPU waits for its host for more than this share is simulated twice.
 WAITED = 0.003
@@ -150,8 +144,9 @@ class Outcome:
         It's six operations for each parameter and token, as in ``Run.mfu``.
         """
         peak = self.machine.processor.rate("bf16", tensor=True)
-        done = FOR_PARAMETER * self.network.parameters * self.tokens
-        return done / (peak * self.machine.world_size * self.seconds)
+        peak *= self.machine.world_size
+        parameters = self.network.parameters
+        return needed_share(parameters, self.tokens, self.seconds, peak)
 
     # -------------------------------------------------------------- memory
 

@@ -8,7 +8,24 @@ from .clock import PICO, Clock, Kernel, Lane, seconds_of
 from .table import Table
 from .units import count_text, time_text
 
+# Operations that training does for a parameter and a token, without attention: two
+# going forward, four in backward. J. Kaplan and others, Scaling Laws for Neural
+# Language Models (2020), table 1.
+FOR_PARAMETER = 6
+
 PEERS = {"host": "host", "device": "other GPUs", "network": "other nodes"}
+
+
+def needed_share(parameters: float, tokens: int, seconds: float, peak: float) -> float:
+    """Return the operations that a model needs, as a share of a peak (MFU).
+
+    Attention isn't counted.
+
+    Args:
+        tokens: that it's trained with in these seconds.
+        peak: operations per second, of all GPUs together.
+    """
+    return FOR_PARAMETER * parameters * tokens / (peak * seconds)
 
 
 @dataclass(frozen=True)

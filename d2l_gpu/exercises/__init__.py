@@ -15,6 +15,7 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 * ``arrays``, ``crossing``, ``gpus``: each framework's arrays, the copies between its
   devices, and the devices of an experiment, behind common interfaces
   (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``best_plans``: the reader's best plans for the puzzle of lesson 17.
 * ``cases``, ``small_network``: claims over several cases, a network to train.
 """
 

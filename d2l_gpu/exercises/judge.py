@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, BinaryIO, ClassVar
@@ -58,7 +58,7 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
     with _folder() as name:
         try:
             if exercise.parameters is None:
-                plain = to_json(answer)
+                plain = value_as_json(answer)
                 (Path(name) / grading_process.VALUE).write_text(plain, "utf-8")
             else:
                 (Path(name) / ANSWER).write_bytes(_pickled(answer))
@@ -69,6 +69,16 @@ def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
             return Verdict(exercise.number, problem=problem)
         verdict = _run(framework, exercise, Path(name), environment)
     return _with_lines(verdict, answer)
+
+
+def value_as_json(answer: Any) -> str:
+    """Return a value as its grader's process reads it: a ``Plan`` as a dictionary.
+
+    Raises:
+        RecordError: it's no plain data.
+    """
+    fields = is_dataclass(answer) and not isinstance(answer, type)
+    return to_json(asdict(answer) if fields else answer)
 
 
 def why_no_answer(exercise: Exercise, answer: Any) -> str:

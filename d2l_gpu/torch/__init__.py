@@ -20,6 +20,7 @@ except ImportError as error:
 
 from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.exercises.best_plans import puzzle_table
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.images import show_images
@@ -113,6 +114,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "puzzle_table",
     "race",
     "real_gpus",
     "replicate",

@@ -14,6 +14,8 @@ wherever Python does, even in a browser.
 * ``plans``: training plans of recorded models, simulated in milliseconds, and a search.
   ``plan_schedules`` says what each rank of a pipeline does, ``plan_stages`` what it
   issues for that, by ``plan_commands``, and ``plan_results`` what comes of it.
+* ``puzzle``: levels that ask for the fastest plan, each with a grid of others.
+  ``puzzle_map`` draws them.
 * ``recordings``: the models: their kernels, as ``python -m tools.record`` wrote them.
 * ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.

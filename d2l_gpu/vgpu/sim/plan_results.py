@@ -191,15 +191,25 @@ class Outcome:
         return times.index(max(times))
 
     @property
+    def limit(self) -> str:
+        """What limits the speed: ``"computing"`` or a key of ``CAUSES``."""
+        shares = self._shares
+        if shares.pop(COMPUTING, 0.0) >= MOSTLY:
+            return COMPUTING
+        return max(shares, key=shares.get)
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        found = self.spent[self._busiest]
+        return {what: time / self.seconds for what, time in found.items()}
+
+    @property
     def limits(self) -> str:
         """A sentence on what limits the speed, and by how much."""
-        found = self.spent[self._busiest]
-        shares = {what: time / self.seconds for what, time in found.items()}
-        computing = shares.pop(COMPUTING, 0.0)
-        cause = max(shares, key=shares.get)
-        if computing >= MOSTLY:
+        cause, shares = self.limit, self._shares
+        if cause == COMPUTING:
             again = f", {self.twice:.0%} a second time" if self.twice > 0.01 else ""
-            return f"Computing takes {computing:.0%} of the step{again}."
+            return f"Computing takes {shares[COMPUTING]:.0%} of the step{again}."
         group = range(self.plan.tensor)
         several = self.machine.fabric.group(group).nodes > 1
         where = "over the network" if several else "inside a node"

@@ -36,7 +36,7 @@ from d2l_gpu.exercises.answer_process import (
 )
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.grading_process import Runner
-from d2l_gpu.exercises.judge import why_no_answer
+from d2l_gpu.exercises.judge import value_as_json, why_no_answer
 from d2l_gpu.exercises.records import from_json, to_json
 from d2l_gpu.exercises.registry import Exercise, find, of_lesson
 from d2l_gpu.exercises.verdict import Verdict
@@ -149,6 +149,8 @@ def _verdict(framework: str, exercise: Exercise, value: Any) -> Verdict:
         return Verdict(exercise.number, problem=problem)
     if exercise.parameters is not None:
         value = Here(framework, exercise, value)
+    else:
+        value = from_json(value_as_json(value))
     return grading_process.grade(exercise, value)
 
 

@@ -174,8 +174,8 @@ class Outcome:
         largest = max(self.memory[place], key=self.memory[place].get)
         missing = size_text(sizes[place] - self.machine.capacity)
         return (
-            f"{where} needs {size_text(sizes[place])}, {missing} more than there is; "
-            f"most of it is for {largest}."
+            f"{where} needs {size_text(sizes[place])}, {missing} more than there is. "
+            f"The largest part is for {largest}."
         )
 
     # -------------------------------------------------------------- limits

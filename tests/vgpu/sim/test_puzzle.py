@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from d2l_gpu.vgpu.sim.plans import Plan, simulate
+from d2l_gpu.vgpu.sim.plans import simulate
 from d2l_gpu.vgpu.sim.puzzle import (
     ENOUGH,
     LEVELS,
@@ -93,19 +93,10 @@ def test_a_published_plan_obeys_the_rules_and_fits(puzzle):
     assert puzzle.published.source
 
 
-def test_no_level_is_solved_by_the_obvious_plan(puzzle):
-    """Neither by pure FSDP, nor by the published plan."""
-    size = puzzle.machine.world_size
-    obvious = []
-    if puzzle.batch % size == 0:
-        obvious = [
-            Plan(shards=size, sequences=n, checkpoint=kept)
-            for n in (puzzle.batch // size,)
-            for kept in ("none", "selective", "full")
-        ]
-    if puzzle.published:
-        obvious.append(puzzle.published.plan)
-    assert not any(puzzle.score(plan).solved for plan in obvious)
+def test_the_published_plan_solves_no_level(puzzle):
+    if puzzle.published is None:
+        pytest.skip("nobody has published one")
+    assert not puzzle.score(puzzle.published.plan).solved
 
 
 def test_lines_of_the_file_can_be_read_back(puzzle):
@@ -133,8 +124,9 @@ def test_unknown_levels_are_refused_with_those_there_are():
         level("17.9")
 
 
-def test_the_table_has_a_line_for_each_level():
+def test_the_table_says_how_far_apart_the_plans_are():
     lines = repr(table())
     for each in LEVELS.values():
-        assert each.number in lines
-        assert f"{each.fastest:,.0f}" in lines
+        seconds = [found.seconds for found in each.fitting]
+        assert f"{each.number} {each.title}" in lines
+        assert f"{max(seconds) / min(seconds):.1f}" in lines

@@ -13,6 +13,7 @@ somebody has run for real has that plan, too, with the speed that was measured.
 
 import html
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -205,8 +206,10 @@ class Score:
             beats = f"{self.share - 1:.1%} faster than any plan of the grid"
         elif self.share > 1 - 1e-6:
             beats = "as fast as any plan of the grid"
+        # Rounded down, so that what isn't enough doesn't look like it.
+        share = math.floor(1000 * min(self.share, 1) + 1e-6) / 1000
         return (
-            f"{speed:,.0f} tokens/s, {self.share:.0%} of the fastest plan in the grid "
+            f"{speed:,.0f} tokens/s, {share:.1%} of the fastest plan in the grid "
             f"({beats})"
         )
 

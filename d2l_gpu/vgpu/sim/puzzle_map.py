@@ -242,7 +242,7 @@ class _Picture:
         capacity = self.level.machine.capacity
         for value, text in linear_ticks(0, capacity, "iB"):
             x = self.x(value)
-            if x < self.right - 40:
+            if x < self.right - 80:
                 self.svg.write(x, self.floor + 18, text, SOFT, anchor="middle")
         self.svg.box(self.left, self.floor, self.right - self.left, 1, SOFT)
         self.svg.box(self.right - 0.5, self.top, 1, ROOM, SOFT)
@@ -329,7 +329,12 @@ class _Picture:
                     f'<path d="M{mark.x:g} {mark.y:g}L{x:g} {y:g}" stroke="{INK}" '
                     'stroke-width="0.7"/>'
                 )
-            self.svg.box(room.left, room.top, room.right - room.left, LINE, PAPER)
+            # It lets dots shine through.
+            self.svg.parts.append(
+                f'<rect x="{room.left:g}" y="{room.top:g}" height="{LINE}" '
+                f'width="{room.right - room.left:g}" fill="{PAPER}" '
+                'fill-opacity="0.8"/>'
+            )
             self.svg.write(room.left + 3, room.top + 12, mark.text, bold=True)
 
     def _around(self, mark: Mark) -> Iterable[Room]:

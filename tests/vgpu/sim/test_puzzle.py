@@ -1,6 +1,7 @@
 """The puzzle's levels: their rules, their scores, and the file of their grids."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -58,8 +59,16 @@ def test_a_score_counts_the_slower_plans(puzzle):
     assert score.slower == len(slower)
     assert math.isclose(score.share, puzzle.fitting[0].seconds / middle.seconds)
     assert score.solved == (score.share >= ENOUGH)
-    for text in (str(score.plan), f"{score.share:.0%}", "simulated", "tokens/s"):
+    for text in (str(score.plan), "simulated", "tokens/s"):
         assert text in repr(score)
+
+
+def test_a_share_that_is_not_enough_never_reads_as_if_it_were(puzzle):
+    for each in puzzle.fitting[:40]:
+        score = Score(puzzle, simulate(puzzle.network, each.plan, puzzle.machine))
+        said = float(re.search(r"([\d.]+)% of the fastest", score.sentence)[1]) / 100
+        assert said == pytest.approx(score.share, abs=0.001)
+        assert (said >= ENOUGH) == score.solved
 
 
 def test_a_plan_that_needs_more_memory_scores_nothing(puzzle):

@@ -1,0 +1,23 @@
+"""The course as a web book: static pages of the committed notebooks, which it doesn't run.
+
+    python -m tools.site                    every edition, to the folder site
+    python -m tools.site --language en --framework pytorch
+    python -m tools.site --out FOLDER --jobs 2
+
+An edition is a language and a framework. Each becomes a Sphinx project of its own in a
+temporary folder, so that it has its own search and its own order of pages, and comes
+out as ``<language>/<framework>/``; a landing page links to them. Sphinx and what it
+needs are the extra ``site``, and MathJax is one file of an npm package that
+``npm ci --prefix tools/site`` installs.
+
+The theme is Furo, because its sidebar, its dark mode and its layout on phones need no
+other host and almost no JavaScript, and it can be read without any.
+
+* ``book``: which pages there are, and the link from one to another.
+* ``source``: what Sphinx reads for an edition.
+* ``sphinx_build``: how Sphinx is configured and run.
+* ``extension``: links between pages, the switch of languages and frameworks, and the
+  search in Chinese.
+* ``landing``: the page at the root.
+* ``words.toml``: the few words of the pages that lessons don't have, by language.
+"""

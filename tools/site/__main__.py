@@ -1,0 +1,41 @@
+"""Build the site: ``python -m tools.site``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tools.edition import ROOT, Project
+from tools.site import __doc__ as usage
+
+OUT = ROOT / "site"
+
+
+def main(arguments: list[str] | None = None) -> str | None:
+    """Run the command; return what was wrong, if anything."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.site", description=usage.partition("\n")[0]
+    )
+    parser.add_argument("--language", action="append", default=[], help="such as fr")
+    parser.add_argument("--framework", action="append", default=[], help="such as jax")
+    parser.add_argument("--out", type=Path, default=OUT, help="the folder to write")
+    parser.add_argument("--jobs", type=int, default=1, help="editions at a time")
+    given = parser.parse_args(arguments)
+    try:
+        from tools.site.build import build_site
+    except ModuleNotFoundError as error:
+        return f"{error.name} is missing: pip install -e '.[site]'"
+    project = Project(ROOT)
+    try:
+        warnings = build_site(
+            project, given.out, given.language, given.framework, given.jobs
+        )
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    if warnings:
+        return "\n".join([*warnings, "the site was built, but with these warnings"])
+    print(f"open {given.out / 'index.html'}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

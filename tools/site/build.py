@@ -1,0 +1,63 @@
+"""Build all editions and the landing page."""
+
+import functools
+import multiprocessing
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tools.edition import Project
+from tools.site.book import Book
+from tools.site.landing import PICTURE, landing_page
+from tools.site.sphinx_build import HERE, MATHJAX, build
+
+_INSTALLED = HERE / "node_modules" / "mathjax"
+
+
+def build_site(
+    project: Project,
+    out: Path,
+    languages: Sequence[str] = (),
+    frameworks: Sequence[str] = (),
+    jobs: int = 1,
+    mathjax: Path = _INSTALLED,
+) -> list[str]:
+    """Build the site, and return the warnings.
+
+    Args:
+        project: the project.
+        out: the folder for the site; what another build left there is overwritten.
+        languages: the codes of the languages; empty for all.
+        frameworks: the tags of the frameworks; empty for all.
+        jobs: how many editions to build at a time, each in a process of its own.
+        mathjax: the npm package, installed.
+
+    Raises:
+        FileNotFoundError: MathJax isn't installed.
+        ValueError: there is no such edition.
+    """
+    script = mathjax / "es5" / Path(MATHJAX).name
+    if not script.is_file():
+        raise FileNotFoundError(f"{script} is missing: npm ci --prefix tools/site")
+    book = Book.of(project, languages, frameworks)
+    out.mkdir(parents=True, exist_ok=True)
+    for edition in book.built:
+        shutil.rmtree(out / edition.folder, ignore_errors=True)
+    (out / MATHJAX).parent.mkdir(exist_ok=True)
+    shutil.copy(script, out / MATHJAX)
+    shutil.copy(mathjax / "LICENSE", (out / MATHJAX).parent)
+    # GitHub Pages would leave out folders that begin with an underscore.
+    (out / ".nojekyll").touch()
+    shutil.copy(project.lessons / PICTURE, out)
+    shutil.copy(HERE / "static" / "landing.css", out)
+    (out / "index.html").write_text(landing_page(project, book), "utf-8")
+    # Docutils keeps the state of a build, so each has a process of its own.
+    with ProcessPoolExecutor(
+        max_workers=jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        max_tasks_per_child=1,
+    ) as pool:
+        one = functools.partial(build, project, book, site=out)
+        found = list(pool.map(one, book.built))
+    return [line for its in found for line in its]

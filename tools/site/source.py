@@ -1,0 +1,164 @@
+"""What Sphinx reads for an edition: notebooks without their header, and an index."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from d2l_gpu.course import SOLUTIONS
+from tools.course_map import parts_of, table_row, with_parts
+from tools.edition import Project
+from tools.glossary_page import page_of
+from tools.header import PLATFORMS, on_github, platform_links
+from tools.lesson import aims_and_minutes
+from tools.site.book import GLOSSARY, INDEX, Book, Edition, titles, words
+
+# Cells of the header whose links the switch has, too.
+_IN_SWITCH = {"header-languages", "header-frameworks", "header-alone"}
+_OPEN, _INSTALL = "header-open", "header-install"
+
+_EMBEDDED = re.compile(r"\]\(data:image/(\w+);base64,([^)\s]+)\)")
+_PICTURES = "pictures"
+
+
+def write_source(project: Project, book: Book, edition: Edition, folder: Path) -> None:
+    """Write what Sphinx reads for an edition.
+
+    Args:
+        project: the project.
+        book: its pages.
+        edition: the edition.
+        folder: an empty folder.
+    """
+    (folder / SOLUTIONS).mkdir()
+    (folder / _PICTURES).mkdir()
+    names = [*book.lessons(edition)]
+    names += [f"{SOLUTIONS}/{name}" for name in book.solved(edition)]
+    for name in names:
+        path = project.root / "notebooks" / edition.folder / f"{name}.ipynb"
+        notebook = json.loads(path.read_text("utf-8"))
+        notebook["cells"] = list(_cells(notebook["cells"], edition, name, folder))
+        text = json.dumps(notebook, ensure_ascii=False)
+        (folder / f"{name}.ipynb").write_text(text, "utf-8")
+    its = words(edition.language)
+    has_glossary = page_of(project.root, edition.language).is_file()
+    if has_glossary:
+        text = _glossary(project, book, edition)
+        (folder / f"{GLOSSARY}.md").write_text(text, "utf-8")
+    if solved := book.solved(edition):
+        pages = [f"{SOLUTIONS}/{name}" for name in solved]
+        text = f"# {its['solutions']}\n\n{_toctree(pages)}\n"
+        (folder / f"{SOLUTIONS}.md").write_text(text, "utf-8")
+    index = _index(project, book, edition, has_glossary)
+    (folder / f"{INDEX}.md").write_text(index, "utf-8")
+
+
+def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[dict]:
+    """Yield the cells of a notebook as the site shows them."""
+    for cell in cells:
+        key = cell.get("id", "")
+        if key in _IN_SWITCH:
+            continue
+        text = "".join(cell["source"])
+        if key == _OPEN:
+            text = _open(edition, name)
+        elif cell["cell_type"] == "markdown":
+            text = _with_files(text, name, folder)
+        if key == _INSTALL:
+            metadata = {**cell["metadata"], "tags": ["hide-cell"]}
+            cell = {**cell, "metadata": metadata}
+        yield {**cell, "source": text}
+
+
+def _open(edition: Edition, name: str) -> str:
+    """Return links to the platforms that open a notebook, instead of pictures."""
+    path = PurePosixPath(f"notebooks/{edition.folder}/{name}.ipynb")
+    links = platform_links(path)
+    opens = [f"[{title}]({links[key]})" for key, (title, _) in PLATFORMS.items()]
+    opens.append(f"[GitHub]({on_github(path)})")
+    return f"{words(edition.language)['open']} {' · '.join(opens)}"
+
+
+def _with_files(text: str, name: str, folder: Path) -> str:
+    """Return Markdown with its embedded pictures written to files."""
+    up = "../" * name.count("/")
+
+    def written(match: re.Match) -> str:
+        data = base64.b64decode(match[2])
+        file = f"{_PICTURES}/{hashlib.sha256(data).hexdigest()[:16]}.{match[1]}"
+        (folder / file).write_bytes(data)
+        return f"]({up}{file})"
+
+    return _EMBEDDED.sub(written, text)
+
+
+def _glossary(project: Project, book: Book, edition: Edition) -> str:
+    """Return the page of terms, with links to this edition's lessons if it has them."""
+    text = page_of(project.root, edition.language).read_text("utf-8")
+    paragraphs = [each for each in text.split("\n\n") if "](glossary" not in each]
+
+    def link(match: re.Match) -> str:
+        own = f"{edition.folder}/{match[2]}"
+        name = own if own in book.notebooks else f"{match[1]}/{match[2]}"
+        return f"]({on_github(PurePosixPath(f'notebooks/{name}.ipynb'))})"
+
+    lessons = re.compile(r"\]\(\.\./notebooks/(\w+/\w+)/(\w+)\.ipynb\)")
+    return lessons.sub(link, "\n\n".join(paragraphs))
+
+
+def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -> str:
+    """Return the page with the map of the course."""
+    its = words(edition.language)
+    text = [f"# {its['title']}", f"## {its['map']}", _map(project, book, edition)]
+    parts = parts_of(project.header_in(edition.language))
+    by_part: dict[str, list[str]] = {}
+    for name in book.lessons(edition):
+        number = name.partition("_")[0].lower()
+        part = max((first for first in parts if first <= number), default="")
+        by_part.setdefault(parts.get(part, ""), []).append(name)
+    text += [_toctree(names, caption) for caption, names in by_part.items()]
+    more = [SOLUTIONS] * bool(book.solved(edition)) + [GLOSSARY] * has_glossary
+    if more:
+        text.append(_toctree(more, "\N{MIDDLE DOT}"))
+    return "\n\n".join(text) + "\n"
+
+
+def _map(project: Project, book: Book, edition: Edition) -> str:
+    """Return the table of an edition's lessons, with links and minutes."""
+    its = words(edition.language)
+    rows = lesson_rows(project, book, edition)
+    cells = {
+        name: (number, f"[{title}]({name}.ipynb)", minutes)
+        for name, (number, title, _, minutes) in rows.items()
+    }
+    parts = parts_of(project.header_in(edition.language))
+    table = with_parts(cells, parts, column=1, total=2)
+    head = [("", its["number"], its["minutes"]), ("---", "---", "---:")]
+    return "\n".join(map(table_row, [*head, *table]))
+
+
+def lesson_rows(
+    project: Project, book: Book, edition: Edition
+) -> dict[str, tuple[str, str, str, str]]:
+    """Return number, title, aims in English, and minutes of an edition's lessons.
+
+    Returns:
+        a row for each lesson by its name, in order; aims and minutes are empty for
+        lessons that don't say them.
+    """
+    names = book.lessons(edition)
+    rows = {}
+    for name, title in titles(project.root / "notebooks", edition, names).items():
+        source = project.lessons / edition.framework / f"{name}.md"
+        says = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
+        rows[name] = (name.partition("_")[0], title, *says)
+    return rows
+
+
+def _toctree(names: list[str], caption: str = "") -> str:
+    """Return the directive that puts pages in order, and into the sidebar."""
+    options = [":hidden:"] if caption else []
+    options += [f":caption: {caption}"] if caption.strip() else []
+    return "\n".join(["```{toctree}", *options, "", *names, "```"])

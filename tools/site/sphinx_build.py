@@ -1,0 +1,100 @@
+"""How Sphinx is configured and run for an edition."""
+
+import tempfile
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from tools.edition import Project
+from tools.site.book import INDEX, Book, Edition, words
+from tools.site.source import write_source
+
+HERE = Path(__file__).parent
+MATHJAX = "_mathjax/tex-svg.js"
+"""Where the site has its one copy of MathJax, relative to its root."""
+
+_FONTS = "system-ui, sans-serif"
+
+
+def configuration(book: Book, edition: Edition) -> dict:
+    """Return what would otherwise be in Sphinx's ``conf.py``."""
+    its = words(edition.language)
+    return {
+        "project": its["title"],
+        "author": "The d2l_gpu authors",
+        "extensions": [
+            "myst_nb",
+            "sphinx_copybutton",
+            "sphinx_design",
+            "tools.site.extension",
+        ],
+        "root_doc": INDEX,
+        "language": its["sphinx"],
+        "exclude_patterns": ["pictures"],
+        "d2l_book": book,
+        "d2l_edition": edition,
+        "smartquotes": False,
+        # Notebooks are shown as committed, and their Markdown is that of Jupyter.
+        "nb_execution_mode": "off",
+        "nb_merge_streams": True,
+        "myst_enable_extensions": ["dollarmath"],
+        "myst_heading_anchors": 3,
+        # A notebook may begin with a heading of any level, and tables in outputs with
+        # none.
+        "suppress_warnings": ["myst.header"],
+        "templates_path": [str(HERE / "templates")],
+        "html_theme": "furo",
+        "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
+        "html_static_path": [str(HERE / "static")],
+        "html_css_files": ["book.css"],
+        "html_theme_options": {
+            "light_css_variables": {"font-stack": _FONTS},
+            "dark_css_variables": {"font-stack": _FONTS},
+        },
+        "html_copy_source": False,
+        "html_show_sourcelink": False,
+        "html_show_copyright": False,
+        "html_use_index": False,
+        # An SVG of each formula needs no fonts, which browsers refuse to load from
+        # files of other folders.
+        "mathjax_path": f"../../../{MATHJAX}",
+        "mathjax3_config": {"options": {"enableMenu": False}},
+        # Only code, and not what it puts out.
+        "copybutton_selector": ".cell_input pre, .highlight-sh pre, "
+        "section > [class*=highlight-] pre",
+    }
+
+
+def build(project: Project, book: Book, edition: Edition, site: Path) -> list[str]:
+    """Build an edition, and return Sphinx's warnings.
+
+    Args:
+        project: the project.
+        book: its pages.
+        edition: what to build.
+        site: the root of the site.
+    """
+    out = site / edition.folder
+    with tempfile.TemporaryDirectory() as folder:
+        source, doctrees = Path(folder, "source"), Path(folder, "doctrees")
+        warnings = Path(folder, "warnings")
+        source.mkdir()
+        write_source(project, book, edition, source)
+        with warnings.open("w", encoding="utf-8") as stream:
+            app = Sphinx(
+                source,
+                None,
+                out,
+                doctrees,
+                "html",
+                configuration(book, edition),
+                status=None,
+                warning=stream,
+            )
+            app.build()
+        for left in (".buildinfo", "objects.inv"):
+            (out / left).unlink(missing_ok=True)
+        return [
+            f"{edition.folder}: {line.replace(f'{source}/', '')}"
+            for line in warnings.read_text("utf-8").splitlines()
+        ]

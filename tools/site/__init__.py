@@ -1,4 +1,4 @@
-"""The course as a web book: static pages of the committed notebooks, which it doesn't run.
+"""The course as a web book: static pages of the committed notebooks, not run again.
 
     python -m tools.site                    every edition, to the folder site
     python -m tools.site --language en --framework pytorch

@@ -69,9 +69,6 @@ def _add_switch(app: Sphinx, pagename: str, templatename, context: dict, doctree
     }
     context["absent"] = its["absent"].format(frameworks=", ".join(absent))
     context["any_absent"] = bool(absent)
-    context["editions"] = its["editions"]
-    up = edition.folder.count("/") + 1 + pagename.count("/")
-    context["landing"] = "../" * up + "index.html"
 
 
 def setup(app: Sphinx) -> dict:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from d2l_gpu.course import SOLUTIONS
@@ -15,9 +15,10 @@ from tools.header import PLATFORMS, on_github, platform_links
 from tools.lesson import aims_and_minutes
 from tools.site.book import GLOSSARY, INDEX, Book, Edition, titles, words
 
-# Cells of the header whose links the switch has, too.
-_IN_SWITCH = {"header-languages", "header-frameworks", "header-alone"}
-_OPEN, _INSTALL = "header-open", "header-install"
+# Cells of the header that a page doesn't need: the switch has their links, and nothing
+# runs here that would have to be installed.
+_LEFT_OUT = {"header-languages", "header-frameworks", "header-alone", "header-install"}
+_OPEN = "header-open"
 
 _EMBEDDED = re.compile(r"\]\(data:image/(\w+);base64,([^)\s]+)\)")
 _PICTURES = "pictures"
@@ -48,7 +49,8 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
         text = _glossary(project, book, edition)
         (folder / f"{GLOSSARY}.md").write_text(text, "utf-8")
     if solved := book.solved(edition):
-        pages = [f"{SOLUTIONS}/{name}" for name in solved]
+        heads = titles(project.root / "notebooks", edition, solved)
+        pages = {f"{SOLUTIONS}/{name}": _numbered(name, heads[name]) for name in solved}
         text = f"# {its['solutions']}\n\n{_toctree(pages)}\n"
         (folder / f"{SOLUTIONS}.md").write_text(text, "utf-8")
     index = _index(project, book, edition, has_glossary)
@@ -59,16 +61,13 @@ def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[d
     """Yield the cells of a notebook as the site shows them."""
     for cell in cells:
         key = cell.get("id", "")
-        if key in _IN_SWITCH:
+        if key in _LEFT_OUT:
             continue
         text = "".join(cell["source"])
         if key == _OPEN:
             text = _open(edition, name)
         elif cell["cell_type"] == "markdown":
             text = _with_files(text, name, folder)
-        if key == _INSTALL:
-            metadata = {**cell["metadata"], "tags": ["hide-cell"]}
-            cell = {**cell, "metadata": metadata}
         yield {**cell, "source": text}
 
 
@@ -113,15 +112,17 @@ def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -
     its = words(edition.language)
     text = [f"# {its['title']}", f"## {its['map']}", _map(project, book, edition)]
     parts = parts_of(project.header_in(edition.language))
-    by_part: dict[str, list[str]] = {}
-    for name in book.lessons(edition):
+    by_part: dict[str, dict[str, str]] = {}
+    names = book.lessons(edition)
+    for name, title in titles(project.root / "notebooks", edition, names).items():
         number = name.partition("_")[0].lower()
         part = max((first for first in parts if first <= number), default="")
-        by_part.setdefault(parts.get(part, ""), []).append(name)
-    text += [_toctree(names, caption) for caption, names in by_part.items()]
-    more = [SOLUTIONS] * bool(book.solved(edition)) + [GLOSSARY] * has_glossary
-    if more:
-        text.append(_toctree(more, "\N{MIDDLE DOT}"))
+        pages = by_part.setdefault(parts.get(part, ""), {})
+        pages[name] = _numbered(name, title)
+    more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
+    more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
+    by_part[its["more"]] = more
+    text += [_toctree(pages, caption) for caption, pages in by_part.items() if pages]
     return "\n\n".join(text) + "\n"
 
 
@@ -157,8 +158,19 @@ def lesson_rows(
     return rows
 
 
-def _toctree(names: list[str], caption: str = "") -> str:
-    """Return the directive that puts pages in order, and into the sidebar."""
-    options = [":hidden:"] if caption else []
-    options += [f":caption: {caption}"] if caption.strip() else []
-    return "\n".join(["```{toctree}", *options, "", *names, "```"])
+def _numbered(name: str, title: str) -> str:
+    """Return a lesson's title, behind the number by which other lessons refer to it."""
+    return f"{name.partition('_')[0]} {title}"
+
+
+def _toctree(pages: Mapping[str, str], caption: str | None = None) -> str:
+    """Return the directive that puts pages in order, and into the sidebar.
+
+    Args:
+        pages: the title of each page by its name.
+        caption: for the sidebar; None to list the pages on this page, too.
+    """
+    options = [] if caption is None else [":hidden:"]
+    options += [f":caption: {caption}"] if caption else []
+    lines = [f"{title} <{name}>" for name, title in pages.items()]
+    return "\n".join(["```{toctree}", *options, "", *lines, "```"])

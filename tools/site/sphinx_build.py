@@ -1,5 +1,6 @@
 """How Sphinx is configured and run for an edition."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def configuration(book: Book, edition: Edition) -> dict:
         "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
         "html_static_path": [str(HERE / "static")],
         "html_css_files": ["book.css"],
+        "html_favicon": str(HERE / "static" / "icon.svg"),
         "html_theme_options": {
             "light_css_variables": {"font-stack": _FONTS},
             "dark_css_variables": {"font-stack": _FONTS},
@@ -74,9 +76,8 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
         edition: what to build.
         site: the root of the site.
     """
-    out = site / edition.folder
     with tempfile.TemporaryDirectory() as folder:
-        source, doctrees = Path(folder, "source"), Path(folder, "doctrees")
+        source, out = Path(folder, "source"), Path(folder, "build", "html")
         warnings = Path(folder, "warnings")
         source.mkdir()
         write_source(project, book, edition, source)
@@ -85,7 +86,7 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
                 source,
                 None,
                 out,
-                doctrees,
+                Path(folder, "doctrees"),
                 "html",
                 configuration(book, edition),
                 status=None,
@@ -94,6 +95,8 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
             app.build()
         for left in (".buildinfo", "objects.inv"):
             (out / left).unlink(missing_ok=True)
+        # What myst-nb makes of the notebooks stays behind, beside this folder.
+        shutil.move(out, site / edition.folder)
         return [
             f"{edition.folder}: {line.replace(f'{source}/', '')}"
             for line in warnings.read_text("utf-8").splitlines()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tools.edition import ROOT, Project
 from tools.site import __doc__ as usage
+from tools.site.book import Book
 
 OUT = ROOT / "site"
 
@@ -26,9 +27,8 @@ def main(arguments: list[str] | None = None) -> str | None:
         return f"{error.name} is missing: pip install -e '.[site]'"
     project = Project(ROOT)
     try:
-        warnings = build_site(
-            project, given.out, given.language, given.framework, given.jobs
-        )
+        book = Book.of(project, given.language, given.framework)
+        warnings = build_site(project, book, given.out, given.jobs)
     except (FileNotFoundError, ValueError) as error:
         return str(error)
     if warnings:

@@ -159,26 +159,32 @@ class Book:
             return on_github(PurePosixPath(f"notebooks/{edition.folder}"))
         return on_github(PurePosixPath(f"notebooks/{edition.folder}/{name}.ipynb"))
 
-    def rewritten(self, url: str, edition: Edition, start: str) -> str:
+    def rewritten(self, url: str, edition: Edition, page: str) -> str:
         """Return a URL, or the link to the page of this site that shows the same file.
+
+        A page's link to its own notebook on GitHub stays.
 
         Args:
             url: of any page on the web.
-            edition: the edition that links to it, whose glossary is meant.
-            start: as for `link`.
+            edition: the edition that links to it.
+            page: the page that links to it.
         """
         match = self._github.match(url)
         if match is None:
             return url
-        path, anchor = match["path"], match["anchor"] or ""
-        if re.fullmatch(r"docs/glossary(\.\w+)?\.md", path):
-            return self.link(edition, GLOSSARY, start) + anchor
-        name = path.removeprefix("notebooks/").removesuffix(".ipynb")
-        if name not in self.notebooks:
+        if glossary := re.fullmatch(r"docs/glossary(?:\.(\w+))?\.md", match["path"]):
+            target = Edition(glossary[1] or ENGLISH, edition.framework)
+            name = GLOSSARY
+        else:
+            path = match["path"].removeprefix("notebooks/").removesuffix(".ipynb")
+            if path not in self.notebooks:
+                return url
+            language, framework, name = path.split("/", 2)
+            target = Edition(language, framework)
+        if target not in self.built or (target, name) == (edition, page):
             return url
-        language, framework, page = name.split("/", 2)
-        target = Edition(language, framework)
-        return self.link(target, page, start) + anchor if target in self.built else url
+        start = posixpath.dirname(f"{edition.folder}/{page}")
+        return self.link(target, name, start) + (match["anchor"] or "")
 
     @cached_property
     def _github(self) -> re.Pattern:

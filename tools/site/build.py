@@ -3,7 +3,6 @@
 import functools
 import multiprocessing
 import shutil
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -12,35 +11,28 @@ from tools.site.book import Book
 from tools.site.landing import PICTURE, landing_page
 from tools.site.sphinx_build import HERE, MATHJAX, build
 
-_INSTALLED = HERE / "node_modules" / "mathjax"
+INSTALLED = HERE / "node_modules" / "mathjax"
+"""The npm package with MathJax, once it's installed."""
 
 
 def build_site(
-    project: Project,
-    out: Path,
-    languages: Sequence[str] = (),
-    frameworks: Sequence[str] = (),
-    jobs: int = 1,
-    mathjax: Path = _INSTALLED,
+    project: Project, book: Book, out: Path, jobs: int = 1, mathjax: Path = INSTALLED
 ) -> list[str]:
     """Build the site, and return the warnings.
 
     Args:
         project: the project.
-        out: the folder for the site; what another build left there is overwritten.
-        languages: the codes of the languages; empty for all.
-        frameworks: the tags of the frameworks; empty for all.
+        book: its pages.
+        out: the folder for the site; editions that are there already are replaced.
         jobs: how many editions to build at a time, each in a process of its own.
         mathjax: the npm package, installed.
 
     Raises:
         FileNotFoundError: MathJax isn't installed.
-        ValueError: there is no such edition.
     """
     script = mathjax / "es5" / Path(MATHJAX).name
     if not script.is_file():
         raise FileNotFoundError(f"{script} is missing: npm ci --prefix tools/site")
-    book = Book.of(project, languages, frameworks)
     out.mkdir(parents=True, exist_ok=True)
     for edition in book.built:
         shutil.rmtree(out / edition.folder, ignore_errors=True)

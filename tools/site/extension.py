@@ -1,6 +1,5 @@
 """A Sphinx extension: links within the book, its switches, and search in Chinese."""
 
-import posixpath
 import re
 
 import sphinx.search
@@ -21,17 +20,17 @@ class SearchChinese(SearchEnglish):
     """
 
     lang = "zh"
-    language_name = "Chinese"
+    language_name = "English"  # whose stemmer the pages load
     js_splitter_code = f"""
 function splitQuery(query) {{
-  const runs = query.match(/[{_HAN}]+|[^\\P{{L}}{_HAN}]+|[\\p{{N}}_]+/gu) || [];
+  const runs = query.match(/[{_HAN}]+|(?:(?![{_HAN}])[\\p{{L}}\\p{{N}}_])+/gu) || [];
   return runs.flatMap((run) => {{
     if (!/^[{_HAN}]{{2,}}$/u.test(run)) return [run];
     return Array.from(run.slice(1), (next, i) => run[i] + next);
   }});
 }}
 """
-    _runs = re.compile(rf"[{_HAN}]+|[^\W\d_{_HAN}]+|[\d_]+")
+    _runs = re.compile(rf"[{_HAN}]+|[^\W{_HAN}]+")
 
     def split(self, input: str) -> list[str]:
         """Return the pairs and the words of a text."""
@@ -47,10 +46,9 @@ function splitQuery(query) {{
 def _link_within(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace links to the project's files on GitHub by links to pages of the site."""
     book, edition = app.config.d2l_book, app.config.d2l_edition
-    start = posixpath.dirname(f"{edition.folder}/{docname}")
     for reference in doctree.findall(nodes.reference):
         url = reference.get("refuri", "")
-        link = book.rewritten(url, edition, start)
+        link = book.rewritten(url, edition, docname)
         if link != url:
             reference["refuri"], reference["internal"] = link, True
 

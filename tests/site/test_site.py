@@ -172,6 +172,11 @@ def test_outputs_of_a_notebook_are_on_its_page(site):
     assert tables
 
 
+def test_tests_of_the_course_are_not_shown(site):
+    for path in (site / "en/pytorch").rglob("*.html"):
+        assert "For the course's own tests" not in path.read_text("utf-8"), path
+
+
 def test_chinese_is_cut_into_pairs_and_words():
     cut = SearchChinese({}).split("反向传播, all-reduce 和 fp16")
     assert cut == ["反向", "向传", "传播", "all", "reduce", "和", "fp16"]

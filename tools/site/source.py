@@ -64,6 +64,10 @@ def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[d
         if key in _LEFT_OUT:
             continue
         text = "".join(cell["source"])
+        if cell["metadata"].get("jupyter", {}).get("source_hidden"):
+            if not cell.get("outputs"):
+                continue  # one of the course's own tests
+            cell = {**cell, "metadata": {"tags": ["remove-input"]}}
         if key == _OPEN:
             text = _open(edition, name)
         elif cell["cell_type"] == "markdown":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.settings import data_folder
+from d2l_gpu.vgpu import Table
 from d2l_gpu.vgpu.sim.plans import Plan, simulate
 from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level, Score
-from d2l_gpu.vgpu.sim.table import Table
 
 NAME = "puzzles.json"
 UNREADABLE = NAME + ".unreadable"

@@ -84,8 +84,7 @@ def value_as_json(answer: Any) -> str:
 def why_no_answer(exercise: Exercise, answer: Any) -> str:
     """Return why an answer can't be graded, without running it; empty if it can."""
     if answer is ... or answer is None:
-        wanted = "a value" if exercise.parameters is None else _wanted(exercise)
-        return f"not answered yet. It asks for {wanted}."
+        return f"not answered yet. It asks for {_wanted(exercise)}."
     if exercise.parameters is None:
         if not fits(answer, exercise.returns):
             wanted = kinds(exercise.returns)
@@ -123,6 +122,10 @@ def _text(value: Any, convert: Callable[[Any], str] = str, most: int = 200) -> s
 
 
 def _wanted(exercise: Exercise) -> str:
+    if exercise.parameters is None:
+        # A number's type would give away too much, or nothing.
+        ours = [kind for kind in exercise.returns if kind.__module__ != "builtins"]
+        return kinds(ours) if ours else "a value"
     return f"a function {exercise.name}({', '.join(exercise.parameters)})"
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from d2l_gpu.exercises.best_plans import NAME, UNREADABLE, best, keep, puzzle_table
+from d2l_gpu.exercises.judge import judge
 from d2l_gpu.vgpu.sim.puzzle import LEVELS
 
 PUZZLE = LEVELS["17.1"]
@@ -64,3 +65,17 @@ def test_the_table_shows_the_plan_and_its_share():
     assert str(FAST) in text
     assert "100%" in text
     assert f"{597.3 * 256:,.0f}" in text  # as measured
+
+
+def test_an_exercise_that_asks_for_a_plan_says_so():
+    assert "asks for a Plan." in str(judge("pytorch", "17.1"))
+    assert "must be a Plan, not 'fast'" in str(judge("pytorch", "17.1", "fast"))
+
+
+def test_a_plan_gets_its_score_and_is_kept():
+    plan = LEVELS["17.2"].best
+    said = str(judge("pytorch", "17.2", plan))
+    assert "all checks pass" in said
+    assert "tokens/s, 100.0% of the fastest plan in the grid" in said
+    assert "Computing takes" in said  # what limits it
+    assert best() == {"17.2": plan}

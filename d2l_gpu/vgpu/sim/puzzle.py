@@ -5,7 +5,7 @@
     level = LEVELS["17.1"]
     level.score(Plan(shards=8, sequences=2, checkpoint="full"))
 
-A level states a model, a machine and the sequences of a step. Beside the reader's plan
+A level states a model, a machine and the sequences of a step. Beside the player's plan
 there is a whole grid of others: ``python -m tools.puzzles`` simulates all of them and
 writes ``recordings/puzzles.json``, so that a score takes no search. The level that
 somebody has run for real has that plan, too, with the speed that was measured.
@@ -69,7 +69,7 @@ class Level:
     """One puzzle.
 
     Attributes:
-        number: of the exercise.
+        number: such as ``"17.1"``.
         title: what's hard about it.
         network: the model's name.
         machine: the GPUs that a plan has to use, all of them.
@@ -233,7 +233,7 @@ class Score:
 
 
 def level(number: str) -> Level:
-    """Return a level by the number of its exercise.
+    """Return a level by its number.
 
     Raises:
         ValueError: there is none.

@@ -1,7 +1,7 @@
 """A map of a puzzle's plans: the memory that each needs, and how fast it is.
 
 Each plan of the level's grid that fits is a dot, whose colour and shape say what limits
-it. Beside them are the published plan and the reader's.
+it. Beside them are the published plan and the player's.
 """
 
 import math
@@ -111,7 +111,7 @@ def svg(level: "Level", score: "Score | None" = None) -> str:
     """Return the map of a level's plans as the text of an SVG file.
 
     Args:
-        score: of the reader's plan, which is drawn, too.
+        score: of the player's plan, which is drawn, too.
     """
     picture = _Picture(level, score)
     picture.key()

@@ -51,13 +51,13 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
             number, title, aims, minutes = cells
             lines.append(
                 f'<tr><td>{number}</td><th scope="row">{title}</th>'
-                f"<td>{aims}</td><td>{minutes}</td></tr>"
+                f'<td class="aims">{aims}</td><td>{minutes}</td></tr>'
             )
         else:
             part, minutes = cells[1].strip("*"), cells[3].strip("*")
             lines.append(
-                f'<tr class="part"><th colspan="3" scope="rowgroup">{escape(part)}</th>'
-                f"<td>{minutes}</td></tr>"
+                f'<tr class="part"><th colspan="2" scope="rowgroup">{escape(part)}</th>'
+                f'<td class="aims"></td><td>{minutes}</td></tr>'
             )
     return "\n".join(lines)
 

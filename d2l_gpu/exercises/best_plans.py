@@ -26,10 +26,10 @@ def best() -> dict[str, Plan]:
 
 def keep(score: Score) -> bool:
     """Keep a plan if it's the reader's best so far; return whether it is."""
-    number, path = score.level.number, data_folder() / NAME
-    plans = _read(path)
     if not score.outcome.fits:
         return False
+    number, path = score.level.number, data_folder() / NAME
+    plans = _read(path)
     if number in plans:
         before = simulate(score.level.model, plans[number], score.level.machine)
         if before.fits and before.seconds <= score.outcome.seconds:
@@ -41,12 +41,7 @@ def keep(score: Score) -> bool:
 
 
 def puzzle_table() -> Table:
-    """Return your best plan for each level of lesson 17, beside the others.
-
-    Speeds are simulated tokens per second, all GPUs together. Those of published plans
-    are as measured, and come after them. Your plans are in ``puzzles.json``, in the
-    folder that ``D2L_GPU_DATA`` names, and only there; delete the file to start again.
-    """
+    """Return the reader's best plans beside the others; see ``d2l.puzzle_table``."""
     mine = best()
     columns = ["your best", "of the grid's fastest", "grid's fastest", "published plan"]
     rows = [_row(each, mine.get(each.number)) for each in LEVELS.values()]

@@ -8,6 +8,7 @@ Names and signatures are those of the book's package d2l 1.0.3 where it has them
 * ``parallel``: training on several devices in one process.
 * ``processes``: training in several processes and on several machines.
 * ``timing``: measured and simulated time.
+* ``puzzle``: the reader's best plans for lesson 17.
 * ``book``: the book's own package d2l, alongside this one.
 """
 
@@ -20,7 +21,6 @@ except ImportError as error:
 
 from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
-from d2l_gpu.exercises.best_plans import puzzle_table
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.images import show_images
@@ -55,6 +55,7 @@ from .processes.elsewhere import run_elsewhere
 from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job
+from .puzzle import puzzle_table
 from .timing.bench import bench
 from .timing.race import race
 from .timing.scaling import simulate_step

@@ -52,7 +52,7 @@ def _row(level: Level, plan: Plan | None) -> list[str]:
     mine = ["", ""]
     if plan is not None:
         score = level.score(plan)
-        mine = [f"{score.outcome.tokens_per_second:,.0f}", f"{score.share:.0%}"]
+        mine = [f"{score.outcome.tokens_per_second:,.0f}", score.percent(0)]
     published = ["", ""]
     if level.published is not None:
         there = simulate(level.model, level.published.plan, level.machine)

@@ -26,6 +26,15 @@ def closest(name: str, names: Iterable[str]) -> str:
     return ""
 
 
+def choose(what: str, name: str, known: Iterable[str]) -> None:
+    """Raise ValueError, with a sentence, unless a name is a known one."""
+    if name not in known:
+        raise ValueError(
+            f"There is no {what} {name!r}{closest(str(name), known)}: choose one of "
+            f"{', '.join(known)}."
+        )
+
+
 # ------------------------------------------------------------------ processors
 
 

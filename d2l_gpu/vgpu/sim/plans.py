@@ -13,12 +13,12 @@ kernels of a model have been recorded (``recordings``), and what ``fully_shard``
 takes milliseconds, and needs nothing but Python.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 
-from .catalogue import LINKS, MODELS, Link, closest
+from .catalogue import LINKS, MODELS, Link, choose
 from .catalogue import Model as Processor
 from .fabric import Fabric, Network, fabric_of, link_of
 from .plan_commands import Prices, StageClock
@@ -94,8 +94,8 @@ class Plan:
                 raise TypeError(f"{field.name} must be an integer, but got {value!r}.")
             if value < 1:
                 raise ValueError(f"{field.name} must be at least 1, but got {value}.")
-        _choose("checkpoint", self.checkpoint, CHECKPOINTS)
-        _choose("schedule", self.schedule, SCHEDULES)
+        choose("checkpoint", self.checkpoint, CHECKPOINTS)
+        choose("schedule", self.schedule, SCHEDULES)
         if self.zero not in ZERO:
             raise ValueError(f"zero must be 1, 2 or 3, but got {self.zero}.")
         self._check_pipeline()
@@ -149,14 +149,6 @@ class Plan:
         return f"Plan({', '.join(said)})"
 
 
-def _choose(what: str, value: str, known: Iterable[str]) -> None:
-    if value not in known:
-        raise ValueError(
-            f"There is no {what} {value!r}{closest(str(value), known)}: choose one of "
-            f"{', '.join(known)}."
-        )
-
-
 @dataclass(frozen=True)
 class Machine:
     """A cluster; the arguments are those of ``vgpu.cluster``.
@@ -194,7 +186,7 @@ class Machine:
         """The entry of the GPUs in the catalogue."""
         if isinstance(self.model, Processor):
             return self.model
-        _choose("model of GPU", self.model, MODELS)
+        choose("model of GPU", self.model, MODELS)
         return MODELS[self.model]
 
     @cached_property
@@ -202,7 +194,7 @@ class Machine:
         """What connects the GPUs."""
         link = self.link or link_of(self.processor)
         if not isinstance(link, Link):
-            _choose("link", link, LINKS)
+            choose("link", link, LINKS)
             link = LINKS[link]
         return fabric_of(
             *(self.nodes, self.gpus, self.processor, link),
@@ -256,7 +248,7 @@ def check(network: Model, plan: Plan, machine: Machine) -> None:
             f"The layers of {network.name} were recorded for tensor={known}, not "
             f"{plan.tensor}."
         )
-    _choose(f"checkpoint of {network.name}", plan.checkpoint, network.checkpoints)
+    choose(f"checkpoint of {network.name}", plan.checkpoint, network.checkpoints)
 
 
 def simulate(network: Model | str, plan: Plan, machine: Machine) -> Outcome:

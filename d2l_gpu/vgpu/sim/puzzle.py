@@ -20,7 +20,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple
 
-from .catalogue import closest
+from .catalogue import choose
 from .plan_results import Outcome
 from .plans import CHECKPOINTS, Machine, Plan, check, grid, model, simulate
 from .recordings import Model
@@ -31,6 +31,9 @@ __all__ = ["LEVELS", "Level", "Neighbour", "Published", "Score", "level", "table
 
 # A plan solves its level from this share of the speed of the grid's fastest plan on.
 ENOUGH = 0.95
+
+# Shares that differ by less are equal; times are rounded to picoseconds.
+_EQUAL = 1e-6
 
 
 class Published(NamedTuple):
@@ -108,7 +111,7 @@ class Level:
         found = [_read(row) for row in _recorded()[self.number]]
         return tuple(sorted(found, key=lambda x: (x.seconds is None, x.seconds or 0)))
 
-    @property
+    @cached_property
     def fitting(self) -> tuple[Neighbour, ...]:
         """The plans of the grid that fit, the fastest first."""
         return tuple(each for each in self.neighbours if each.seconds is not None)
@@ -196,21 +199,41 @@ class Score:
         return sum(each.seconds > seconds * (1 + 1e-9) for each in self.level.fitting)
 
     @property
+    def beats(self) -> bool:
+        """Whether it's faster than every plan of the grid."""
+        return self.share > 1 + _EQUAL
+
+    @property
+    def ties(self) -> bool:
+        """Whether it's as fast as the grid's fastest plan."""
+        return abs(self.share - 1) <= _EQUAL
+
+    def percent(self, digits: int = 1) -> str:
+        """Return its share in per cent, 100 at most.
+
+        It's rounded down, so that what isn't enough doesn't look like it.
+        """
+        scale = 10**digits
+        share = math.floor(100 * scale * (min(self.share, 1) + _EQUAL)) / scale
+        return f"{share:.{digits}f}%"
+
+    @property
     def sentence(self) -> str:
         """The score in a sentence."""
         if not self.outcome.fits:
             return self.outcome.reason
         level, speed = self.level, self.outcome.tokens_per_second
-        beats = f"faster than {self.slower} of the {len(level.fitting)} plans that fit"
-        if self.share > 1 + 1e-6:
-            beats = f"{self.share - 1:.1%} faster than any plan of the grid"
-        elif self.share > 1 - 1e-6:
-            beats = "as fast as any plan of the grid"
-        # Rounded down, so that what isn't enough doesn't look like it.
-        share = math.floor(1000 * min(self.share, 1) + 1e-6) / 1000
+        if self.beats:
+            beside = f"{self.share - 1:.1%} faster than any plan of the grid"
+        elif self.ties:
+            beside = "as fast as any plan of the grid"
+        else:
+            beside = (
+                f"faster than {self.slower} of the {len(level.fitting)} plans that fit"
+            )
         return (
-            f"{speed:,.0f} tokens/s, {share:.1%} of the fastest plan in the grid "
-            f"({beats})"
+            f"{speed:,.0f} tokens/s, {self.percent()} of the fastest plan in the grid "
+            f"({beside})"
         )
 
     def __repr__(self) -> str:
@@ -238,11 +261,7 @@ def level(number: str) -> Level:
     Raises:
         ValueError: there is none.
     """
-    if number not in LEVELS:
-        raise ValueError(
-            f"There is no level {number!r}{closest(str(number), LEVELS)}: choose one "
-            f"of {', '.join(LEVELS)}."
-        )
+    choose("level", number, LEVELS)
     return LEVELS[number]
 
 

@@ -130,7 +130,7 @@ def title(level: "Level", score: "Score | None" = None) -> str:
         more = size_text(needed - capacity)
         return f"Your plan needs {size_text(needed)}, {more} too much"
     if score is not None:
-        return _compared(score.share, len(fitting))
+        return _compared(score, len(fitting))
     if len(fitting) == 1:
         return f"Only one of {len(level.neighbours):,} plans fits"
     times = fitting[-1].seconds / fitting[0].seconds
@@ -141,18 +141,15 @@ def title(level: "Level", score: "Score | None" = None) -> str:
     )
 
 
-def _compared(share: float, plans: int) -> str:
-    if share > 1 + 1e-6:
-        more = number(100 * (share - 1), 2)
+def _compared(score: "Score", plans: int) -> str:
+    if score.beats:
+        more = number(100 * (score.share - 1), 2)
         return f"Your plan is {more}% faster than the fastest of the grid"
-    if share > 1 - 1e-6:
+    if score.ties:
         if plans == 1:
             return "Your plan is as fast as the only one of the grid that fits"
         return f"Your plan is as fast as the fastest of {plans:,} plans that fit"
-    # What is slower never reaches 100%.
-    percent = math.floor(1000 * share) / 10 if share > 0.99 else 100 * share
-    digits = 3 if share > 0.99 else 2
-    return f"Your plan reaches {number(percent, digits)}% of the fastest"
+    return f"Your plan reaches {score.percent()} of the fastest"
 
 
 class _Picture:
@@ -173,12 +170,9 @@ class _Picture:
         speeds = [level.tokens / each.seconds for each in level.fitting]
         speeds += [x.tokens_per_second for x in self._outcomes()]
         self.fastest = HEADROOM * max(speeds)
-        self.scale, self.unit = next(
-            pair
-            for pair in ((1e6, "million "), (1e3, "thousand "), (0, ""))
-            if max(speeds) >= pair[0]
-        )
-        self.scale = self.scale or 1
+        units = ((1e6, "million "), (1e3, "thousand "))
+        large = [unit for unit in units if max(speeds) >= unit[0]]
+        self.scale, self.unit = large[0] if large else (1, "")
         self.ticks = linear_ticks(0, self.fastest / self.scale)
         widest = max(text_width(text, SIZE) for _, text in self.ticks)
         self.left, self.right = PAD + 8 + round(widest), WIDTH - PAD - BEYOND

@@ -75,9 +75,11 @@ class Site:
                 anchor = unquote(parts.fragment)
                 if not (self.root / target).is_file():
                     yield f"{name}: {url} leads to no file"
-                elif anchor and target in self.pages:
-                    if anchor not in self.pages[target].ids:
-                        yield f"{name}: {url} leads to no anchor"
+                elif anchor and anchor not in self._anchors(target):
+                    yield f"{name}: {url} leads to no anchor"
+
+    def _anchors(self, name: str) -> list[str]:
+        return self.pages[name].ids if name in self.pages else []
 
     def external(self) -> dict[str, list[str]]:
         """Return the links to other hosts, sorted, each with the pages that have it."""

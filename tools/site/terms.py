@@ -10,13 +10,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
 from tools.glossary import Glossary, matching
-from tools.glossary_page import page_of
+from tools.glossary_page import UNKNOWN, page_of
 from tools.languages import ENGLISH, LOCALE
 from tools.lesson import FENCED
 from tools.site.book import GLOSSARY
@@ -150,19 +151,42 @@ def _translated(
             yield texts[place], terms[i]
 
 
-def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Link the first use of each term in a lesson; give entries their anchors."""
-    edition, root = app.config.d2l_edition, app.config.d2l_root
-    meanings = Entries.read(root, edition.language).meanings
-    if docname == GLOSSARY:
-        for row in doctree.findall(nodes.row):
-            name = row[0].astext()
-            if any(_plain(term) == name for term in meanings):
-                row["ids"].append(anchor(name))
+def list_terms(app: Sphinx, doctree: nodes.document) -> None:
+    """Turn the glossary's table into a list, which fits on a phone.
+
+    A term is followed by its meaning, and by the lesson and the term's names in other
+    languages if it has any.
+    """
+    if app.env.docname != GLOSSARY:
         return
+    codes = {name: code for code, name in app.config.d2l_book.languages.items()}
+    for table in list(doctree.findall(nodes.table)):
+        head, *rows = table.findall(nodes.row)
+        _, _, lesson, *languages = (entry.astext() for entry in head)
+        items = nodes.definition_list(classes=["glossary"])
+        for row in rows:
+            term, meaning, link, *names = (entry[0] for entry in row)
+            note = nodes.paragraph("", "", nodes.Text(f"{lesson} "), *link.children)
+            for language, name in zip(languages, names, strict=True):
+                if (called := name.astext()) != UNKNOWN:
+                    html = f'<span lang="{codes[language]}">{escape(called)}</span>'
+                    note += nodes.Text(f" · {language} ")
+                    note += nodes.raw("", html, format="html")
+            items += nodes.definition_list_item(
+                "",
+                nodes.term("", "", *term.children, ids=[anchor(term.astext())]),
+                nodes.definition("", meaning, note),
+            )
+        table.replace_self(items)
+
+
+def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Link the first use of each term in a lesson to its entry."""
+    edition, root = app.config.d2l_edition, app.config.d2l_root
     path = f"{edition.framework}/{docname}.ipynb"
     if "/" in docname or not (root / "notebooks" / ENGLISH / path).is_file():
         return
+    meanings = Entries.read(root, edition.language).meanings
     terms = terms_of(root, edition.language, path)
     seen = set()
     for strong in list(doctree.findall(nodes.strong)):

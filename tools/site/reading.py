@@ -12,7 +12,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from tools.site import folding
-from tools.site.book import words
+from tools.site.book import INDEX, words
 from tools.site.sections import name_sections, shared
 from tools.site.terms import link_terms, list_terms
 
@@ -41,19 +41,28 @@ def mended(html: str, language: str) -> str:
         html = html.replace(
             old, f'<aside aria-label="{phrases.get(label, label)}" class="{kind}'
         )
+    # Before everything else that takes a press of the Tab key.
+    skip = re.search(r'<a class="skip-to-content.*?</a>', html, re.DOTALL)
+    if skip:
+        html = html.replace(skip[0], "")
+        first = '<input type="checkbox" class="sidebar-toggle" name="__navigation"'
+        html = html.replace(first, f"{skip[0]}\n{first}")
     # A heading needs a level.
     return html.replace('role="heading">', 'role="heading" aria-level="2">')
 
 
 def _for_templates(app: Sphinx, pagename: str, templatename, context: dict, doctree):
     """Give the templates what they need beside Sphinx's own context."""
-    edition, notebooks = app.config.d2l_edition, app.config.d2l_root / "notebooks"
-    found = shared(app.config.d2l_book, notebooks, edition, pagename)
+    edition, book = app.config.d2l_edition, app.config.d2l_book
+    lessons = book.lessons(edition)
+    found = shared(book, app.config.d2l_root / "notebooks", edition, pagename)
     phrases = _phrases(edition.language)
     translate = app.translator.gettext
     context |= {
         "its": words(edition.language),
         "edition": edition.folder,
+        "first": f"{lessons[0] if lessons else INDEX}.html",
+        "is_lesson": pagename in lessons,
         "sections": {name: " ".join(each) for name, each in found.items()},
         "gettext": lambda text: phrases.get(text) or translate(text),
         "mended": functools.partial(mended, language=edition.language),

@@ -24,15 +24,16 @@
   for (const event of ["pointerdown", "focusin", "click"])
     document.addEventListener(event, keepPlace);
 
-  const edition = document.querySelector('meta[name="d2l-edition"]')?.content;
-  const page = location.pathname.split(`/${edition}/`).pop();
-  if (edition && document.querySelector(".switch")) {
-    const title = document.querySelector("h1")?.firstChild?.textContent ?? "";
-    try {
-      localStorage.setItem("d2l-place", JSON.stringify({ edition, page, title }));
-    } catch {
-      // The browser keeps nothing for this site, as the reader wants it.
-    }
+  // What `return.js` reads on the landing page.
+  const { content: edition, dataset } =
+    document.querySelector('meta[name="d2l-edition"]');
+  try {
+    const before = JSON.parse(localStorage.getItem("d2l-place"));
+    const place = { ...(before?.edition === edition && before), edition, ...dataset };
+    if (place.page) place.title = document.querySelector("h1").firstChild.textContent;
+    localStorage.setItem("d2l-place", JSON.stringify(place));
+  } catch {
+    // The browser keeps nothing for this site.
   }
 
   // Only what's wider than its frame takes a press of the Tab key.

@@ -42,7 +42,7 @@ def build_site(
     # GitHub Pages would leave out folders that begin with an underscore.
     (out / ".nojekyll").touch()
     shutil.copy(project.lessons / PICTURE, out)
-    for name in ("landing.css", "icon.svg"):
+    for name in ("landing.css", "icon.svg", "return.js"):
         shutil.copy(HERE / "static" / name, out)
     (out / "index.html").write_text(landing_page(project, book), "utf-8")
     # Docutils keeps the state of a build, so each has a process of its own.

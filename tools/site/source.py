@@ -133,7 +133,7 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
     rows = lesson_rows(project, book, edition)
     cells = {
         name: (number, f"[{title}]({name}.ipynb)", minutes)
-        for name, (number, title, _, minutes) in rows.items()
+        for name, (number, title, minutes) in rows.items()
     }
     parts = parts_of(project.header_in(edition.language))
     table = with_parts(cells, parts, column=1, total=2)
@@ -143,19 +143,19 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
 
 def lesson_rows(
     project: Project, book: Book, edition: Edition
-) -> dict[str, tuple[str, str, str, str]]:
-    """Return number, title, aims in English, and minutes of an edition's lessons.
+) -> dict[str, tuple[str, str, str]]:
+    """Return number, title and minutes of an edition's lessons.
 
     Returns:
-        a row for each lesson by its name, in order; aims and minutes are empty for
-        lessons that don't say them.
+        a row for each lesson by its name, in order; the minutes are empty for lessons
+        that don't say them.
     """
     names = book.lessons(edition)
     rows = {}
     for name, title in titles(project.root / "notebooks", edition, names).items():
         source = project.lessons / edition.framework / f"{name}.md"
-        says = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
-        rows[name] = (name.partition("_")[0], title, *says)
+        _, minutes = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
+        rows[name] = (name.partition("_")[0], title, minutes)
     return rows
 
 

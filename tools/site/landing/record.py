@@ -89,6 +89,7 @@ def steps() -> list[dict]:
                 "batch": batch,
                 "gpus": gpus,
                 "end": _pico(timeline.seconds),
+                "busy": [_pico(use.busy) for use in sim.report().devices[:gpus]],
                 "rows": rows,
             }
         )
@@ -119,7 +120,7 @@ def _text(entries: list[dict]) -> str:
     """Return entries as JSON, in lines that show what changed."""
     text = json.dumps(entries, ensure_ascii=False, indent=1)
     # Bars and programs are short, and each reads better in a line of its own.
-    return re.sub(r"\[\s+(\"[^\[\]]*?)\s+\]", _in_a_line, text) + "\n"
+    return re.sub(r"\[\s+([^\s\[\]{}][^\[\]{}]*?)\s+\]", _in_a_line, text) + "\n"
 
 
 def _in_a_line(match: re.Match) -> str:

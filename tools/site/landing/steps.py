@@ -10,7 +10,7 @@ from tools.site.landing.texts import Texts
 
 _PICO = 10**12
 _WIDTH = 1000  # of a drawing, which is stretched to the width of the page
-_ROW, _BAR, _STRIP = 26, 14, 5  # heights of a row, a bar, and a strip of copies
+_ROW, _BAR, _STRIP = 30, 17, 5  # heights of a row, a bar, and a strip of copies
 _TICKS = 4
 _HOST = "host"
 _STRIPS = ("in", "out")  # the rows that become a strip below their GPU's
@@ -100,7 +100,7 @@ def _bars(bars: list[tuple[list, bool]], top: float, scale: float, texts: Texts)
     paths: dict[str, str] = {}
     for (kind, start, end, name), strip in bars:
         x, width = scale * start, max(scale * (end - start), 0.7)
-        y = top + (_BAR + 4 if strip else 2)
+        y = top + (_BAR + 3 if strip else 1)
         height = _STRIP if strip else _BAR
         if name and not strip and kind == "compute":
             told = f"{name}, {texts.time((end - start) / _PICO)}"

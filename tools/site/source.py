@@ -9,7 +9,7 @@ from html import unescape
 from pathlib import Path, PurePosixPath
 
 from d2l_gpu.course import SOLUTIONS
-from tools.course_map import parts_of, table_row, with_parts
+from tools.course_map import by_part, parts_of, table_row, with_parts
 from tools.edition import Project
 from tools.glossary_page import page_of
 from tools.header import INTRODUCTION, MARK, PLATFORMS, on_github, platform_links
@@ -162,18 +162,15 @@ def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -
     """Return the page with the map of the course."""
     its = words(edition.language)
     text = [f"# {its['title']}", f"## {its['map']}", _map(project, book, edition)]
-    parts = parts_of(project.header_in(edition.language))
-    by_part: dict[str, dict[str, str]] = {}
-    names = book.lessons(edition)
-    for name, title in titles(project.root / "notebooks", edition, names).items():
-        number = name.partition("_")[0].lower()
-        part = max((first for first in parts if first <= number), default="")
-        pages = by_part.setdefault(parts.get(part, ""), {})
-        pages[name] = _numbered(name, title)
+    heads = titles(project.root / "notebooks", edition, book.lessons(edition))
+    pages = [
+        ({name: _numbered(name, heads[name]) for name in names}, part)
+        for part, names in by_part(heads, parts_of(project.header_in(edition.language)))
+    ]
     more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
     more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
-    by_part[its["more"]] = more
-    text += [_toctree(pages, caption) for caption, pages in by_part.items() if pages]
+    pages.append((more, its["more"]))
+    text += [_toctree(*each) for each in pages if each[0]]
     return "\n\n".join(text) + "\n"
 
 
@@ -183,7 +180,7 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
     rows = lesson_rows(project, book, edition)
     cells = {
         name: (number, f"[{title}]({name}.ipynb)", minutes)
-        for name, (number, title, _, minutes) in rows.items()
+        for name, (number, title, minutes) in rows.items()
     }
     parts = parts_of(project.header_in(edition.language))
     table = with_parts(cells, parts, column=1, total=2)
@@ -193,19 +190,19 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
 
 def lesson_rows(
     project: Project, book: Book, edition: Edition
-) -> dict[str, tuple[str, str, str, str]]:
-    """Return number, title, aims in English, and minutes of an edition's lessons.
+) -> dict[str, tuple[str, str, str]]:
+    """Return number, title and minutes of an edition's lessons.
 
     Returns:
-        a row for each lesson by its name, in order; aims and minutes are empty for
-        lessons that don't say them.
+        a row for each lesson by its name, in order; the minutes are empty for lessons
+        that don't say them.
     """
     names = book.lessons(edition)
     rows = {}
     for name, title in titles(project.root / "notebooks", edition, names).items():
         source = project.lessons / edition.framework / f"{name}.md"
-        says = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
-        rows[name] = (name.partition("_")[0], title, *says)
+        _, minutes = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
+        rows[name] = (name.partition("_")[0], title, minutes)
     return rows
 
 

@@ -39,7 +39,7 @@ COUNTS = (1, 2, 4, 8, 16)
 USUAL, USUAL_OF = 8, {"GB200": 72}
 
 # More would take a browser too long.
-MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 128}
+MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 64}
 
 # The networks and GPUs of published runs, as they are called here.
 PUBLISHED = {
@@ -162,7 +162,11 @@ def _check_names(full: Mapping[str, Any], precisions: Sequence[str]) -> None:
         value = full.get(key)
         if key in full and not (value is None and key in MAY_BE_NONE):
             choose("GPU" if key == "gpu" else key, value, names)
-    choose(f"precision of {full['model']}", full["precision"], tuple(precisions))
+    if full["precision"] not in precisions:
+        raise ValueError(
+            f"{full['model']} was recorded in {' and '.join(precisions)}, but not in "
+            f"{full['precision']!r}."
+        )
     has = precisions_of(GPUS[full["gpu"]])
     if full["precision"] not in has:
         able = [n for n, gpu in GPUS.items() if full["precision"] in precisions_of(gpu)]

@@ -23,6 +23,7 @@ other host and almost no JavaScript, and it can be read without any.
   all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
   words in other languages (``theme.toml``).
 * ``links``: all links of a site, to check them.
-* ``landing``: the page at the root.
+* ``landing``: the pages at the root, one in each language, and what they show of
+  virtual GPUs, as recorded.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.
 """

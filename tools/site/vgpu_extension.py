@@ -1,0 +1,121 @@
+"""A Sphinx extension: the reference of virtual GPUs, and links to it from any page."""
+
+import re
+from collections.abc import Iterator
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import make_refnode
+
+from d2l_gpu import vgpu
+
+PACKAGE = "d2l_gpu.vgpu"
+
+# What variables of these names are in our examples.
+_VARIABLES = {
+    "sim": f"{PACKAGE}.simulators.Simulator",
+    "use": f"{PACKAGE}.MemoryUse",
+    "cluster": f"{PACKAGE}.clusters.Cluster",
+    "run": f"{PACKAGE}.cluster_run.Run",
+}
+_NAME = re.compile(r"([\w.]+)(?:\(.*\))?")
+
+
+class LinkNames(SphinxPostTransform):
+    """Turns code that is a public name into a link to its entry.
+
+    So pages are plain Markdown and docstrings plain text, and both have links here.
+    """
+
+    default_priority = 400
+
+    def run(self, **kwargs) -> None:
+        """Link the names on a page."""
+        entries = self.env.domains.python_domain.objects
+        page = self.env.docname
+        for literal in list(self.document.findall(nodes.literal)):
+            if isinstance(literal.parent, nodes.reference | nodes.title):
+                continue
+            for name in _full_names(literal.astext()):
+                entry = entries.get(name)
+                if entry is None or _describes(literal, name):
+                    continue
+                link = make_refnode(
+                    self.app.builder, page, entry.docname, entry.node_id, literal.copy()
+                )
+                link[0].children = literal.children
+                literal.replace_self(link)
+                break
+
+
+def _full_names(text: str) -> Iterator[str]:
+    """Yield the names that a piece of code can mean."""
+    match = _NAME.fullmatch(text.strip().replace("\n", " "))
+    if match is None:
+        return
+    name = match[1]
+    first, _, rest = name.partition(".")
+    if name.startswith(("torch.vgpu.", PACKAGE)):
+        yield name
+    elif first == "vgpu":
+        yield f"{PACKAGE}.{rest}"
+    elif first in _VARIABLES and rest:
+        yield f"{_VARIABLES[first]}.{rest}"
+    if name in vgpu.__all__ or first in vgpu.__all__:
+        yield f"{PACKAGE}.{name}"
+    if first == "sim":
+        yield f"{PACKAGE}.{name}"
+
+
+def _describes(node: nodes.Node, name: str) -> bool:
+    """Return whether a node is part of the entry of this name."""
+    while node := node.parent:
+        signature = node.children[0] if node.children else None
+        if getattr(signature, "tagname", "") == "desc_signature":
+            return name in signature["ids"]
+    return False
+
+
+def _mark_code(app: Sphinx, what, name, obj, options, lines: list[str]) -> None:
+    """Mark the examples of a docstring, indented lines after a sentence, as code."""
+    marked, inside = [], False
+    for i, line in enumerate(lines):
+        begins = line.startswith("    ") and i > 0 and not lines[i - 1]
+        heading = next((each for each in reversed(lines[:i]) if each), "")
+        if begins and not inside and not heading.startswith((" ", "*")):
+            inside = not heading.endswith("::")
+            marked += [".. code-block:: python", ""] if inside else []
+        elif line and not line.startswith(" "):
+            inside = False
+        marked.append(line)
+    lines[:] = marked
+
+
+def _leave_out(app: Sphinx, what, name, obj, skip, options) -> bool | None:
+    """Leave out the fields of named tuples, which the class's text describes."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def _unlink_attributes(app: Sphinx, doctree: nodes.document) -> None:
+    """Unlink the names in lists of attributes: they aren't those of other entries."""
+    for xref in list(doctree.findall(addnodes.pending_xref)):
+        if xref["reftype"] == "obj" and isinstance(xref[0], addnodes.literal_strong):
+            xref.replace_self(xref.children)
+
+
+def _set_up_devices(app: Sphinx) -> None:
+    """Set up a device, without which there is no ``torch.vgpu`` to describe."""
+    vgpu.enable(1)
+
+
+def setup(app: Sphinx) -> dict:
+    """Add the extension to Sphinx."""
+    app.add_post_transform(LinkNames)
+    app.connect("builder-inited", _set_up_devices)
+    # Before napoleon, which makes indented lists of fields.
+    app.connect("autodoc-process-docstring", _mark_code, priority=400)
+    app.connect("autodoc-skip-member", _leave_out)
+    app.connect("doctree-read", _unlink_attributes)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

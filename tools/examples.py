@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None) -> str | None:
         _run(*given.pages)
         return None
     changed = []
-    for page in given.pages or sorted(PAGES.glob("*.md")):
+    for page in given.pages or sorted(PAGES.rglob("*.md")):
         text = page.read_text("utf-8")
         new = with_outputs(text, outputs(page.resolve()))
         if new != text:

@@ -39,7 +39,7 @@ def table() -> str:
         "|---|---|---:|---:|---:|",
         *(f"| {' | '.join(cells)} |" for cells in [*_time(), *_memory()]),
         "",
-        "| kernels on a V100 | measured by DeepBench | median error | off by over 25 % |",
+        "| kernels on a V100 | by DeepBench | median error | off by over a quarter |",
         "|---|---:|---:|---:|",
         *(f"| {' | '.join(cells)} |" for cells in _kernels()),
     ]
@@ -144,7 +144,7 @@ def _summary(number: int, median: float, largest: float) -> Sequence[str]:
 def _percent(share: float) -> str:
     """Return a share in percent, with a digit more where it's small."""
     digits = 1 if share < 0.095 or 0.99 < share < 1 else 0
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Copies and waiting that no line of a program asks for: docs/vgpu/copies.md's table."""
+"""Copies and waiting that no line asks for, as docs/vgpu/copies.md lists them."""
 
 import re
 

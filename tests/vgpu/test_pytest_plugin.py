@@ -59,7 +59,7 @@ def run_project(project: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-# What docs/vgpu/pytest.md shows: a part of mixture.py, and a common mistake in its place.
+# What docs/vgpu/pytest.md shows: a part of mixture.py, and a mistake in its place.
 BUGS = {
     "a tensor forgotten on the CPU": (", device=X.device)", ")"),
     "a list of modules that isn't a ModuleList": (

@@ -1,4 +1,4 @@
-"""The documentation of virtual GPUs as a library: pages of ``docs/vgpu``, and docstrings.
+"""The documentation of virtual GPUs: the pages of ``docs/vgpu``, and docstrings.
 
 The reference is made by Sphinx's own autodoc and napoleon. They're part of Sphinx, so
 they are as well kept as the rest of the site, and they import what they describe:
@@ -10,11 +10,9 @@ import re
 import shutil
 from pathlib import Path, PurePosixPath
 
-from sphinx.application import Sphinx
-
 from tools.edition import Project
 from tools.header import on_github
-from tools.site.sphinx_build import HERE, THEME, run, sidebars
+from tools.site.sphinx_build import THEME, run, sidebars
 from tools.vgpu_figures import BEGIN, with_figures
 
 FOLDER = "vgpu"
@@ -74,7 +72,9 @@ def configuration() -> dict:
         },
         "autodoc_member_order": "bysource",
         "autodoc_typehints_format": "short",
-        "autodoc_class_signature": "separated",
+        # Only dashes: quotes are as they are written.
+        "smartquotes": True,
+        "smartquotes_action": "D",
         "python_use_unqualified_type_names": True,
         "python_maximum_signature_line_length": 70,
         "add_module_names": False,

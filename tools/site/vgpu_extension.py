@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
@@ -20,6 +21,8 @@ _VARIABLES = {
     "cluster": f"{PACKAGE}.clusters.Cluster",
     "run": f"{PACKAGE}.cluster_run.Run",
 }
+# The classes that programs get from functions, and don't make.
+_got: set[str] = set()
 _NAME = re.compile(r"([\w.]+)(?:\(.*\))?")
 
 
@@ -93,13 +96,40 @@ def _mark_code(app: Sphinx, what, name, obj, options, lines: list[str]) -> None:
     lines[:] = marked
 
 
+def _without_signature(app: Sphinx, what, name, obj, options, signature, returned):
+    """Leave out the arguments of classes that programs get, but don't make.
+
+    Their entries say so by a pair of brackets.
+    """
+    if what == "class" and signature == "()":
+        _got.add(name)
+        return "", ""
+    return None
+
+
+def _without_arguments(app: Sphinx, what, name, obj, options, lines: list[str]) -> None:
+    """Leave out what describes the arguments of such a class."""
+    if name in _got and "Args:" in lines:
+        start = lines.index("Args:")
+        end = start + 1
+        while end < len(lines) and (not lines[end] or lines[end].startswith(" ")):
+            end += 1
+        del lines[start:end]
+
+
 def _leave_out(app: Sphinx, what, name, obj, skip, options) -> bool | None:
     """Leave out the fields of named tuples, which the class's text describes."""
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
-def _unlink_attributes(app: Sphinx, doctree: nodes.document) -> None:
-    """Unlink the names in lists of attributes: they aren't those of other entries."""
+def _mend_attributes(app: Sphinx, doctree: nodes.document) -> None:
+    """Shorten types in lists of attributes, and unlink the names.
+
+    Sphinx takes these for names of other entries.
+    """
+    for type_ in list(doctree.findall(addnodes.literal_emphasis)):
+        if (text := type_.astext()).startswith(("d2l_gpu.", "collections.")):
+            type_[0].parent.replace(type_[0], nodes.Text(text.rpartition(".")[2]))
     for xref in list(doctree.findall(addnodes.pending_xref)):
         if xref["reftype"] == "obj" and isinstance(xref[0], addnodes.literal_strong):
             xref.replace_self(xref.children)
@@ -112,10 +142,15 @@ def _set_up_devices(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict:
     """Add the extension to Sphinx."""
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
     app.add_post_transform(LinkNames)
     app.connect("builder-inited", _set_up_devices)
     # Before napoleon, which makes indented lists of fields.
     app.connect("autodoc-process-docstring", _mark_code, priority=400)
+    app.connect("autodoc-process-docstring", _without_arguments, priority=300)
+    app.connect("autodoc-process-signature", _without_signature)
     app.connect("autodoc-skip-member", _leave_out)
-    app.connect("doctree-read", _unlink_attributes)
+    app.connect("doctree-read", _mend_attributes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

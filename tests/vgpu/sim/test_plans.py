@@ -1,14 +1,11 @@
 """Plans of training: their times, their memory, what doesn't fit, and a search."""
 
-import io
 import json
-from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
 
 import pytest
 
-import d2l_gpu.vgpu
 from d2l_gpu.vgpu.sim import nccl, recordings
 from d2l_gpu.vgpu.sim.plan_commands import COMPUTING, PIPELINE, Stretch
 from d2l_gpu.vgpu.sim.plan_schedules import (

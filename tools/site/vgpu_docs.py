@@ -66,6 +66,7 @@ def configuration() -> dict:
         "root_doc": "index",
         "myst_heading_anchors": 3,
         "html_title": TITLE,
+        "html_css_files": ["book.css", "vgpu.css"],
         "html_sidebars": sidebars(),
         "html_context": {
             "elsewhere": [("The course: GPUs for deep learning", "../index.html")]
@@ -76,7 +77,7 @@ def configuration() -> dict:
         "smartquotes": True,
         "smartquotes_action": "D",
         "python_use_unqualified_type_names": True,
-        "python_maximum_signature_line_length": 70,
+        "python_maximum_signature_line_length": 88,
         "add_module_names": False,
         "napoleon_use_ivar": True,
         "napoleon_use_rtype": False,

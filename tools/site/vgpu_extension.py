@@ -7,7 +7,6 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
-from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
 from d2l_gpu import vgpu
@@ -26,31 +25,24 @@ _got: set[str] = set()
 _NAME = re.compile(r"([\w.]+)(?:\(.*\))?")
 
 
-class LinkNames(SphinxPostTransform):
-    """Turns code that is a public name into a link to its entry.
+def _link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Turn code that is a public name into a link to its entry.
 
     So pages are plain Markdown and docstrings plain text, and both have links here.
     """
-
-    default_priority = 400
-
-    def run(self, **kwargs) -> None:
-        """Link the names on a page."""
-        entries = self.env.domains.python_domain.objects
-        page = self.env.docname
-        for literal in list(self.document.findall(nodes.literal)):
-            if isinstance(literal.parent, nodes.reference | nodes.title):
+    entries = app.env.domains.python_domain.objects
+    for literal in list(doctree.findall(nodes.literal)):
+        if isinstance(literal.parent, nodes.reference | nodes.title):
+            continue
+        for name in _full_names(literal.astext()):
+            entry = entries.get(name)
+            if entry is None or _describes(literal, name):
                 continue
-            for name in _full_names(literal.astext()):
-                entry = entries.get(name)
-                if entry is None or _describes(literal, name):
-                    continue
-                link = make_refnode(
-                    self.app.builder, page, entry.docname, entry.node_id, literal.copy()
-                )
-                link[0].children = literal.children
-                literal.replace_self(link)
-                break
+            link = make_refnode(
+                app.builder, docname, entry.docname, entry.node_id, literal.deepcopy()
+            )
+            literal.replace_self(link)
+            break
 
 
 def _full_names(text: str) -> Iterator[str]:
@@ -122,6 +114,13 @@ def _leave_out(app: Sphinx, what, name, obj, skip, options) -> bool | None:
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
+def _wrap_sentences(app: Sphinx, doctree: nodes.document) -> None:
+    """Mark outputs of one line, such as errors, for the style sheet."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.get("language") == "text" and "\n" not in block.astext().strip():
+            block["classes"].append("one-line")
+
+
 def _mend_attributes(app: Sphinx, doctree: nodes.document) -> None:
     """Shorten types in lists of attributes, and unlink the names.
 
@@ -145,7 +144,6 @@ def setup(app: Sphinx) -> dict:
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"
-    app.add_post_transform(LinkNames)
     app.connect("builder-inited", _set_up_devices)
     # Before napoleon, which makes indented lists of fields.
     app.connect("autodoc-process-docstring", _mark_code, priority=400)
@@ -153,4 +151,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("autodoc-process-signature", _without_signature)
     app.connect("autodoc-skip-member", _leave_out)
     app.connect("doctree-read", _mend_attributes)
+    app.connect("doctree-resolved", _link_names)
+    app.connect("doctree-read", _wrap_sentences)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Build all editions, the documentation of virtual GPUs, and the landing page."""
+"""Build all editions, the documentation of virtual GPUs, and the landing pages."""
 
 import functools
 import multiprocessing
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.edition import Project
 from tools.site.book import Book
-from tools.site.landing import PICTURE, landing_page
+from tools.site.landing import write_landing
 from tools.site.sphinx_build import HERE, MATHJAX, build
 from tools.site.vgpu_docs import FOLDER
 from tools.site.vgpu_docs import build as build_vgpu_docs
@@ -43,10 +43,6 @@ def build_site(
     shutil.copy(mathjax / "LICENSE", (out / MATHJAX).parent)
     # GitHub Pages would leave out folders that begin with an underscore.
     (out / ".nojekyll").touch()
-    shutil.copy(project.lessons / PICTURE, out)
-    for name in ("landing.css", "icon.svg"):
-        shutil.copy(HERE / "static" / name, out)
-    (out / "index.html").write_text(landing_page(project, book), "utf-8")
     # Docutils keeps the state of a build, so each has a process of its own.
     with ProcessPoolExecutor(
         max_workers=jobs,
@@ -56,4 +52,5 @@ def build_site(
         one = functools.partial(build, project, book, site=out)
         library = pool.submit(build_vgpu_docs, project, out)
         found = [*pool.map(one, book.built), library.result()]
+    write_landing(project, book, out)
     return [line for its in found for line in its]

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 
 from tools.edition import Project
 from tools.site.book import INDEX, Book, Edition, words
-from tools.site.source import write_source
+from tools.site.source import pages_of, solution_mark, write_source
 
 HERE = Path(__file__).parent
 MATHJAX = "_mathjax/tex-svg.js"
@@ -25,6 +25,17 @@ THEME = {
     "html_static_path": [str(HERE / "static")],
     "html_css_files": ["book.css"],
     "html_favicon": str(HERE / "static" / "icon.svg"),
+    "html_sidebars": {
+        "**": [
+            "sidebar/brand.html",
+            "sidebar/search.html",
+            "sidebar-switch.html",
+            "sidebar/scroll-start.html",
+            "sidebar/navigation.html",
+            "sidebar-elsewhere.html",
+            "sidebar/scroll-end.html",
+        ]
+    },
     "html_theme_options": {
         "light_css_variables": {"font-stack": _FONTS},
         "dark_css_variables": {"font-stack": _FONTS},
@@ -37,13 +48,7 @@ THEME = {
 """What Sphinx projects of the site have in common."""
 
 
-def sidebars() -> dict[str, list[str]]:
-    """Return the parts of the sidebar: Furo's, and links to other parts of the site."""
-    names = ("brand", "search", "scroll-start", "navigation", "elsewhere", "scroll-end")
-    return {"**": [f"sidebar/{name}.html" for name in names]}
-
-
-def configuration(book: Book, edition: Edition) -> dict:
+def configuration(project: Project, book: Book, edition: Edition) -> dict:
     """Return what would otherwise be in Sphinx's ``conf.py``."""
     its = words(edition.language)
     return THEME | {
@@ -53,12 +58,15 @@ def configuration(book: Book, edition: Edition) -> dict:
             "sphinx_copybutton",
             "sphinx_design",
             "tools.site.extension",
+            "tools.site.reading",
         ],
         "root_doc": INDEX,
         "language": its["sphinx"],
         "exclude_patterns": ["pictures"],
         "d2l_book": book,
         "d2l_edition": edition,
+        "d2l_root": project.root,
+        "d2l_solution_mark": solution_mark(project, edition.language),
         # Notebooks are shown as committed, and their Markdown is that of Jupyter.
         "nb_execution_mode": "off",
         "nb_merge_streams": True,
@@ -68,7 +76,6 @@ def configuration(book: Book, edition: Edition) -> dict:
         # none.
         "suppress_warnings": ["myst.header"],
         "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
-        "html_sidebars": sidebars(),
         "html_context": {"elsewhere": [(its["library"], "../../vgpu/index.html")]},
         # An SVG of each formula needs no fonts, which browsers refuse to load from
         # files of other folders.
@@ -90,12 +97,15 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
         site: the root of the site.
     """
     warnings = run(
-        configuration(book, edition),
+        configuration(project, book, edition),
         lambda folder: write_source(project, book, edition, folder),
         site,
         edition.folder,
     )
     (site / edition.folder / "objects.inv").unlink()
+    for page in pages_of(book, edition):
+        notebook = f"{edition.folder}/{page}.ipynb"
+        shutil.copy(project.root / "notebooks" / notebook, site / notebook)
     return warnings
 
 

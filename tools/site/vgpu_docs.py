@@ -67,7 +67,6 @@ def configuration() -> dict:
         "myst_heading_anchors": 3,
         "html_title": TITLE,
         "html_css_files": ["book.css", "vgpu.css"],
-        "html_sidebars": sidebars(),
         "html_context": {
             "elsewhere": [("The course: GPUs for deep learning", "../index.html")]
         },

@@ -1,5 +1,6 @@
 """A Sphinx extension: the reference of virtual GPUs, and links to it from any page."""
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -10,6 +11,8 @@ from sphinx.domains.python import PyObject
 from sphinx.util.nodes import make_refnode
 
 from d2l_gpu import vgpu
+from tools.languages import ENGLISH
+from tools.site.reading import mended
 
 PACKAGE = "d2l_gpu.vgpu"
 
@@ -139,6 +142,11 @@ def _set_up_devices(app: Sphinx) -> None:
     vgpu.enable(1)
 
 
+def _for_templates(app: Sphinx, pagename, templatename, context: dict, doctree):
+    """Give the templates what mends the theme."""
+    context["mended"] = functools.partial(mended, language=ENGLISH)
+
+
 def setup(app: Sphinx) -> dict:
     """Add the extension to Sphinx."""
     for field in PyObject.doc_field_types:
@@ -152,5 +160,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("autodoc-skip-member", _leave_out)
     app.connect("doctree-read", _mend_attributes)
     app.connect("doctree-resolved", _link_names)
+    app.connect("html-page-context", _for_templates)
     app.connect("doctree-read", _wrap_sentences)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

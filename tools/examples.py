@@ -145,6 +145,9 @@ def _printed(block: Block, namespace: dict) -> str:
             if not block.raises:
                 raise
             print(traceback.format_exception_only(error)[-1], end="")
+            # A prompt keeps the last error, too, and what its frames refer to.
+            sys.last_type, sys.last_value = type(error), error
+            sys.last_traceback = error.__traceback__
         else:
             if block.raises:
                 raise RuntimeError(f"this raises no error:\n{block.code}")

@@ -1,6 +1,6 @@
 """The documentation of virtual GPUs: what it describes, and that its examples run."""
 
-import posixpath
+import codeop
 import re
 import subprocess
 import sys
@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 from importlib import import_module
 from inspect import isclass, isfunction
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from tests.vgpu.test_boundary import PUBLIC
 from tools import vgpu_figures
 from tools.edition import ROOT, Project
 from tools.examples import PAGES, blocks, outputs, with_outputs
+from tools.site.links import Page, Site
 
 for module in "sphinx", "furo", "myst_parser", "sphinx_copybutton", "torch":
     pytest.importorskip(module, reason="the site needs pip install -e '.[site]'")
@@ -30,26 +30,23 @@ TEXTS = sorted(PAGES.rglob("*.md"))
 PACKAGE = "d2l_gpu.vgpu"
 
 
-class Page(HTMLParser):
-    """A page's links and identifiers, and the text below each entry."""
+class Entries(HTMLParser):
+    """The text below each entry of the reference on a page."""
 
     def __init__(self, path: Path):
         super().__init__()
-        self.links, self.ids, self.entries = [], set(), {}
+        self.texts: dict[str, str] = {}
         self._open: list[str | None] = []  # the entry that each open <dd> describes
         self._last = None
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
-        self.ids.add(given.get("id"))
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        if tag == "dt" and "sig" in (given.get("class") or "").split():
-            self._last = given.get("id")
-            self.entries[self._last] = ""
-        elif tag == "dt":
-            self._last = None
+        if tag == "dt":
+            is_entry = "sig" in (given.get("class") or "").split()
+            self._last = given.get("id") if is_entry else None
+            if is_entry:
+                self.texts[self._last] = ""
         if tag == "dd":
             self._open.append(self._last)
 
@@ -60,7 +57,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         for name in self._open:
             if name:
-                self.entries[name] += data.strip()
+                self.texts[name] += data.strip()
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +72,17 @@ def site(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def pages(site) -> dict[str, Page]:
     """The pages by address."""
-    return {
-        path.relative_to(site).as_posix(): Page(path)
-        for path in (site / FOLDER).rglob("*.html")
-    }
+    found = Site(site).pages
+    return {name: page for name, page in found.items() if name.startswith(FOLDER)}
 
 
 @pytest.fixture(scope="module")
-def entries(pages) -> dict[str, str]:
+def entries(site) -> dict[str, str]:
     """The text of each entry of the reference by name."""
-    return {
-        name: text for page in pages.values() for name, text in page.entries.items()
-    }
+    found = {}
+    for path in (site / FOLDER / "reference").glob("*.html"):
+        found |= Entries(path).texts
+    return found
 
 
 @pytest.mark.parametrize("name", vgpu.__all__)
@@ -142,17 +138,8 @@ def test_names_in_texts_link_to_their_entries(pages):
     assert "time.html#d2l_gpu.vgpu.measure_host" in devices
 
 
-def test_links_lead_to_pages_and_places_that_exist(site, pages):
-    for name, page in pages.items():
-        for url in page.links:
-            parts = urlsplit(url)
-            if parts.scheme or parts.netloc:
-                continue
-            target = posixpath.join(posixpath.dirname(name), unquote(parts.path))
-            target = posixpath.normpath(target) if parts.path else name
-            assert (site / target).is_file(), (name, url)
-            if parts.fragment and target in pages:
-                assert unquote(parts.fragment) in pages[target].ids, (name, url)
+def test_no_link_is_broken(site):
+    assert list(Site(site).broken()) == []
 
 
 def test_links_to_files_of_the_project_lead_to_github(pages):
@@ -184,6 +171,17 @@ def test_a_name_that_does_not_exist_is_a_warning(tmp_path):
 def test_examples_print_what_the_page_says(path):
     text = path.read_text("utf-8")
     assert with_outputs(text, outputs(path)) == text
+
+
+def test_the_tutorial_can_be_pasted_into_a_prompt_line_by_line():
+    for block in blocks((PAGES / "tutorial.md").read_text("utf-8")):
+        if block.kind == "python" and not block.file:
+            waiting = []
+            for line in [*block.code.splitlines(), ""]:
+                waiting.append(line)
+                if codeop.compile_command("\n".join(waiting)):  # or a SyntaxError
+                    waiting = []
+            assert not any(waiting)
 
 
 def test_figures_are_those_of_the_records():

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from tools.edition import Project
 from tools.header import on_github
-from tools.site.sphinx_build import THEME, run, sidebars
+from tools.site.sphinx_build import THEME, run
 from tools.vgpu_figures import BEGIN, with_figures
 
 FOLDER = "vgpu"

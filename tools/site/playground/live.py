@@ -9,6 +9,16 @@ from d2l_gpu.vgpu.sim.plans import Plan
 from . import curve, show
 
 
+MOST = 16
+"""GPUs that a curve reaches in any case."""
+
+
+def counts(gpus: int) -> list[int]:
+    """Return with how many GPUs a curve is drawn, for a setting that has some."""
+    most = max(MOST, gpus)
+    return sorted({2**n for n in range(most.bit_length())} | {gpus})[-7:]
+
+
 class Live:
     """Answers to the questions of the pages.
 
@@ -53,12 +63,13 @@ class Live:
         }
 
     def scaling(self, setting: dict) -> dict:
-        """Return the curve of 1 to 16 GPUs, likewise.
+        """Return how a complete setting scales, likewise.
 
         Raises:
             TypeError, ValueError: the setting makes no sense.
         """
-        rows, unit = play.scaling(setting), self._show.unit(setting["model"])
+        rows = play.scaling(setting, counts(setting["nodes"] * setting["gpus"]))
+        unit = self._show.unit(setting["model"])
         return {
             "parts": {"scaling": curve.figure(rows, unit, self._show.words)},
             "rows": rows,

@@ -124,9 +124,13 @@ function readForm(more) {
 /** Choose a value, which a control of numbers may not have had; return whether. */
 function choose(name, value) {
   const control = form.elements[name];
+  const text = String(value ?? "");
+  if (control instanceof RadioNodeList) {
+    if ([...control].some((each) => each.value === text)) control.value = text;
+    return control.value === text;
+  }
   if (!(control instanceof HTMLSelectElement)) return false;
-  const text = value ?? "";
-  const has = () => [...control.options].some((option) => option.value === String(text));
+  const has = () => [...control.options].some((option) => option.value === text);
   if (!has() && "number" in control.dataset && /^[1-9]\d{0,6}$/.test(text)) {
     control.add(new Option(text, text));
   }
@@ -155,13 +159,17 @@ function toAddress(values) {
   history.replaceState(null, "", `#${new URLSearchParams(pairs)}`);
 }
 
-/** Choose what the address asks for; return what there isn't. */
-function chooseFromAddress(first) {
+/**
+ * Choose what the address asks for; return what there isn't.
+ * On the control `first` the others depend: `onFirst` is called when it's chosen.
+ */
+function chooseFromAddress(first, onFirst) {
   const asked = fromAddress();
-  // Others depend on the first one.
-  asked.sort(([a], [b]) => (b === first) - (a === first));
-  return asked.filter(([name, value]) => !choose(name, value) || name === first && !ask)
-    .map(([name, value]) => `${name}=${value}`);
+  const right = asked.filter(([name, value]) => name === first && choose(name, value));
+  onFirst();
+  right.push(...asked.filter(([name, value]) => name !== first && choose(name, value)));
+  return asked.filter((pair) => !right.includes(pair))
+    .map((pair) => pair.join("=")).join(", ");
 }
 
 /** Copy a text, and say so on the button for a moment. */

@@ -48,10 +48,11 @@ let live;
 self.onmessage = async ({ data }) => {
   try {
     if (data.words) {
-      live = await begin(data.words);
+      live = begin(data.words);
+      await live;
       postMessage({ ready: true });
     } else {
-      postMessage({ id: data.id, answer: live.answer(data.question) });
+      postMessage({ id: data.id, answer: (await live).answer(data.question) });
     }
   } catch (error) {
     postMessage({ id: data.id, failure: lastLine(error) });

@@ -11,9 +11,9 @@ show at first, so they also say something without scripts.
   answers into HTML, and ``curve`` draws how something scales.
 * ``words.toml``: every text of the pages, by language. The simulator's own sentences
   are English.
-* ``static``: ``worker.mjs`` runs Pyodide, ``simulator.js`` talks to it, and ``train.js``
+* ``static``: ``worker.mjs`` runs Pyodide and ``simulator.js`` talks to it; ``train.js``
   and ``puzzle.js`` are for one page each.
 
-``live``, ``show`` and ``curve`` are loaded by the browser, too, so they import only each
-other, the simulator and the standard library.
+The browser loads ``live``, ``show`` and ``curve``, too, so they import only each other,
+the simulator and the standard library.
 """

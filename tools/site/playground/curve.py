@@ -11,6 +11,8 @@ WIDTH, HEIGHT = 560, 330
 LEFT, RIGHT, TOP, BOTTOM = 64, 84, 26, 44  # room around the plot
 DOT = 4.5
 
+_ABOVE = 1.005  # an efficiency that's shown as more than 100%
+
 
 def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
     """Return the curve beside the ideal line, and the table.
@@ -20,7 +22,11 @@ def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
         unit: what is trained on, such as ``"images"``.
         words: the texts of the page.
     """
+    if not rows:
+        return f"<p>{html.escape(words['scaling_none'])}</p>"
     lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
+    if max(row["efficiency"] for row in rows) >= _ABOVE:
+        lead += f" {words['scaling_above']}"
     return (
         f'<p>{html.escape(lead)}</p><div class="pair">'
         f"{_picture(rows, unit, words)}{_table(rows, unit, words)}</div>"
@@ -46,7 +52,9 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
     parts.append(_text(LEFT - 8, TOP - 12, f"{unit}/s", "start"))
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(_text(middle, HEIGHT - 6, words["scaling_gpus"], "middle"))
-    parts.append(f'<path class="ideal" d="M{x(0)} {y(0)}L{x(most)} {y(ideal * most)}"/>')
+    parts.append(
+        f'<path class="ideal" d="M{x(0)} {y(0)}L{x(most)} {y(ideal * most)}"/>'
+    )
     points = [(x(row["gpus"]), y(row["rate"])) for row in rows]
     line = "L".join(f"{a} {b}" for a, b in points)
     parts.append(f'<path class="curve" d="M{line}"/>')

@@ -23,14 +23,14 @@ class Field:
         when: on what the control depends; empty if it's always there. It's there when
             one of these conditions holds, which are separated by spaces: a setting is
             more than 1 (``gpus>1``), or has a value (``kind=plans``).
-        hint: below the control.
+        wide: whether it takes a whole line.
     """
 
     name: str
     label: str
     options: Sequence[tuple[Any, str]]
     when: str = ""
-    hint: str = ""
+    wide: bool = False
 
     def html(self, setting: Mapping[str, Any]) -> str:
         """Return the control with the setting's value chosen."""
@@ -42,15 +42,12 @@ class Field:
             for value, text in self.options
         )
         hidden = "" if holds(self.when, setting) else " hidden"
-        hint = more = ""
-        if self.hint:
-            more = f' aria-describedby="{self.name}-hint"'
-            hint = f'<small id="{self.name}-hint">{html.escape(self.hint)}</small>'
         return (
-            f'<div class="field" data-when="{html.escape(self.when)}"{hidden}>'
+            f'<div class="field{" wide" if self.wide else ""}" '
+            f'data-when="{html.escape(self.when)}"{hidden}>'
             f'<label for="{self.name}">{html.escape(self.label)}</label>'
             f'<select id="{self.name}" name="{self.name}" autocomplete="off"'
-            f"{' data-number' if numbers else ''}{more}>{options}</select>{hint}</div>"
+            f"{' data-number' if numbers else ''}>{options}</select></div>"
         )
 
 
@@ -88,27 +85,27 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
     """
     about = next(x for x in choices["models"] if x["name"] == setting["model"])
     gpu = next(x for x in choices["gpus"] if x["name"] == setting["gpu"])
+    networks = _named(choices["networks"])
     usual = [(None, its["usual"])]
     precisions = [x for x in about["precisions"] if x in gpu["precisions"]]
     batch = its["batch" if about["unit"] == "images" else "sequences"]
     model = [
-        Field("model", its["model"], _named(choices["models"], "name")),
+        Field("model", its["model"], _named(choices["models"], "name"), wide=True),
         Field("batch", batch, _same(batches(about))),
         Field("precision", its["precision"], _same(precisions)),
     ]
     machine = [
-        Field("gpu", its["gpu"], _named(choices["gpus"])),
+        Field("gpu", its["gpu"], _named(choices["gpus"]), wide=True),
         Field("gpus", its["gpus"], _same([1, 2, 4, 8, 16, 72])),
-        Field("link", its["link"], usual + _named(choices["links"]), "gpus>1"),
         Field("nodes", its["nodes"], _same(_POWERS)),
-        Field(
-            "network", its["network"], usual + _named(choices["networks"]), "nodes>1"
-        ),
+        Field("link", its["link"], usual + _named(choices["links"]), "gpus>1", True),
+        Field("network", its["network"], usual + networks, "nodes>1", True),
         Field(
             "algorithm",
             its["algorithm"],
             [(x, its.get(x, x)) for x in choices["algorithms"]],
             "gpus>1 nodes>1",
+            wide=True,
         ),
     ]
     rest = [(None, its["rest"])]

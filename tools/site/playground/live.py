@@ -8,7 +8,6 @@ from d2l_gpu.vgpu.sim.plans import Plan
 
 from . import curve, show
 
-
 MOST = 16
 """GPUs that a curve reaches in any case."""
 
@@ -85,7 +84,7 @@ class Live:
         score = puzzle.level(level).score(Plan(**plan))
         return {
             "parts": self._show.score(score),
-            "say": f"{self._show.verdict(score)}. {score.sentence}",
+            "say": f"{self._show.verdict(score)} {score.sentence}",
             "share": score.share,
             "percent": score.percent(),
         }

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-from d2l_gpu.vgpu.sim.play import choices, play
 from d2l_gpu.vgpu.sim.plans import Plan
+from d2l_gpu.vgpu.sim.play import choices, play
 from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level
 from d2l_gpu.vgpu.sim.units import size_text
 from tools.edition import ROOT
@@ -33,6 +33,8 @@ _LOADED = (
     "pyodide-lock.json",
 )
 _BESIDE = ("README.md", "package.json")  # whose it is, and its license
+# What importing the simulator's package imports, beside the simulator.
+_PACKAGES = ("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py")
 _IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
 _SOURCE = "https://github.com/pyodide/pyodide"
 # Made by another part of the site, which may be missing.
@@ -75,11 +77,10 @@ def write_playground(book: Book, out: Path, pyodide: Path) -> None:
 
 def write_simulator(path: Path) -> None:
     """Pack the simulator, and what answers in the browser; always the same bytes."""
-    package = ROOT / "d2l_gpu"
-    files = [package / "__init__.py", package / "vgpu" / "__init__.py"]
+    files = [ROOT / "d2l_gpu" / name for name in _PACKAGES]
     files += [
         each
-        for each in sorted((package / "vgpu" / "sim").rglob("*"))
+        for each in sorted((ROOT / "d2l_gpu" / "vgpu" / "sim").rglob("*"))
         if each.suffix in (".py", ".json")
     ]
     named = {each.relative_to(ROOT).as_posix(): each for each in files}
@@ -179,7 +180,8 @@ def _level(level: Level, its: dict[str, str]) -> str:
         length=f"{level.model.shape.length:,}",
     )
     return (
-        f'<label class="level"><input type="radio" name="level" value="{number}"'
+        '<label class="level"><input type="radio" form="form" name="level" '
+        f'value="{number}"'
         f"{' checked' if first else ''}><span><strong>{number} {escape(level.title)}"
         f"</strong><small>{escape(machine)}; {escape(room)}</small>"
         f'<small class="best" data-best="{number}"></small></span></label>'

@@ -1,6 +1,7 @@
 """What the simulator says, as HTML."""
 
 import html
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,7 +55,6 @@ class Show:
     def __init__(self, words: Mapping[str, str]):
         self.words = words
         self._models = {each["name"]: each for each in choices()["models"]}
-        self._gpus = {each["name"]: each for each in choices()["gpus"]}
 
     def unit(self, model: str) -> str:
         """Return what a model trains on: ``"images"`` or ``"tokens"``."""
@@ -78,8 +78,7 @@ class Show:
         its, setting = self.words, result["setting"]
         return its["said"].format(
             model=setting["model"],
-            gpus=setting["nodes"] * setting["gpus"],
-            gpu=self._gpus[setting["gpu"]]["title"],
+            machine=result["machine"],
             precision=setting["precision"],
             batch=self._batch(setting),
             time=time_text(result["picoseconds"] / PICO),
@@ -151,9 +150,6 @@ class Show:
         if result["reason"]:
             text += f"<p>{html.escape(result['reason'])}</p>"
         text += _bar(parts, capacity / scale)
-        if result["fits"]:
-            left = capacity - result["allocated"]
-            parts.append(Part(its["free"], left / scale, size_text(left)))
         text += _key(parts, (its["category"], its["size"]))
         return text + (result["memory_picture"] or "")
 
@@ -222,23 +218,23 @@ class Show:
         fits = outcome.fits
         figures = [(its["memory"], allocated, room, "" if fits else "bad")]
         if fits:
-            speed = number(outcome.tokens_per_second, 4)
             figures = [
                 (its["reached"], score.percent(), "", "good" if score.solved else ""),
                 (its["step"], time_text(outcome.seconds), "", ""),
-                (its["rate_tokens"], speed, "", ""),
                 *figures,
                 (its["mfu"], f"{outcome.mfu:.1%}", "", ""),
             ]
+        sentence = score.sentence.removesuffix(".") + "."
         mood = "good" if score.solved else "" if fits else "bad"
         limits = f"<p>{html.escape(outcome.limits)}</p>" if fits else ""
         enough = its["solved_from"].format(enough=f"{ENOUGH:.0%}")
         return (
-            f'<p class="finding {mood}"><strong>{html.escape(self.verdict(score))}'
-            f"</strong> {html.escape(score.sentence)}.</p>{limits}"
+            f'<p class="finding"><strong class="{mood}">'
+            f"{html.escape(self.verdict(score))}</strong> {html.escape(sentence)}</p>"
+            f"{limits}"
             f'<dl class="figures">{_figures(figures)}</dl>'
             f'<p class="note">{html.escape(enough)}</p>'
-        ).replace("..</p>", ".</p>")
+        )
 
     def _details(self, score: "Score") -> str:
         outcome, its = score.outcome, self.words
@@ -263,23 +259,14 @@ def _figures(figures: Iterable[tuple[str, str, str, str]]) -> str:
     )
 
 
-def _look(name: str, i: int) -> str:
-    """Return the style of what has a name; the i-th of its kind."""
-    if name not in _KINDS:
-        return f"background:{OTHERS[1:][i % 3]}"
-    kind = _KINDS[name]
-    edge = f";box-shadow:inset 0 0 0 1px {EDGES[kind]}" if kind in EDGES else ""
-    return f"background:{COLOURS[kind]}{edge}"
-
-
 def _looks(parts: Sequence[Part]) -> dict[str, str]:
-    others = [part.name for part in parts if part.name not in _KINDS]
-    return {
-        part.name: _look(part.name, others.index(part.name) if others else 0)
-        if part.name in others
-        else _look(part.name, 0)
-        for part in parts
-    }
+    """Return the style of each part by its name."""
+    found, others = {}, itertools.cycle(OTHERS[1:])
+    for part in parts:
+        kind = _KINDS.get(part.name)
+        edge = f";box-shadow:inset 0 0 0 1px {EDGES[kind]}" if kind in EDGES else ""
+        found[part.name] = f"background:{COLOURS.get(kind) or next(others)}{edge}"
+    return found
 
 
 def _bar(parts: Sequence[Part], capacity: float) -> str:
@@ -303,9 +290,7 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
         for part in parts
     )
     head = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads)
-    return (
-        f'<table class="key"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
-    )
+    return f'<table class="key"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -88,6 +88,8 @@ async function score() {
   said.textContent = answer.say;
   keep(number, { share: answer.share, percent: answer.percent, plan });
   showBest();
+  // On a phone the result is below the form.
+  document.querySelector(".summary").scrollIntoView({ block: "nearest" });
   results.dataset.scored = JSON.stringify({ level: number, plan });
 }
 
@@ -115,13 +117,12 @@ function restore() {
   }
 }
 
-form.addEventListener("input", (event) => {
-  if (event.target.name === "level") {
-    begin(event.target.value);
-  } else {
-    readForm();
-    count();
-  }
+document.querySelector(".levels").addEventListener("input", (event) => {
+  begin(event.target.value);
+});
+form.addEventListener("input", () => {
+  readForm();
+  count();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();

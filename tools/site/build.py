@@ -15,9 +15,6 @@ from tools.site.sphinx_build import HERE, MATHJAX, build
 INSTALLED = HERE / "node_modules" / "mathjax"
 """The npm package with MathJax, once it's installed."""
 
-PYODIDE = HERE / "node_modules" / "pyodide"
-"""The npm package with Pyodide, likewise."""
-
 
 def build_site(
     project: Project, book: Book, out: Path, jobs: int = 1, mathjax: Path = INSTALLED
@@ -35,9 +32,8 @@ def build_site(
         FileNotFoundError: MathJax or Pyodide isn't installed.
     """
     script = mathjax / "es5" / Path(MATHJAX).name
-    for needed in (script, PYODIDE / "package.json"):
-        if not needed.is_file():
-            raise FileNotFoundError(f"{needed} is missing: npm ci --prefix tools/site")
+    if not script.is_file():
+        raise FileNotFoundError(f"{script} is missing: npm ci --prefix tools/site")
     out.mkdir(parents=True, exist_ok=True)
     for edition in book.built:
         shutil.rmtree(out / edition.folder, ignore_errors=True)
@@ -50,7 +46,7 @@ def build_site(
     for name in ("landing.css", "icon.svg"):
         shutil.copy(HERE / "static" / name, out)
     (out / "index.html").write_text(landing_page(project, book), "utf-8")
-    write_playground(book, out, PYODIDE)
+    write_playground(book, out)
     # Docutils keeps the state of a build, so each has a process of its own.
     with ProcessPoolExecutor(
         max_workers=jobs,

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from d2l_gpu.vgpu.sim.play import AUTOMATIC
+
 _POWERS = [2**n for n in range(10)]
 # Numbers that divide the layers of the recorded models.
 _STAGES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32)
@@ -103,7 +105,10 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
         Field(
             "algorithm",
             its["algorithm"],
-            [(x, its.get(x, x)) for x in choices["algorithms"]],
+            [
+                (x, its["automatic"] if x == AUTOMATIC else x)
+                for x in choices["algorithms"]
+            ],
             "gpus>1 nodes>1",
             wide=True,
         ),

@@ -22,6 +22,9 @@ from tools.site.playground.live import Live
 
 HERE = Path(__file__).parent
 FOLDER = "playground"
+INSTALLED = HERE.parent / "node_modules" / "pyodide"
+"""The npm package with Pyodide, once it's installed."""
+
 PYODIDE = "_pyodide"
 """Where the site has its one copy of Pyodide, relative to its root."""
 
@@ -47,14 +50,19 @@ def words(language: str) -> dict[str, str]:
     return {**tables[ENGLISH], **tables.get(language, {})}
 
 
-def write_playground(book: Book, out: Path, pyodide: Path) -> None:
+def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
     """Write the folder of the playground, and Pyodide beside it.
 
     Args:
         book: the pages of the site, to which the playground links.
         out: the root of the site.
         pyodide: the npm package, installed.
+
+    Raises:
+        FileNotFoundError: it isn't installed.
     """
+    if not (pyodide / "package.json").is_file():
+        raise FileNotFoundError(f"{pyodide} is missing: npm ci --prefix tools/site")
     (out / PYODIDE).mkdir(parents=True, exist_ok=True)
     for name in (*_LOADED, *_BESIDE):
         shutil.copy(pyodide / name, out / PYODIDE)
@@ -121,7 +129,7 @@ def training_page(its: dict[str, str], nbytes: int) -> str:
 
 
 def puzzle_page(its: dict[str, str], nbytes: int, book: Book) -> str:
-    """Return the page with the puzzle, and the score of the first level's first plan."""
+    """Return the page with the puzzle, and the score of the first plan of a level."""
     first = next(iter(LEVELS.values()))
     answer = Live(its).score(first.number, asdict(first_plan(first)))
     lesson = book.link(Edition(ENGLISH, "pytorch"), "17_puzzle", FOLDER)

@@ -290,7 +290,10 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
         for part in parts
     )
     head = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads)
-    return f'<table class="key"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return (
+        f'<table class="key"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,6 +9,7 @@ const problem = document.getElementById("problem");
 const said = document.getElementById("said");
 
 let ask = null;
+let ready = false;
 let model = null; // whose options the form has
 let badLink = "";
 
@@ -79,6 +80,7 @@ function restore() {
   tell(problem, badLink);
   if (fromAddress().length) {
     results.classList.add("stale");
+    if (!ready) tell(problem, [badLink, words.default_shown].filter(Boolean).join(" "));
     update();
   }
 }
@@ -102,5 +104,5 @@ window.addEventListener("hashchange", restore);
 
 document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
 adapt();
-ask = startSimulator(() => {});
+ask = startSimulator(() => { ready = true; });
 restore();

@@ -7,6 +7,7 @@ from typing import Any
 
 from d2l_gpu.vgpu.sim.play import AUTOMATIC
 
+_TENSOR = (1, 2, 4, 8)
 _POWERS = [2**n for n in range(10)]
 # Numbers that divide the layers of the recorded models.
 _STAGES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32)
@@ -115,11 +116,11 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
     ]
     rest = [(None, its["rest"])]
     divided = [
-        Field("tensor", its["tensor"], _same(_POWERS[:4])),
+        Field("tensor", its["tensor"], _same(about.get("tensor", _TENSOR))),
         Field("pipeline", its["pipeline"], _same(_STAGES)),
         Field("shards", its["shards"], rest + _same(_POWERS)),
         Field("replicas", its["replicas"], _same(_POWERS)),
-        *_rest(choices, its),
+        *_rest({**choices, **about}, its),
     ]
     return (
         fieldset(its["fields_model"], model, setting)
@@ -131,7 +132,7 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
 def planning(choices: Mapping, plan: Mapping, its: Mapping[str, str]) -> str:
     """Return the controls of a plan for the puzzle."""
     divided = [
-        Field("tensor", its["tensor"], _same(_POWERS[:4])),
+        Field("tensor", its["tensor"], _same(_TENSOR)),
         Field("pipeline", its["pipeline"], _same(_STAGES)),
         Field("shards", its["shards"], _same([*_POWERS, 1024])),
         Field("replicas", its["replicas"], _same(_POWERS)),

@@ -138,12 +138,15 @@ function choose(name, value) {
   return has();
 }
 
-/** Replace the options of a control; the value stays if it can. */
+/** Replace the options of a control; the value stays if it can. Return whether. */
 function setOptions(name, options) {
   const control = form.elements[name];
   const before = control.value;
   control.replaceChildren(...options.map((value) => new Option(value, value)));
-  choose(name, before);
+  control.value = before;
+  if (control.selectedIndex >= 0) return true;
+  control.selectedIndex = 0;
+  return false;
 }
 
 // ------------------------------------------------------------------ links

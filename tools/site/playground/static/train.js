@@ -21,6 +21,13 @@ function adapt() {
     model = its.name;
     setOptions("batch", config.batches[model]);
     choose("batch", its.default.batch);
+    if (its.kind === "plans") {
+      for (const [name, options] of [
+        ["tensor", its.tensor], ["checkpoint", its.checkpoints],
+      ]) {
+        if (!setOptions(name, options)) choose(name, its.default[name]);
+      }
+    }
     const label = form.querySelector('label[for="batch"]');
     label.textContent = its.unit === "images" ? words.batch : words.sequences;
     // What suits one kind of model seldom suits the other.

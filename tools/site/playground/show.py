@@ -243,7 +243,8 @@ class Show:
             tables.insert(0, (its["details_times"], outcome.times()))
         return "".join(
             f"<h3>{html.escape(title)}</h3>"
-            f'<div class="scroll">{table._repr_html_()}</div>'
+            f'<div class="scroll" tabindex="0" role="group" '
+            f'aria-label="{html.escape(title)}">{table._repr_html_()}</div>'
             for title, table in tables
         )
 
@@ -303,7 +304,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     )
     return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
@@ -319,7 +320,7 @@ def _code(result: Mapping) -> str:
         f"result = play({_python(result['setting'])})\n"
         f'result["picoseconds"]  # {result["picoseconds"]}\n'
     )
-    return f"<pre><code>{html.escape(text)}</code></pre>"
+    return f'<pre tabindex="0"><code>{html.escape(text)}</code></pre>'
 
 
 def _puzzle_code(score: "Score") -> str:
@@ -329,4 +330,4 @@ def _puzzle_code(score: "Score") -> str:
         f"plan = {score.plan}\n"
         f'print(level("{score.level.number}").score(plan))\n'
     )
-    return f"<pre><code>{html.escape(text)}</code></pre>"
+    return f'<pre tabindex="0"><code>{html.escape(text)}</code></pre>'

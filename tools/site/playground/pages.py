@@ -181,6 +181,7 @@ def first_plan(level: Level) -> Plan:
 def _level(level: Level, its: dict[str, str]) -> str:
     """Return the control that chooses a level."""
     number, first = level.number, level is next(iter(LEVELS.values()))
+    title = level.title[0].upper() + level.title[1:]
     machine = its["level_machine"].format(network=level.network, machine=level.machine)
     room = its["level_room"].format(
         memory=size_text(level.machine.capacity),
@@ -190,7 +191,7 @@ def _level(level: Level, its: dict[str, str]) -> str:
     return (
         '<label class="level"><input type="radio" form="form" name="level" '
         f'value="{number}"'
-        f"{' checked' if first else ''}><span><strong>{number} {escape(level.title)}"
+        f"{' checked' if first else ''}><span><strong>{number} {escape(title)}"
         f"</strong><small>{escape(machine)}; {escape(room)}</small>"
         f'<small class="best" data-best="{number}"></small></span></label>'
     )

@@ -132,7 +132,7 @@ class Show:
         heads = (its["spent"], its["share"])
         return (
             f'<p class="finding">{html.escape(result["limit"])}</p>'
-            f"{_bar(parts, 1.0)}{_key(parts, heads)}"
+            f"{_bar(parts)}{_key(parts, heads)}"
         )
 
     def _memory(self, result: Mapping) -> str:
@@ -149,7 +149,7 @@ class Show:
         text = f'<p class="finding{mood}">{room}</p>'
         if result["reason"]:
             text += f"<p>{html.escape(result['reason'])}</p>"
-        text += _bar(parts, capacity / scale)
+        text += _bar(parts, capacity / scale, size_text(capacity))
         text += _key(parts, (its["category"], its["size"]))
         return text + (result["memory_picture"] or "")
 
@@ -270,7 +270,7 @@ def _looks(parts: Sequence[Part]) -> dict[str, str]:
     return found
 
 
-def _bar(parts: Sequence[Part], capacity: float) -> str:
+def _bar(parts: Sequence[Part], capacity: float = 1.0, label: str = "") -> str:
     """Return parts beside each other; a mark is at the capacity if they exceed it."""
     looks = _looks(parts)
     boxes = "".join(
@@ -278,7 +278,12 @@ def _bar(parts: Sequence[Part], capacity: float) -> str:
         for part in parts
         if part.share >= _NARROW
     )
-    mark = f'<i style="left:{100 * capacity:.2f}%"></i>' if capacity < 1 else ""
+    mark = ""
+    if capacity < 1:
+        side = "left" if capacity < 0.5 else "right"
+        mark = (
+            f'<i style="left:{100 * capacity:.2f}%"><b class="{side}">{label}</b></i>'
+        )
     # The key below says the same in words.
     return f'<div class="bar" aria-hidden="true">{boxes}{mark}</div>'
 

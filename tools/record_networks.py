@@ -22,7 +22,8 @@ from d2l_gpu.vgpu.sim.caching import CachingMachine
 from d2l_gpu.vgpu.sim.clock import Choice, queues
 from d2l_gpu.vgpu.sim.cluster import Meeting
 from d2l_gpu.vgpu.sim.commands import CopyCommand, HostWaits, Record, StreamWaits
-from d2l_gpu.vgpu.sim.memory_use import Change, MemoryUse
+from d2l_gpu.vgpu.sim.memory_use import OTHER, Change, MemoryUse
+from d2l_gpu.vgpu.sim.recordings.networks import BUCKETS, IMAGES, programs_of
 from d2l_gpu.vgpu.work import work_of
 from tools.network_training import STEPS, TRAININGS, program
 
@@ -150,7 +151,7 @@ def events_of(notes: Sequence[tuple], use: MemoryUse, buckets: set) -> Iterator[
 
 
 def category_of(holding, use: MemoryUse, buckets: set) -> str:
-    return "buckets" if holding in buckets else use._category(holding)
+    return BUCKETS if holding in buckets else use._category(holding)
 
 
 # ------------------------------------------------------------------ growth
@@ -262,7 +263,10 @@ class Writer:
             return str(self.kernels.place(grown(lines)))
         values = grown([event[1:] for event in events])
         if name == "take":
-            return f"+{self.sizes.place(values)}"
+            nbytes, purpose = values
+            if purpose == OTHER and isinstance(nbytes, str):  # it grows with the batch
+                purpose = IMAGES
+            return f"+{self.sizes.place([nbytes, purpose])}"
         if name == "free":
             return f"-{values[0]}"
         if name == "copy":
@@ -335,6 +339,46 @@ def recorded(subject: Subject) -> dict:
 def parameters_of(name: str) -> int:
     net = TRAININGS[name].network()
     return sum(parameter.numel() for parameter in net.parameters())
+
+
+def differences(old: str, new: str) -> list[str]:
+    """Return sentences on what differs between two texts of a file."""
+    if not old:
+        return ["there is no such file"]
+    was, now = json.loads(old), json.loads(new)
+    found = [
+        f"{name} was {was.get(name)!r}, and is {now[name]!r}"
+        for name in now
+        if isinstance(now[name], str | int) and was.get(name) != now[name]
+    ]
+    before, after = spelt(was), spelt(now)
+    for where, steps in after.items():
+        earlier = before.get(where, [])
+        pairs = enumerate(zip(earlier, steps, strict=False))
+        change = next(((i, pair) for i, pair in pairs if pair[0] != pair[1]), None)
+        if change is not None:
+            i, (a, b) = change
+            found.append(f"{where}: word {i} was {a}, and is {b}")
+        elif len(earlier) != len(steps):
+            found.append(f"{where}: {len(earlier)} words have become {len(steps)}")
+    if not found and old != new:
+        found.append("the same, written otherwise")
+    return found
+
+
+def spelt(data: dict) -> dict[str, list[str]]:
+    """Return the words of each program, with lines of tables in place of numbers."""
+    found = {}
+    for (precision, world), words in programs_of(data).items():
+        found[f"{precision}, {world}"] = [
+            json.dumps(data["kernels"][int(word)])
+            if word.isdigit()
+            else f"gets {json.dumps(data['memory'][int(word[1:])])}"
+            if word[0] == "+"
+            else word
+            for word in words
+        ]
+    return found
 
 
 def text_of(data: dict) -> str:

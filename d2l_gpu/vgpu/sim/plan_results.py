@@ -143,6 +143,11 @@ class Outcome:
         return self.tokens / self.seconds
 
     @property
+    def rate(self) -> float:
+        """The same as ``tokens_per_second``."""
+        return self.tokens_per_second
+
+    @property
     def mfu(self) -> float:
         """What the model needs, as a share of what the GPUs could do at peak in bf16.
 
@@ -259,6 +264,9 @@ class Outcome:
             ],
             ["rank", "together", *names],
         )
+
+    def memory_picture(self) -> None:
+        """There's no picture of a plan's memory: it's known at the peak only."""
 
     def timeline(self, title: str = "", subtitle: str = "") -> RanksTimeline:
         """Return a drawing of what the ranks of one pipeline did.

@@ -14,22 +14,25 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from . import play_plans
+from . import play_plans, play_replicas
 from .catalogue import LINKS, MODELS, choose, closest
 from .catalogue import Model as Processor
+from .expected import RUNS
 from .fabric import NETWORKS
 from .nccl import NVLS, NVLS_TREE, RING, TREE
 from .plan_results import Outcome
 from .plan_schedules import SCHEDULES
 from .plans import CHECKPOINTS, ZERO, Machine
+from .recordings.networks import PRECISIONS
+from .replicas import Outcome as Replicas
 from .units import size_text
 
 __all__ = ["choices", "play", "scaling"]
 
+DEFAULT = "ResNet-18"
 AUTOMATIC = "automatic"
 ALGORITHMS = (AUTOMATIC, RING, TREE, NVLS, NVLS_TREE)
 GPUS = {name: model for name, model in MODELS.items() if model.asynchronous}
-PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 COUNTS = (1, 2, 4, 8, 16)
 
 # How many GPUs a node has, as far as it isn't said; a rack of GB200 is one.
@@ -37,6 +40,14 @@ USUAL, USUAL_OF = 8, {"GB200": 72}
 
 # More would take a browser too long.
 MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 128}
+
+# The networks and GPUs of published runs, as they are called here.
+PUBLISHED = {
+    "ResNet-50 v1.5": "ResNet-50",
+    "ResNet-18 of the book": "ResNet-18",
+    "A100": "A100 80GB",
+    "H100-96": "H100 96GB",
+}
 
 # Settings that may be None: what's usual.
 MAY_BE_NONE = ("link", "network", "shards")
@@ -89,7 +100,13 @@ def _titled(one) -> dict[str, str]:
 
 @cache
 def _models() -> dict[str, dict[str, Any]]:
-    return play_plans.abouts()
+    return play_replicas.abouts() | play_plans.abouts()
+
+
+def _kind(full: Mapping[str, Any]):
+    """Return the module that knows a setting's kind of model."""
+    kinds = {"replicas": play_replicas, "plans": play_plans}
+    return kinds[_models()[full["model"]]["kind"]]
 
 
 # ------------------------------------------------------------------ settings
@@ -104,7 +121,7 @@ def completed(setting: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(setting, Mapping):
         raise ValueError(f"A setting must be a dictionary, but got {setting!r}.")
     models = _models()
-    name = setting.get("model", next(iter(models)))
+    name = setting.get("model", DEFAULT)
     choose("model", name, tuple(models))
     about = models[name]
     for key in setting:
@@ -193,13 +210,12 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    machine = machine_of(full)
-    outcome = _simulated(full, machine)
+    outcome = _simulated(full)
     fullest = max(outcome.memory, key=lambda found: sum(found.values()))
     return {
         "setting": full,
-        "machine": str(machine),
-        **_rates(full, outcome),
+        "machine": str(outcome.machine),
+        **_rates(outcome),
         "unit": f"{_models()[full['model']]['unit']}/s",
         "reason": outcome.reason,
         "memory": [
@@ -208,7 +224,7 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
             if nbytes
         ],
         "allocated": outcome.allocated,
-        "capacity": machine.capacity,
+        "capacity": outcome.machine.capacity,
         "limit": outcome.limits,
         "spent": [
             {"name": name, "share": share}
@@ -216,26 +232,46 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
             if share
         ],
         "timeline": outcome.timeline().svg(),
-        "memory_picture": None,
+        "memory_picture": outcome.memory_picture(),
         "published": published(full),
     }
 
 
-def _simulated(full: Mapping[str, Any], machine: Machine) -> Outcome:
-    return play_plans.simulated(full, machine)
+def _simulated(full: Mapping[str, Any]) -> Outcome | Replicas:
+    return _kind(full).simulated(full, machine_of(full))
 
 
-def _rates(full: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+def _rates(outcome: Outcome | Replicas) -> dict[str, Any]:
     return {
         "picoseconds": outcome.picoseconds,
-        "rate": outcome.tokens_per_second,
+        "rate": outcome.rate,
         "fits": outcome.fits,
     }
 
 
 def published(full: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return published measurements of a setting's model, GPUs and precision."""
-    return []
+    """Return published measurements of a setting's model, GPUs and precision.
+
+    The batch and what else was different may not be as in the setting; each says so.
+    """
+    of_setting = full["gpu"], full["nodes"] * full["gpus"], full["precision"]
+    return [
+        {
+            "work": run.network,
+            "gpu": run.gpu,
+            "gpus": run.gpus,
+            "precision": run.kind,
+            "year": run.year,
+            "seconds": run.seconds,
+            "error": run.error,
+            "source": run.source,
+            "batch": run.batch,
+            "how": run.how,
+        }
+        for run in RUNS
+        if PUBLISHED.get(run.network, run.network) == full["model"]
+        and (PUBLISHED.get(run.gpu, run.gpu), run.gpus, run.kind) == of_setting
+    ]
 
 
 # ------------------------------------------------------------------ other numbers
@@ -272,19 +308,19 @@ def scaling(
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    _simulated(full, machine_of(full))  # says what makes no sense
+    _simulated(full)  # says what makes no sense
     found: list[dict[str, Any]] = []
     for count in counts:
         _check_number("gpus in all", count)
-        other = play_plans.on_others(full, count)
+        other = _kind(full).on_others(full, count)
         if other is None:
             continue
         other["nodes"], other["gpus"] = arranged(count, full)
         try:
-            outcome = _simulated(other, machine_of(other))
+            outcome = _simulated(other)
         except ValueError:
             continue
-        found.append({"gpus": count, "nodes": other["nodes"], **_rates(other, outcome)})
+        found.append({"gpus": count, "nodes": other["nodes"], **_rates(outcome)})
     for each in found:
         alone = found[0]["rate"] / found[0]["gpus"]
         each["efficiency"] = each["rate"] / (each["gpus"] * alone)

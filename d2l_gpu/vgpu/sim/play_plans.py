@@ -36,6 +36,7 @@ def abouts() -> dict[str, dict[str, Any]]:
         }
         found[name] = {
             "name": name,
+            "title": name,
             "kind": "plans",
             "unit": "tokens",
             "batches": list(BATCHES),

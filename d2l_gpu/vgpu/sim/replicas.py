@@ -31,7 +31,9 @@ from .plan_results import CAUSES as CAUSES_OF_PLANS
 from .plan_results import MOSTLY
 from .plans import Machine
 from .recordings.networks import (
+    BUCKETS,
     FILES,
+    IMAGES,
     PRECISIONS,
     Network,
     kernels,
@@ -44,8 +46,9 @@ from .units import size_text, time_text
 
 __all__ = ["FILES", "PRECISIONS", "Network", "Outcome", "network", "simulate"]
 
-# What memory is used for beside ``memory_use.CATEGORIES``, in which these are other.
-BUCKETS, WORKSPACES = "buckets", "workspaces"
+# What memory is for, from what stays to what comes and goes.
+WORKSPACES = "workspaces"
+KINDS = (*CATEGORIES[:3], WORKSPACES, BUCKETS, IMAGES, *CATEGORIES[3:])
 
 # What a step is spent on, by how its collectives are called.
 SUMMING, SENDING, COPYING = "summing gradients", "sending buffers", "copying"
@@ -103,9 +106,9 @@ def usage(
         for what, value in words(name, precision, 1 if alone else 2):
             if what == "free":
                 block, purpose = living[-value]
-                allocator.free(block)
-                now[purpose] -= block.size
+                now[purpose] -= block.size  # before it's joined to its neighbours
                 total -= block.size
+                allocator.free(block)
             elif what in ("get", "workspace"):
                 nbytes, purpose = (
                     sizes[value] if what == "get" else (workspace, WORKSPACES)
@@ -121,8 +124,7 @@ def usage(
                 reserved = max(reserved, allocator.reserved)
     except OutOfMemory:
         return None
-    order = (*CATEGORIES, BUCKETS, WORKSPACES)
-    found = {name: peak[name] for name in order if peak.get(name)}
+    found = {kind: peak[kind] for kind in KINDS if peak.get(kind)}
     return Usage(tuple(blocks), found, reserved)
 
 
@@ -268,6 +270,10 @@ class Outcome:
     def memory_use(self) -> MemoryUse:
         """Return what a GPU's memory is used for during the step."""
         return self._replayed[1]
+
+    def memory_picture(self) -> str:
+        """Return the same as a picture, the text of an SVG file."""
+        return self.memory_use().svg()
 
 
 def simulate(

@@ -5,7 +5,8 @@ each precision, on one GPU alone and on several. It says in words what a rank do
 the order of the program:
 
 * ``12``: kernel number 12 of the table ``kernels``;
-* ``+3``: gets the memory number 3 of the table ``memory``; ``workspace``: one of cuBLAS;
+* ``+3``: gets the memory number 3 of the table ``memory``;
+* ``workspace``: gets one for cuBLAS;
 * ``-2``: frees the second-latest that it got;
 * ``all_reduce:4096``: asks for this collective of so many bytes;
 * ``wait:1``: the stream waits for the latest of those;
@@ -36,6 +37,9 @@ from ..cudnn import Sides, ways
 FILES = {"LeNet": "lenet", "ResNet-18": "resnet18", "ResNet-50": "resnet50"}
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+
+# What memory is for beside ``memory_use.CATEGORIES``, where it's other.
+BUCKETS, IMAGES = "buckets", "images and labels"
 
 Word = tuple[str, Any]
 
@@ -114,9 +118,19 @@ def _data(name: str) -> Mapping[str, Any]:
 
 @cache
 def _programs(name: str) -> dict[tuple[str, str], tuple[Word, ...]]:
+    found = programs_of(_data(name))
+    return {about: tuple(map(_word, spelt)) for about, spelt in found.items()}
+
+
+def programs_of(data: Mapping[str, Any]) -> dict[tuple[str, str], list[str]]:
+    """Return the words of a file's programs, with those that are repeated.
+
+    Returns:
+        words, by the precision and by ``"alone"`` or ``"replicas"``.
+    """
     spelt: list[str] = []  # of all programs
     found = {}
-    for precision, worlds in _data(name)["programs"].items():
+    for precision, worlds in data["programs"].items():
         for world, steps in worlds.items():
             begin = len(spelt)
             for word in " ".join(steps).split():
@@ -125,7 +139,7 @@ def _programs(name: str) -> dict[tuple[str, str], tuple[Word, ...]]:
                     spelt += spelt[start : start + count]
                 else:
                     spelt.append(word)
-            found[precision, world] = tuple(map(_word, spelt[begin:]))
+            found[precision, world] = spelt[begin:]
     return found
 
 

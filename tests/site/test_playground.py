@@ -215,6 +215,14 @@ def test_a_page_computes_what_python_computes(page, site):
     assert shown(page) == expected(other)
 
 
+@pytest.mark.parametrize("gpus", COUNTS)
+def test_resnet_on_so_many_gpus_takes_as_long_as_in_python(page, gpus):
+    setting = {"model": "ResNet-18", "gpu": "V100", "gpus": gpus, "precision": "fp16"}
+    choose(page, **setting)
+    settled(page, setting)
+    assert shown(page) == expected(setting)
+
+
 def test_a_link_opens_the_same_setting(page, watched):
     setting = LLAMA | {"gpus": 2, "checkpoint": "full", "microbatches": 2, "tensor": 2}
     choose(page, **setting)

@@ -28,7 +28,7 @@ INSTALLED = HERE.parent / "node_modules" / "pyodide"
 PYODIDE = "_pyodide"
 """Where the site has its one copy of Pyodide, relative to its root."""
 
-START = {"model": "Llama 3.1 8B"}
+START = {"model": "ResNet-18", "gpu": "V100", "gpus": 2}
 """The setting that the page shows first, as far as it isn't the model's default."""
 
 _LOADED = (

@@ -3,6 +3,7 @@
 import html
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,7 @@ _KINDS = {
     "optimizer state": "copy",
     "activations": "compute",
     "temporary": "wait",
+    "buffers": "reference",
     "computing": "compute",
     "the pipeline": "wait",
     "gathering parameters": "communicate",
@@ -68,6 +70,7 @@ class Show:
             "headline": self._headline(result),
             "limits": self._limits(result),
             "memory": self._memory(result),
+            "memory_picture": self._memory_picture(result),
             "timeline": result["timeline"],
             "published": self._published(result),
             "code": _code(result),
@@ -150,8 +153,19 @@ class Show:
         if result["reason"]:
             text += f"<p>{html.escape(result['reason'])}</p>"
         text += _bar(parts, capacity / scale, size_text(capacity))
-        text += _key(parts, (its["category"], its["size"]))
-        return text + (result["memory_picture"] or "")
+        return text + _key(parts, (its["category"], its["size"]))
+
+    def _memory_picture(self, result: Mapping) -> str:
+        """Return the memory over time, or nothing if there's no picture of it."""
+        if not result["memory_picture"]:
+            return ""
+        its = self.words
+        return (
+            f"<h2>{html.escape(its['memory_picture'])}</h2>"
+            f'<div class="scroll picture" tabindex="0" role="region" '
+            f'aria-label="{html.escape(its["memory_picture"])}">'
+            f"{result['memory_picture']}</div>"
+        )
 
     def _published(self, result: Mapping) -> str:
         its = self.words
@@ -169,8 +183,10 @@ class Show:
     def _measured(self, found: Mapping) -> list[str]:
         its, error = self.words, found["error"]
         way = its["faster" if error > 0 else "slower"]
+        how = f", {found['how']}" if found["how"] else ""
+        batch = number(found["batch"])
         return [
-            its["year"].format(**{key: found[key] for key in found}),
+            its["year"].format(**{**found, "batch": batch, "how": how}),
             time_text(found["seconds"]),
             way.format(percent=f"{abs(error):.1%}"),
             found["source"],
@@ -302,10 +318,15 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
     )
 
 
+def _linked(text: str) -> str:
+    """Return a text, whose addresses are links, in HTML."""
+    return re.sub(r"(https://[^\s<]+)", r'<a href="\1">\1</a>', html.escape(text))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{_linked(text)}</td>" for text in row) + "</tr>"
         for row in rows
     )
     return (

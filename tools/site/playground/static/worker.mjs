@@ -7,27 +7,30 @@ const PYODIDE = new URL("../_pyodide/", import.meta.url).href;
 const SIMULATOR = new URL("simulator.zip", import.meta.url).href;
 const PACKAGES = "/playground";
 
-// Everything large is fetched, so this knows how much has arrived.
+// Everything large is fetched, so this knows how much has arrived. It counts copies,
+// because browsers keep compiled code for the next visit only of their own responses.
 const fetched = self.fetch.bind(self);
 let loaded = 0;
 let told = 0;
+
+async function count(copy) {
+  const reader = copy.body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    loaded += value.byteLength;
+    if (performance.now() - told > 100) {
+      told = performance.now();
+      postMessage({ loaded });
+    }
+  }
+}
+
 self.fetch = async (...request) => {
   const response = await fetched(...request);
-  if (!response.ok || !response.body) return response;
-  const counter = new TransformStream({
-    transform(chunk, next) {
-      loaded += chunk.byteLength;
-      if (performance.now() - told > 100) {
-        told = performance.now();
-        postMessage({ loaded });
-      }
-      next.enqueue(chunk);
-    },
-  });
-  const { status, statusText, headers } = response;
-  return new Response(response.body.pipeThrough(counter), {
-    status, statusText, headers,
-  });
+  // Whoever asked for the file notices if it doesn't arrive.
+  if (response.ok) count(response.clone()).catch(() => {});
+  return response;
 };
 
 async function begin(words) {

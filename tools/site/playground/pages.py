@@ -40,8 +40,8 @@ _BESIDE = ("README.md", "package.json")  # whose it is, and its license
 _PACKAGES = ("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py")
 _IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
 _SOURCE = "https://github.com/pyodide/pyodide"
-# Made by another part of the site, which may be missing.
-_ANSWERS = HERE.parent / "static" / "answers.js"
+# Here are scripts and a style with which timelines can be magnified and pointed at.
+_STATIC = HERE.parent / "static"
 
 
 def words(language: str) -> dict[str, str]:
@@ -68,11 +68,8 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
         shutil.copy(pyodide / name, out / PYODIDE)
     folder = out / FOLDER
     folder.mkdir(exist_ok=True)
-    for path in (HERE / "static").iterdir():
+    for path in [*(HERE / "static").iterdir(), *_STATIC.glob("answers*")]:
         shutil.copy(path, folder)
-    if _ANSWERS.is_file():
-        for path in _ANSWERS.parent.glob("answers.*"):
-            shutil.copy(path, folder)
     write_simulator(folder / "simulator.zip")
     # What the page fetches, as its progress bar counts it.
     fetched = [out / PYODIDE / name for name in _LOADED if not name.endswith(".mjs")]
@@ -216,16 +213,18 @@ def _page(
         script: of this page.
     """
     texts = {key: escape(text) for key, text in its.items()} | {"lead": its["lead"]}
-    scripts = ["simulator.js", script]
-    styles = ""
-    if _ANSWERS.is_file():
-        scripts.insert(0, _ANSWERS.name)
-        styles = '<link rel="stylesheet" href="answers.css">'
+    styles = [path.name for path in _STATIC.glob("answers.css")]
+    scripts = [path.name for path in sorted(_STATIC.glob("answers*.js"))]
+    scripts += ["simulator.js", script]
     values = texts | parts
     values |= {
         "language": ENGLISH,
         "bytes": str(nbytes),
-        "tabs": "\n".join(_tabs(name, its)) + styles,
+        "tabs": "\n".join(_tabs(name, its)),
+        "styles": "\n".join(
+            f'<link rel="stylesheet" href="{each}">'
+            for each in [*styles, "playground.css"]
+        ),
         "about": _marked(its["about"].format(pyodide=_SOURCE)),
         # So that no text ends the element.
         "config": json.dumps(config).replace("<", "\\u003c"),

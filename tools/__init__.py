@@ -12,7 +12,8 @@ Building the notebooks:
   ``glossary_page``: the page with all terms.
 * ``overview``: the picture of the README.
 
-The web book: ``site`` makes pages of the committed notebooks.
+The web book: ``site`` makes pages of the committed notebooks, and of ``docs/vgpu``.
+``examples`` runs the examples there, and ``vgpu_figures`` writes what was measured.
 
 Translating: ``translate`` is the command, ``translation`` merges, ``paragraphs`` takes
 a text apart, ``languages`` knows each language's ways, ``translation_checks`` and

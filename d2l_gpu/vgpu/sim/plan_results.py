@@ -55,9 +55,11 @@ class Outcome:
         composed: returns the ranks of a pipeline, which have issued so many steps, and
             whose clocks keep what can be drawn, or don't.
     Attributes:
-        network, plan, machine: what was simulated.
-        ranks: one of each place in the pipeline, by its number.
-        memory: of each rank of the pipeline at its peak: bytes by category.
+        network: the model that was simulated.
+        plan: how it's divided.
+        machine: the GPUs that it's divided over.
+        ranks: the number of one rank of each place in the pipeline.
+        memory: the bytes by category of each rank of the pipeline, at its peak.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class Outcome:
 
     @property
     def spent(self) -> list[dict[str, float]]:
-        """Of each rank of the pipeline, the seconds of its step by what they are for.
+        """The seconds of a step by what they are for, for each rank of the pipeline.
 
         They add up to the step.
         """
@@ -202,7 +204,7 @@ class Outcome:
 
     @property
     def limit(self) -> str:
-        """What limits the speed: ``"computing"`` or a key of ``CAUSES``."""
+        """What limits the speed, which is ``"computing"`` or a key of ``CAUSES``."""
         shares = self.shares
         if shares.pop(COMPUTING, 0.0) >= MOSTLY:
             return COMPUTING

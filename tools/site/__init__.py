@@ -14,6 +14,9 @@ needs are the extra ``site``, and MathJax is one file of an npm package that
 The theme is Furo, because its sidebar, its dark mode and its layout on phones need no
 other host and almost no JavaScript, and it can be read without any.
 
+Beside the course is the documentation of virtual GPUs as a library, in ``vgpu/``: also
+a Sphinx project of its own, made of ``docs/vgpu`` and of docstrings.
+
 * ``book``: which pages there are, and the link from one to another.
 * ``source``: what Sphinx reads for an edition.
 * ``sphinx_build``: how Sphinx is configured and run.
@@ -23,6 +26,8 @@ other host and almost no JavaScript, and it can be read without any.
   all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
   words in other languages (``theme.toml``).
 * ``links``: all links of a site, to check them.
-* ``landing``: the page at the root.
+* ``landing``: the pages at the root, one in each language, and what they show of
+  virtual GPUs, as recorded.
+* ``vgpu_docs``, ``vgpu_extension``: the documentation of virtual GPUs.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.
 """

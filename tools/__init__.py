@@ -19,6 +19,10 @@ Translating: ``translate`` is the command, ``translation`` merges, ``paragraphs`
 a text apart, ``languages`` knows each language's ways, ``translation_checks`` and
 ``glossary`` judge the result.
 
+The simulator: ``record`` and ``record_networks`` write its recordings, of the programs
+in ``plan_training`` and ``network_training``; ``puzzles`` simulates all plans of the
+puzzle; ``play_settings`` prints what the playground says.
+
 Checking: ``pytest_setup`` (how pytest runs notebooks), ``conformance`` (virtual GPUs
 against the CPU, as a table), ``ecosystem`` (libraries on virtual GPUs), ``faults``
 (planted mistakes), ``compare_notebooks`` (with another commit; ``renames.tsv`` lists

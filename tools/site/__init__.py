@@ -26,7 +26,8 @@ a Sphinx project of its own, made of ``docs/vgpu`` and of docstrings.
   all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
   words in other languages (``theme.toml``).
 * ``links``: all links of a site, to check them.
-* ``landing``: the page at the root.
+* ``landing``: the pages at the root, one in each language, and what they show of
+  virtual GPUs, as recorded.
 * ``vgpu_docs``, ``vgpu_extension``: the documentation of virtual GPUs.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from tools.edition import Project
 from tools.site.book import Book
 from tools.site.landing import write_landing
+from tools.site.playground.pages import write_playground
 from tools.site.sphinx_build import HERE, MATHJAX, build
 from tools.site.vgpu_docs import FOLDER
 from tools.site.vgpu_docs import build as build_vgpu_docs
@@ -30,7 +31,7 @@ def build_site(
         mathjax: the npm package, installed.
 
     Raises:
-        FileNotFoundError: MathJax isn't installed.
+        FileNotFoundError: MathJax or Pyodide isn't installed.
     """
     script = mathjax / "es5" / Path(MATHJAX).name
     if not script.is_file():
@@ -52,5 +53,6 @@ def build_site(
         one = functools.partial(build, project, book, site=out)
         library = pool.submit(build_vgpu_docs, project, out)
         found = [*pool.map(one, book.built), library.result()]
+    write_playground(book, out)
     write_landing(project, book, out)
     return [line for its in found for line in its]

@@ -309,14 +309,13 @@ class _Times:
     def _spent(self, rank: Rank, ends: list[int]) -> dict[str, float]:
         *before, last = rank.clock.laps
         times = last - (before[-1] if before else Counter())
-        own = (ends[-1] - (ends[-2] if before else 0)) / PICO
-        found = {what: time / PICO for what, time in times.items()}
-        found[HOSTED] = max(0.0, own - sum(found.values()))
+        own = ends[-1] - (ends[-2] if before else 0)
+        found = {**times, HOSTED: max(0, own - sum(times.values()))}
         # If others take longer, it waits for them, in the next step at the latest.
         if rank.setting.plan.pipeline > 1:
-            more = self.seconds - sum(found.values())
-            found[PIPELINE] = max(0.0, found.get(PIPELINE, 0.0) + more)
-        return found
+            more = self.end - self.begin - sum(found.values())
+            found[PIPELINE] = max(0, found.get(PIPELINE, 0) + more)
+        return {what: time / PICO for what, time in found.items()}
 
 
 class Results:

@@ -173,8 +173,9 @@ def test_examples_print_what_the_page_says(path):
     assert with_outputs(text, outputs(path)) == text
 
 
-def test_the_tutorial_can_be_pasted_into_a_prompt_line_by_line():
-    for block in blocks((PAGES / "tutorial.md").read_text("utf-8")):
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_examples_can_be_typed_into_a_prompt(path):
+    for block in blocks(path.read_text("utf-8")):
         if block.kind == "python" and not block.file:
             waiting = []
             for line in [*block.code.splitlines(), ""]:

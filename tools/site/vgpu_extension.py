@@ -25,6 +25,12 @@ _VARIABLES = {
 }
 # The classes that programs get from functions, and don't make.
 _got: set[str] = set()
+# Classes that modules import for type checkers only, so autodoc can't look them up.
+_FULL = {
+    "Cluster": f"{PACKAGE}.clusters.Cluster",
+    "Network": f"{PACKAGE}.sim.fabric.Network",
+    "Simulator": f"{PACKAGE}.simulators.Simulator",
+}
 _NAME = re.compile(r"([\w.]+)(?:\(.*\))?")
 
 
@@ -125,14 +131,15 @@ def _wrap_sentences(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def _mend_attributes(app: Sphinx, doctree: nodes.document) -> None:
-    """Shorten types in lists of attributes, and unlink the names.
+    """Shorten types in lists of attributes, complete types, and unlink names.
 
-    Sphinx takes these for names of other entries.
+    Sphinx takes the names of attributes for those of other entries.
     """
     for type_ in list(doctree.findall(addnodes.literal_emphasis)):
         if (text := type_.astext()).startswith(("d2l_gpu.", "collections.")):
             type_[0].parent.replace(type_[0], nodes.Text(text.rpartition(".")[2]))
     for xref in list(doctree.findall(addnodes.pending_xref)):
+        xref["reftarget"] = _FULL.get(xref["reftarget"], xref["reftarget"])
         if xref["reftype"] == "obj" and isinstance(xref[0], addnodes.literal_strong):
             xref.replace_self(xref.children)
 

@@ -308,7 +308,7 @@ def scaling(
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    _simulated(full)  # says what makes no sense
+    own = _rates(_simulated(full))  # says what makes no sense
     found: list[dict[str, Any]] = []
     for count in counts:
         _check_number("gpus in all", count)
@@ -317,10 +317,10 @@ def scaling(
             continue
         other["nodes"], other["gpus"] = arranged(count, full)
         try:
-            outcome = _simulated(other)
+            rates = own if other == full else _rates(_simulated(other))
         except ValueError:
             continue
-        found.append({"gpus": count, "nodes": other["nodes"], **_rates(outcome)})
+        found.append({"gpus": count, "nodes": other["nodes"], **rates})
     for each in found:
         alone = found[0]["rate"] / found[0]["gpus"]
         each["efficiency"] = each["rate"] / (each["gpus"] * alone)

@@ -94,6 +94,17 @@ def test_packing_again_gives_the_same_file(site, tmp_path):
     assert again == (site / "playground" / "simulator.zip").read_bytes()
 
 
+def test_the_site_has_the_pyodide_with_which_the_simulator_is_tested():
+    versions = [
+        json.loads((ROOT / "tools" / name / "package-lock.json").read_text("utf-8"))
+        for name in ("site", "pyodide")
+    ]
+    site, tested = (
+        each["packages"]["node_modules/pyodide"]["version"] for each in versions
+    )
+    assert site == tested
+
+
 def test_every_text_is_used():
     words = set(pages.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
@@ -316,6 +327,18 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     assert level.problem(plan) in page.inner_text("#problem")
     page.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("file", ["simulator.zip", "pyodide.asm.wasm", "worker.mjs"])
+def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
+    with browser.new_context() as context:
+        page = context.new_page()
+        context.route(f"**/{file}", lambda route: route.abort())
+        page.goto(address + "#gpus=4")
+        page.wait_for_selector("#state.bad", timeout=PATIENCE)
+        assert "couldn't be loaded" in page.inner_text("#state")
+        assert page.is_hidden("#loaded")
+        assert shown(page) == expected(pages.START)
 
 
 def test_a_page_without_scripts_shows_the_result(browser, address):

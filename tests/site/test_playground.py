@@ -25,6 +25,7 @@ from tools.site.playground import pages
 if not pages.INSTALLED.is_dir():
     pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
 
+AXE = ROOT / "tools/site/node_modules/axe-core/axe.min.js"
 # How long a page may take until the simulator runs, on a busy machine.
 PATIENCE = 90_000
 COUNTS = (1, 2, 4, 8, 16)
@@ -289,6 +290,23 @@ def test_what_does_not_fit_is_said(page):
     assert "doesn't fit" in page.inner_text("#said")
 
 
+def barriers(page) -> list[str]:
+    """Return what axe-core finds seriously wrong."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("setting", [{}, {"batch": 64}, {"pipeline": 3}])
+def test_everybody_can_use_the_page(page, scheme, setting):
+    page.emulate_media(color_scheme=scheme)
+    choose(page, **LLAMA, **setting)
+    page.wait_for_selector("#results:not([aria-busy])")
+    page.wait_for_timeout(600)  # what was dimmed brightens slowly
+    assert barriers(page) == []
+
+
 def scored(page, sentence: str) -> None:
     """Wait until the page says a score."""
     page.wait_for_function(
@@ -325,6 +343,7 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     page.wait_for_selector("#results.stale")
     plan = Plan(shards=8, sequences=2, checkpoint="full")
     assert level.problem(plan) in page.inner_text("#problem")
+    assert barriers(page) == []
     page.close()
     assert wrong == []
 

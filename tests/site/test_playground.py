@@ -25,6 +25,7 @@ from tools.site.playground import pages
 if not pages.INSTALLED.is_dir():
     pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
 
+AXE = ROOT / "tools/site/node_modules/axe-core/axe.min.js"
 # How long a page may take until the simulator runs, on a busy machine.
 PATIENCE = 90_000
 COUNTS = (1, 2, 4, 8, 16)
@@ -92,6 +93,17 @@ def test_packing_again_gives_the_same_file(site, tmp_path):
     pages.write_simulator(tmp_path / "again.zip")
     again = (tmp_path / "again.zip").read_bytes()
     assert again == (site / "playground" / "simulator.zip").read_bytes()
+
+
+def test_the_site_has_the_pyodide_with_which_the_simulator_is_tested():
+    versions = [
+        json.loads((ROOT / "tools" / name / "package-lock.json").read_text("utf-8"))
+        for name in ("site", "pyodide")
+    ]
+    site, tested = (
+        each["packages"]["node_modules/pyodide"]["version"] for each in versions
+    )
+    assert site == tested
 
 
 def test_every_text_is_used():
@@ -278,6 +290,23 @@ def test_what_does_not_fit_is_said(page):
     assert "doesn't fit" in page.inner_text("#said")
 
 
+def barriers(page) -> list[str]:
+    """Return what axe-core finds seriously wrong."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("setting", [{}, {"batch": 64}, {"pipeline": 3}])
+def test_everybody_can_use_the_page(page, scheme, setting):
+    page.emulate_media(color_scheme=scheme)
+    choose(page, **LLAMA, **setting)
+    page.wait_for_selector("#results:not([aria-busy])")
+    page.wait_for_timeout(600)  # what was dimmed brightens slowly
+    assert barriers(page) == []
+
+
 def scored(page, sentence: str) -> None:
     """Wait until the page says a score."""
     page.wait_for_function(
@@ -314,8 +343,21 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     page.wait_for_selector("#results.stale")
     plan = Plan(shards=8, sequences=2, checkpoint="full")
     assert level.problem(plan) in page.inner_text("#problem")
+    assert barriers(page) == []
     page.close()
     assert wrong == []
+
+
+@pytest.mark.parametrize("file", ["simulator.zip", "pyodide.asm.wasm", "worker.mjs"])
+def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
+    with browser.new_context() as context:
+        page = context.new_page()
+        context.route(f"**/{file}", lambda route: route.abort())
+        page.goto(address + "#gpus=4")
+        page.wait_for_selector("#state.bad", timeout=PATIENCE)
+        assert "couldn't be loaded" in page.inner_text("#state")
+        assert page.is_hidden("#loaded")
+        assert shown(page) == expected(pages.START)
 
 
 def test_a_page_without_scripts_shows_the_result(browser, address):

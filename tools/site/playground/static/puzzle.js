@@ -144,4 +144,9 @@ window.addEventListener("hashchange", restore);
 
 document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
 ask = startSimulator(() => {});
-restore();
+if (ask) {
+  restore();
+} else {
+  count();
+  showBest();
+}

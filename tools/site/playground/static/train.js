@@ -82,6 +82,7 @@ async function update() {
 
 /** Show the setting of the address; without one the form's, which the build computed. */
 function restore() {
+  if (!ask) return;
   const what = chooseFromAddress("model", adapt);
   badLink = what && say("bad_link", { what });
   tell(problem, badLink);

@@ -7,6 +7,9 @@ const PYODIDE = new URL("../_pyodide/", import.meta.url).href;
 const SIMULATOR = new URL("simulator.zip", import.meta.url).href;
 const PACKAGES = "/playground";
 
+// The last line of a Python traceback says what went wrong.
+const lastLine = (error) => String(error.message ?? error).trim().split("\n").pop();
+
 // Everything large is fetched, so this knows how much has arrived. It counts copies,
 // because browsers keep compiled code for the next visit only of their own responses.
 const fetched = self.fetch.bind(self);
@@ -26,26 +29,28 @@ async function count(copy) {
   }
 }
 
+// Pyodide waits for ever for some files that don't arrive, so this says so itself.
+const failed = (error) => postMessage({ failure: lastLine(error) });
+
 self.fetch = async (...request) => {
-  const response = await fetched(...request);
-  // Whoever asked for the file notices if it doesn't arrive.
-  if (response.ok) count(response.clone()).catch(() => {});
-  return response;
+  try {
+    const response = await fetched(...request);
+    if (!response.ok) throw new Error(`${response.status} ${response.url}`);
+    count(response.clone()).catch(failed);
+    return response;
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
 };
 
 async function begin(words) {
-  const archive = fetch(SIMULATOR).then((response) => {
-    if (!response.ok) throw new Error(`${response.status} ${SIMULATOR}`);
-    return response.arrayBuffer();
-  });
+  const archive = fetch(SIMULATOR).then((response) => response.arrayBuffer());
   const python = await loadPyodide({ indexURL: PYODIDE });
   python.unpackArchive(await archive, "zip", { extractDir: PACKAGES });
   python.runPython(`import sys; sys.path.insert(0, "${PACKAGES}")`);
   return python.pyimport("playground.live").Live(python.toPy(words));
 }
-
-// The last line of a Python traceback says what went wrong.
-const lastLine = (error) => String(error.message ?? error).trim().split("\n").pop();
 
 let live;
 self.onmessage = async ({ data }) => {

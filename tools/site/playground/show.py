@@ -162,6 +162,7 @@ class Show:
         its = self.words
         return (
             f"<h2>{html.escape(its['memory_picture'])}</h2>"
+            f"<p>{html.escape(its['memory_picture_lead'])}</p>"
             f'<div class="scroll picture" tabindex="0" role="region" '
             f'aria-label="{html.escape(its["memory_picture"])}">'
             f"{result['memory_picture']}</div>"

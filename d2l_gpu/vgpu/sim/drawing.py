@@ -102,11 +102,12 @@ def spread(
         while blocks and blocks[-1][1] + blocks[-1][2] > start:
             before, _, room = blocks.pop()
             labels, size = before + labels, room + size
-            offset, starts = 0.0, []
+            # Not by sum(), which rounds otherwise from Python 3.12 on.
+            offset, total = 0.0, 0.0
             for label in labels:
-                starts.append(wanted[label] - sizes[label] / 2 - offset)
+                total += wanted[label] - sizes[label] / 2 - offset
                 offset += sizes[label]
-            start = sum(starts) / len(starts)
+            start = total / len(labels)
             start = max(min(start, high - size), low)
         blocks.append((labels, start, size))
     places = [0.0] * len(wanted)

@@ -2,15 +2,31 @@
 
 It shows as SVG in a notebook and as text elsewhere. Each row has its name, and each
 kind of work its colour, which a key explains; in the text each kind has its letter.
+
+Each bar of the SVG says in its ``<title>`` what it is, when it ran, for how long, and
+why it began then. Scripts that zoom find the axis in the attributes of the picture.
 """
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .causes import Causes
 from .clock import HOST, PICO, Clock, Span
 from .commands import CopyCommand
-from .drawing import COLOURS, EDGES, GRID, INSIDE, SOFT, linear_ticks, text_width
+from .drawing import (
+    COLOURS,
+    EDGES,
+    GRID,
+    INSIDE,
+    SOFT,
+    linear_ticks,
+    quantity,
+    scale_of,
+    text_width,
+    tick_text,
+)
 from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
 from .units import time_text
@@ -28,15 +44,41 @@ KINDS = {
     "communicate": ("between GPUs", "+", "communicate"),
 }
 
+# What a bar that stands for several is called, and how many names it tells.
+SEVERAL = {
+    "issue": "issues {} operators",
+    "wait": "waits {} times",
+    "compute": "kernels of {} operators",
+    "copy": "{} copies",
+    "communicate": "{} transfers",
+}
+NAMES = 3
+
 
 @dataclass
 class Bar:
-    """A stretch of time on one row, in seconds; spans that touch share a bar."""
+    """A stretch of time on one row, in seconds; spans that touch share a bar.
+
+    Attributes:
+        name: empty if the spans have different ones.
+        first: the span with which it begins.
+        busy: for how long there's work in it, in picoseconds.
+        names: how many spans there are of each name.
+    """
 
     kind: str
     start: float
     end: float
     name: str
+    first: Span | None = None
+    busy: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, kind: str, span: Span, begin: int, end: int, origin: int) -> "Bar":
+        """Return the bar of a span, or of its issuing, between two times."""
+        times = (begin - origin) / PICO, (end - origin) / PICO
+        return cls(kind, *times, span.name, span, end - begin, Counter([span.name]))
 
 
 class Timeline:
@@ -66,18 +108,17 @@ class Timeline:
             rows |= {f"{clock.names[i]} {lane}": [] for lane in LANES}
         found = defaultdict(list)
         for span in self.trace.spans:
-            start = (span.start - clock.origin) / PICO
-            end = (span.end - clock.origin) / PICO
             if span.index == HOST:
-                found["host"].append(Bar("wait", start, end, span.name))
+                bar = Bar.of("wait", span, span.start, span.end, clock.origin)
+                found["host"].append(bar)
                 continue
-            kind = _kind(span)
             row = f"{clock.names[span.index]} {span.lane}"
-            found[row].append(Bar(kind, start, end, span.name))
+            bar = Bar.of(_kind(span), span, span.start, span.end, clock.origin)
+            found[row].append(bar)
             if span.lane == "compute":
-                issued = (span.issued - clock.origin) / PICO
-                start = issued - span.issuing / PICO
-                found["host"].append(Bar("issue", start, issued, span.name))
+                begin = span.issued - span.issuing
+                bar = Bar.of("issue", span, begin, span.issued, clock.origin)
+                found["host"].append(bar)
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)
         return {name: bars for name, bars in rows.items() if bars or name == "host"}
@@ -119,12 +160,16 @@ class Timeline:
         most = max(2, min(8, int((WIDTH - PAD - left) / 75)))
         ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
-        scale = (WIDTH - left - right) / (self.seconds or 1)
+        plot = WIDTH - left - right
+        scale = plot / (self.seconds or 1)
+        picture.parts.append('<g class="axis">')
         for seconds, text in ticks:
             x = left + scale * seconds
             picture.box(x - 0.5, top, 1, bottom - top, GRID)
             picture.write(x, bottom + 18, text, SOFT, anchor="middle")
-        picture.box(left, bottom, WIDTH - right - left, 1, SOFT)
+        picture.parts.append("</g>")
+        picture.box(left, bottom, plot, 1, SOFT)
+        causes = Causes(self.trace.clock, self.trace.spans, self._moment)
         above = ""
         for row, (name, bars) in enumerate(self.rows.items()):
             y = top + ROW * row + (ROW - BAR) / 2
@@ -133,10 +178,46 @@ class Timeline:
                 picture.box(PAD, top + ROW * row - 0.5, WIDTH - right - PAD, 1, GRID)
             above = device
             picture.write(left - 10, y + BAR / 2 + 4, name, anchor="end")
+            drawn = _Row(picture, y)
             for bar in bars:
                 x, end = left + scale * bar.start, left + scale * bar.end
-                _draw(picture, bar, x, y, max(end - x, 0.4))
-        return picture.text(bottom + 18 + PAD, self._description())
+                drawn.draw(bar, x, max(end - x, 0.4), self._title(bar, causes))
+            drawn.end()
+        about = {"picture": "timeline", "seconds": f"{self.seconds:.6g}"}
+        about |= {"left": f"{left:.5g}", "width": f"{plot:.5g}"}
+        height = bottom + 18 + PAD
+        return picture.text(height, self._description(), about)
+
+    # -------------------------------------------------------------- what bars say
+
+    def _title(self, bar: Bar, causes: Causes) -> str:
+        """Return what a bar says: what it is, when it ran, how long, and why then."""
+        count, name = bar.names.total(), bar.name
+        if count > 1:
+            name = SEVERAL[bar.kind].format(count)
+        elif bar.kind == "issue":
+            name = f"issues {name}"
+        elif bar.kind in ("copy", "communicate") and bar.first is not None:
+            name += f", {quantity(bar.first.nbytes, 'B')}" if bar.first.nbytes else ""
+        lasts = time_text(bar.end - bar.start)
+        facts = [f"{name}: at {self._at(bar.start)} for {lasts}"]
+        if count > 1:
+            busy = time_text(bar.busy / PICO)
+            if bar.busy and busy != lasts:
+                facts[0] += f", {busy} of it busy"
+            facts.append(_told(bar.names))
+        if bar.first is not None and bar.kind not in ("issue", "wait"):
+            facts.append(causes.of(bar.first))
+        return "; ".join(filter(None, facts))
+
+    def _moment(self, time: int) -> str:
+        return self._at((time - self.trace.origin) / PICO)
+
+    def _at(self, seconds: float) -> str:
+        """Return a moment with the axis's unit, to a thousandth of its whole length."""
+        finest = 10.0 ** (math.floor(math.log10(self.seconds)) - 3)
+        rounded = round(seconds / finest) * finest
+        return tick_text(rounded, "s", scale_of(self.seconds, "s"))
 
     # -------------------------------------------------------------- parts
 
@@ -192,19 +273,59 @@ def _kind(span: Span) -> str:
     return "communicate" if between else "copy"
 
 
-def _draw(picture: Svg, bar: Bar, x: float, y: float, width: float) -> None:
-    """Draw a bar, with its name inside if there's room, and a gap after it."""
-    colour = KINDS[bar.kind][2]
-    wide = width - 1 if width > 4 else width
-    edge = EDGES.get(colour) if wide > 3 else None
-    picture.box(x, y, wide, BAR, COLOURS[colour], edge)
-    if bar.kind == "issue":
-        return
-    for name in (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for "))):
-        if name and text_width(name, SIZE) + 8 <= wide:
-            ink, middle = INSIDE[colour], x + wide / 2
-            picture.write(middle, y + BAR / 2 + 4.2, name, ink, anchor="middle")
+class _Row:
+    """The bars of a row, whose commonest colour is written once, and their names."""
+
+    def __init__(self, picture: Svg, y: float):
+        self.picture, self.y = picture, y
+        self.bars: list[tuple] = []
+
+    def draw(self, bar: Bar, x: float, width: float, title: str) -> None:
+        """Draw a bar with a gap after it."""
+        colour = KINDS[bar.kind][2]
+        wide = width - 1 if width > 4 else width
+        self.bars.append((bar, x, wide, colour, title))
+
+    def end(self) -> None:
+        """Add the row to the picture, each bar with its name inside if there's room."""
+        if not self.bars:
             return
+        (most, _), *_ = Counter(colour for *_, colour, _ in self.bars).most_common(1)
+        parts = self.picture.parts
+        parts.append(f'<g class="row" fill="{COLOURS[most]}">')
+        for _, x, wide, colour, title in self.bars:
+            edge = EDGES.get(colour) if wide > 3 else None
+            fill = None if colour == most else COLOURS[colour]
+            self.picture.box(x, self.y, wide, BAR, fill, edge, title)
+        parts.append("</g>")
+        parts.append('<g pointer-events="none">')  # one points at the bar behind it
+        for bar, x, wide, colour, _ in self.bars:
+            if name := _inside(bar, wide):
+                ink, middle = INSIDE[colour], x + wide / 2
+                y = self.y + BAR / 2 + 4.2
+                self.picture.write(middle, y, name, ink, anchor="middle")
+        if parts[-1].startswith("<g"):
+            parts.pop()
+        else:
+            parts.append("</g>")
+
+
+def _inside(bar: Bar, wide: float) -> str:
+    """Return as much of a bar's name as there's room for inside it."""
+    if bar.kind == "issue":
+        return ""
+    names = (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for ")))
+    return next((x for x in names if x and text_width(x, SIZE) + 8 <= wide), "")
+
+
+def _told(names: Counter[str]) -> str:
+    """Return the commonest names with their numbers, and how many others there are."""
+    if len(names) == 1:
+        return f"each {next(iter(names))}"
+    most = names.most_common(NAMES)
+    told = [f"{count} {name}" for name, count in most]
+    others = names.total() - sum(count for _, count in most)
+    return ", ".join([*told, *([f"{others} others"] if others else [])])
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:
@@ -222,8 +343,10 @@ def _joined(bars: list[Bar], finest: float) -> list[Bar]:
             and (bar.end - bar.start < 4 * finest or last.name == bar.name == "")
         ):
             last.end = max(last.end, bar.end)
+            last.busy += bar.busy
+            last.names += bar.names
             if last.name != bar.name:
                 last.name = ""
         else:
-            joined.append(Bar(bar.kind, bar.start, bar.end, bar.name))
+            joined.append(bar)
     return joined

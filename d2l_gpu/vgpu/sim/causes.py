@@ -8,7 +8,7 @@ nothing did, or it isn't clear which, no reason is given.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import catalogue
@@ -16,6 +16,7 @@ from .clock import HOST, PICO, Clock, Span, pico
 from .cluster import Meeting
 from .commands import Collective, CopyCommand
 from .units import time_text
+from .worlds import Exchange
 
 
 class Engine(NamedTuple):
@@ -38,21 +39,19 @@ class Causes:
     Args:
         clock: whose spans they are.
         spans: all of them, of which one may have waited for another.
-        moment: returns how a time is written, given in picoseconds since the clock was
-            made.
     """
 
-    def __init__(
-        self, clock: Clock, spans: Sequence[Span], moment: Callable[[int], str]
-    ):
-        self.clock, self.moment = clock, moment
+    def __init__(self, clock: Clock, spans: Sequence[Span]):
+        self.clock = clock
         self.start = pico(catalogue.START.value)
         self._ending: dict[int, list[Span]] = defaultdict(list)
-        self._ends: dict[Engine, list[int]] = defaultdict(list)
+        # When the work of each engine, and of each stream, ended.
+        self._ends: dict[Engine | tuple[int, int], list[int]] = defaultdict(list)
         for span in spans:
             if span.index != HOST:
                 self._ending[span.end].append(span)
                 self._ends[_engine(span)].append(span.end)
+                self._ends[span.index, span.stream].append(span.end)
         for ends in self._ends.values():
             ends.sort()
 
@@ -60,50 +59,74 @@ class Causes:
         """Return why a device began something then, or nothing if that isn't known."""
         if span.index == HOST or not self.clock.models[span.index].asynchronous:
             return ""
-        meeting = span.work if isinstance(span.work, Meeting) else None
-        if meeting is not None and meeting.last != meeting.rank:
-            last = self.clock.names.get(meeting.last, f"rank {meeting.last}")
-            return f"waited {_time(span.start - meeting.ready)} for {last}"
-        if span.issued is not None and span.issued + self.start == span.start:
-            return f"the host issued it at {self.moment(span.issued)}"
+        for others in (self._rank(span), self._host(span)):
+            if others:
+                return others
         cause = self._cause(span)
         if cause is None:
             return ""
         if _engine(cause) == _engine(span):
-            issued = ""
-            if span.issued is not None:
-                issued = f"issued at {self.moment(span.issued)}, "
-            return f"{issued}right behind {_name(cause)}"
-        where = "" if cause.index == span.index else self.clock.names[cause.index]
-        waited = _time(span.start - self._ready(span))
-        return f"waited {waited} for {_name(cause)}{where and f' on {where}'}"
+            behind = f"behind {_name(cause)}"
+            if span.issued is None:
+                return behind
+            return f"queued {_time(span.start - span.issued)}, {behind}"
+        name = _name(cause)
+        if cause.index != span.index:
+            name += f" on {self.clock.names[cause.index]}"
+        if span.issued is None:
+            return f"right after {name}"
+        waited = _time(span.start - self._ready(span, cause))
+        return f"waited {waited} for {name} to end"
+
+    def _rank(self, span: Span) -> str:
+        """Say for which rank a meeting waited, if that was another one."""
+        work = span.work
+        if isinstance(work, Meeting):
+            ready, last = work.ready, work.last
+            if last == work.rank:
+                return ""
+        elif isinstance(work, Exchange):
+            reached = {i: moment.time or 0 for i, moment in work.reached.items()}
+            last = max(reached, key=reached.__getitem__)
+            ready = reached[span.index]
+            if reached[last] != span.start or ready == span.start:
+                return ""
+        else:
+            return ""
+        if ready >= span.start:
+            return ""
+        name = self.clock.names.get(last, f"rank {last}")
+        return f"waited {_time(span.start - ready)} for {name}"
+
+    def _host(self, span: Span) -> str:
+        late = span.issued is not None and span.issued + self.start == span.start
+        return "just issued by the host" if late else ""
 
     def _cause(self, span: Span) -> Span | None:
         """Return what ended just when a span began."""
-        found = [
-            each
-            for each in self._ending.get(span.start, ())
-            if each.start < each.end and (each.work is None or each.work != span.work)
-        ]
+        found = [x for x in self._ending.get(span.start, ()) if x.start < x.end]
         engine = _engine(span)
-        for nearest in (
+        for is_near in (
             lambda each: _engine(each) == engine,
-            lambda each: each.index == span.index and each.stream == span.stream,
+            lambda each: (each.index, each.stream) == (span.index, span.stream),
             lambda each: each.index == span.index,
             lambda each: True,
         ):
-            if those := [each for each in found if nearest(each)]:
-                names = {(each.index, _name(each)) for each in those}
-                return those[0] if len(names) == 1 else None
+            if near := [each for each in found if is_near(each)]:
+                names = {(each.index, _name(each)) for each in near}
+                return near[0] if len(names) == 1 else None
         return None
 
-    def _ready(self, span: Span) -> int:
+    def _ready(self, span: Span, cause: Span) -> int:
         """Return when a span could have begun but for what it waited for."""
-        ends = self._ends[_engine(span)]
-        place = bisect_left(ends, span.start)
-        before = ends[place - 1] if place else self.clock.origin
-        issued = before if span.issued is None else span.issued + self.start
-        return min(max(before, issued, self.clock.origin), span.start)
+        queues: list = [_engine(span)]
+        if cause.index != span.index:
+            queues.append((span.index, span.stream))
+        ready = [span.issued + self.start]
+        for ends in (self._ends[queue] for queue in queues):
+            if place := bisect_left(ends, span.start):
+                ready.append(ends[place - 1])
+        return max(ready)
 
 
 def _engine(span: Span) -> Engine:
@@ -112,8 +135,8 @@ def _engine(span: Span) -> Engine:
         peer = "host" if HOST in (work.source, work.target) else "device"
     elif isinstance(work, Collective):
         peer = work.peer
-    elif span.lane != "compute":
-        peer = "device"  # a small world's collectives
+    elif isinstance(work, Exchange):
+        peer = "device"
     return Engine(span.index, span.lane, peer)
 
 

@@ -40,17 +40,21 @@ class Svg:
         x: float,
         y: float,
         text: str,
-        colour: str = INK,
+        colour: str | None = INK,
         size: float = SIZE,
         bold: bool = False,
         anchor: str = "start",
     ) -> None:
-        """Write a line of text whose baseline is at y."""
-        more = ' font-weight="bold"' if bold else ""
+        """Write a line of text whose baseline is at y.
+
+        Without a colour it has that of the group that it's in.
+        """
+        more = f' fill="{colour}"' if colour is not None else ""
+        more += ' font-weight="bold"' if bold else ""
         more += f' text-anchor="{anchor}"' if anchor != "start" else ""
         more += f' font-size="{size:g}"' if size != SIZE else ""
         self.parts.append(
-            f'<text x="{x:.5g}" y="{y:.5g}" fill="{colour}"{more}>'
+            f'<text x="{x:.5g}" y="{y:.5g}"{more}>'
             f"{html.escape(text, quote=False)}</text>"
         )
 
@@ -74,12 +78,12 @@ class Svg:
         """
         if edge is not None and min(width, height) > 2:
             x, y, width, height = x + 0.5, y + 0.5, width - 1, height - 1
+        place = f'x="{x:.5g}"' + (f' y="{y:.5g}"' if y else "")
         paint = f' fill="{colour}"' if colour is not None else ""
         paint += f' stroke="{edge}"' if edge is not None else ""
         end = f">{_title(title)}</rect>" if title else "/>"
         self.parts.append(
-            f'<rect x="{x:.5g}" y="{y:.5g}" width="{width:.4g}" height="{height:.4g}"'
-            f"{paint}{end}"
+            f'<rect {place} width="{width:.4g}" height="{height:.4g}"{paint}{end}'
         )
 
     def key(self, y: float, entries: Sequence[tuple[str, str, str | None]]) -> float:

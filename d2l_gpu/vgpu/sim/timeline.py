@@ -7,7 +7,6 @@ Each bar of the SVG says in its ``<title>`` what it is, when it ran, for how lon
 why it began then. Scripts that zoom find the axis in the attributes of the picture.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +21,9 @@ from .drawing import (
     INSIDE,
     SOFT,
     linear_ticks,
+    moment_text,
     quantity,
-    scale_of,
     text_width,
-    tick_text,
 )
 from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
@@ -44,13 +42,13 @@ KINDS = {
     "communicate": ("between GPUs", "+", "communicate"),
 }
 
-# What a bar that stands for several is called, and how many names it tells.
-SEVERAL = {
-    "issue": "issues {} operators",
-    "wait": "waits {} times",
-    "compute": "kernels of {} operators",
-    "copy": "{} copies",
-    "communicate": "{} transfers",
+# What work of different names is called, of which a bar tells the commonest.
+WORK = {
+    "issue": "operators",
+    "wait": "waits",
+    "compute": "operators",
+    "copy": "copies",
+    "communicate": "transfers",
 }
 NAMES = 3
 
@@ -162,14 +160,14 @@ class Timeline:
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
         plot = WIDTH - left - right
         scale = plot / (self.seconds or 1)
-        picture.parts.append('<g class="axis">')
+        picture.parts.append('<g data-part="axis">')
         for seconds, text in ticks:
             x = left + scale * seconds
             picture.box(x - 0.5, top, 1, bottom - top, GRID)
             picture.write(x, bottom + 18, text, SOFT, anchor="middle")
         picture.parts.append("</g>")
         picture.box(left, bottom, plot, 1, SOFT)
-        causes = Causes(self.trace.clock, self.trace.spans, self._moment)
+        causes = Causes(self.trace.clock, self.trace.spans)
         above = ""
         for row, (name, bars) in enumerate(self.rows.items()):
             y = top + ROW * row + (ROW - BAR) / 2
@@ -192,32 +190,17 @@ class Timeline:
 
     def _title(self, bar: Bar, causes: Causes) -> str:
         """Return what a bar says: what it is, when it ran, how long, and why then."""
-        count, name = bar.names.total(), bar.name
-        if count > 1:
-            name = SEVERAL[bar.kind].format(count)
-        elif bar.kind == "issue":
-            name = f"issues {name}"
-        elif bar.kind in ("copy", "communicate") and bar.first is not None:
-            name += f", {quantity(bar.first.nbytes, 'B')}" if bar.first.nbytes else ""
-        lasts = time_text(bar.end - bar.start)
-        facts = [f"{name}: at {self._at(bar.start)} for {lasts}"]
-        if count > 1:
-            busy = time_text(bar.busy / PICO)
-            if bar.busy and busy != lasts:
-                facts[0] += f", {busy} of it busy"
-            facts.append(_told(bar.names))
+        name = _told(bar)
+        if bar.names.total() == 1:
+            name += _carried(bar.first)
+        begin, length = moment_text(bar.start, self.seconds), bar.end - bar.start
+        title = f"{name}: at {begin} for {time_text(length)}"
+        if 0 < bar.busy < round(0.995 * length * PICO):
+            title += f", {time_text(bar.busy / PICO)} of it busy"
         if bar.first is not None and bar.kind not in ("issue", "wait"):
-            facts.append(causes.of(bar.first))
-        return "; ".join(filter(None, facts))
-
-    def _moment(self, time: int) -> str:
-        return self._at((time - self.trace.origin) / PICO)
-
-    def _at(self, seconds: float) -> str:
-        """Return a moment with the axis's unit, to a thousandth of its whole length."""
-        finest = 10.0 ** (math.floor(math.log10(self.seconds)) - 3)
-        rounded = round(seconds / finest) * finest
-        return tick_text(rounded, "s", scale_of(self.seconds, "s"))
+            why = causes.of(bar.first)
+            title += f"; {why}" if why else ""
+        return title
 
     # -------------------------------------------------------------- parts
 
@@ -292,22 +275,39 @@ class _Row:
             return
         (most, _), *_ = Counter(colour for *_, colour, _ in self.bars).most_common(1)
         parts = self.picture.parts
-        parts.append(f'<g class="row" fill="{COLOURS[most]}">')
+        move = f'transform="translate(0 {self.y:g})"'
+        parts.append(f'<g data-part="row" {move} fill="{COLOURS[most]}">')
         for _, x, wide, colour, title in self.bars:
             edge = EDGES.get(colour) if wide > 3 else None
             fill = None if colour == most else COLOURS[colour]
-            self.picture.box(x, self.y, wide, BAR, fill, edge, title)
+            self.picture.box(x, 0, wide, BAR, fill, edge, title)
         parts.append("</g>")
-        parts.append('<g pointer-events="none">')  # one points at the bar behind it
-        for bar, x, wide, colour, _ in self.bars:
-            if name := _inside(bar, wide):
-                ink, middle = INSIDE[colour], x + wide / 2
-                y = self.y + BAR / 2 + 4.2
-                self.picture.write(middle, y, name, ink, anchor="middle")
-        if parts[-1].startswith("<g"):
-            parts.pop()
-        else:
-            parts.append("</g>")
+        names = [
+            (name, x + wide / 2, INSIDE[colour])
+            for bar, x, wide, colour, _ in self.bars
+            if (name := _inside(bar, wide))
+        ]
+        if not names:
+            return
+        (most, _), *_ = Counter(ink for *_, ink in names).most_common(1)
+        parts.append(  # one points at the bar behind a name
+            f'<g data-part="names" {move} fill="{most}" text-anchor="middle" '
+            'pointer-events="none">'
+        )
+        for name, middle, ink in names:
+            ink = None if ink == most else ink
+            self.picture.write(middle, BAR / 2 + 4.2, name, ink)
+        parts.append("</g>")
+
+
+def _carried(span: Span) -> str:
+    """Return how many bytes a copy or a collective carries, behind a comma."""
+    if span.lane not in ("in", "out") or not span.nbytes:
+        return ""
+    nbytes = quantity(span.nbytes, "B")
+    if isinstance(span.work, CopyCommand):
+        return f", {nbytes}"
+    return f", {'sends' if span.lane == 'out' else 'receives'} {nbytes}"
 
 
 def _inside(bar: Bar, wide: float) -> str:
@@ -318,14 +318,19 @@ def _inside(bar: Bar, wide: float) -> str:
     return next((x for x in names if x and text_width(x, SIZE) + 8 <= wide), "")
 
 
-def _told(names: Counter[str]) -> str:
-    """Return the commonest names with their numbers, and how many others there are."""
-    if len(names) == 1:
-        return f"each {next(iter(names))}"
-    most = names.most_common(NAMES)
-    told = [f"{count} {name}" for name, count in most]
-    others = names.total() - sum(count for _, count in most)
-    return ", ".join([*told, *([f"{others} others"] if others else [])])
+def _told(bar: Bar) -> str:
+    """Return what a bar stands for: names with their numbers, the commonest first."""
+    verb = "issues " if bar.kind == "issue" else ""
+    names = bar.names or Counter([bar.name])
+    told = [
+        f"{count} × {name}" if count > 1 else name
+        for name, count in names.most_common(NAMES)
+    ]
+    if len(names) <= NAMES:
+        return verb + ", ".join(told)
+    others = names.total() - sum(count for _, count in names.most_common(NAMES - 1))
+    told[NAMES - 1 :] = [f"{others} others"]
+    return f"{verb}{names.total()} {WORK[bar.kind]} ({', '.join(told)})"
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:

@@ -6,7 +6,7 @@ part ends where the next one begins. In a lesson, ``${lessons}`` is replaced by 
 of all lessons of its framework, below the head that the cell `HEAD` has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tools.lesson import Lesson
 
@@ -36,6 +36,27 @@ def keys_of(header: Lesson | None) -> set[str]:
     return {HEAD, *(f"{_PART}{first}" for first in parts_of(header))}
 
 
+def by_part(
+    names: Iterable[str], parts: Mapping[str, str]
+) -> list[tuple[str, list[str]]]:
+    """Return the title of each part, and the names of its lessons.
+
+    Args:
+        names: the names of lessons, in order.
+        parts: the titles of the parts, as from `parts_of`.
+
+    Returns:
+        the parts that have lessons, in order; the title is empty for lessons that come
+        before the first part.
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        number = name.partition("_")[0].lower()
+        begun = [first for first in parts if first <= number]
+        found.setdefault(parts.get(max(begun, default=""), ""), []).append(name)
+    return list(found.items())
+
+
 def with_parts(
     rows: Mapping[str, Sequence[str]],
     parts: Mapping[str, str],
@@ -50,20 +71,16 @@ def with_parts(
         column: the column to put titles in, from 0.
         total: a column of numbers to add up for each part; None for none.
     """
-    by_part: dict[str, list[Sequence[str]]] = {}
-    for name, row in rows.items():
-        number = name.partition("_")[0].lower()
-        begun = [first for first in parts if first <= number]
-        by_part.setdefault(max(begun, default=""), []).append(row)
     found = []
-    for part, its in by_part.items():
+    for part, names in by_part(rows, parts):
+        its = [list(rows[name]) for name in names]
         if part:
             title = [""] * len(its[0])
-            title[column] = f"**{parts[part]}**"
+            title[column] = f"**{part}**"
             if total is not None:
                 title[total] = f"**{sum(int(row[total] or 0) for row in its)}**"
             found.append(title)
-        found += map(list, its)
+        found += its
     return found
 
 

@@ -36,7 +36,8 @@ PLACE = "${glossary}"
 
 _MADE = "<!-- from lessons/glossary.toml and lessons/locale/: edit those -->"
 _TEXTS = ("title", "introduction", "term", "meaning", "lesson")
-_UNKNOWN = "—"
+UNKNOWN = "—"
+"""What the page has where a term has no name in a language."""
 
 # Words in bold; whole sentences in bold, and what begins a note, aren't terms.
 _BOLD = re.compile(r"(?<![*\w])\*\*(?=\S)([^*]+?)(?<![\s.:!?])\*\*(?![*\w])")
@@ -180,7 +181,7 @@ def page(
     rows = {}
     for number, its in terms.definitions.items():
         for term in its:
-            called = [names[each.code].name_of(term) or _UNKNOWN for each in shown]
+            called = [names[each.code].name_of(term) or UNKNOWN for each in shown]
             rows[term] = [next(definitions), links[number], *called]
     head, meaning, lesson = heads
     table = [[head, meaning, lesson, *(each.name for each in shown)]]

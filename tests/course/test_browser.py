@@ -7,11 +7,8 @@ these tests are skipped, unless D2L_GPU_BROWSER=require, as in CI: then they fai
 import base64
 import contextlib
 import hashlib
-import importlib.util
 import json
-import os
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,22 +20,13 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbval.plugin import get_sanitize_patterns
 
 from d2l_gpu.course.page import LessonResult, report_html
+from tests.helpers.chromium import chromium
 from tests.helpers.lab_server import Lab, running_lab
 from tests.helpers.paths import REPOSITORY, SANITIZE
 from tests.helpers.waiting import PATIENCE, wait_until
 from tools.check import is_compared
 
 NOTEBOOKS = REPOSITORY / "notebooks" / "en" / "pytorch"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    "--no-sandbox",  # which root needs in a container
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 SETTINGS = {
     # All cells are in the page, also those out of sight, whose outputs are compared.
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -78,15 +66,6 @@ print(hashlib.sha256(picture).hexdigest())
 """
 
 
-def missing() -> str | None:
-    """Say what these tests lack on this machine, if anything."""
-    if not importlib.util.find_spec("playwright"):
-        return "playwright is not installed: pip install 'd2l-gpu[test]'"
-    if not any(map(shutil.which, CHROMIUM)):
-        return "there is no Chromium, which on Debian is: apt-get install chromium"
-    return None
-
-
 @pytest.fixture(scope="module")
 def marker(tmp_path_factory) -> Iterator[str]:
     """A variable's value that all processes started here inherit; in the end, none
@@ -108,19 +87,8 @@ def left_behind(marker: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def browser(marker):
-    if reason := missing():
-        required = os.environ.get("D2L_GPU_BROWSER") == "require"
-        (pytest.fail if required else pytest.skip)(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=next(filter(None, map(shutil.which, CHROMIUM))),
-            args=FLAGS,
-            env=os.environ | {"D2L_GPU_TEST": marker},
-        )
-        yield chromium
-        chromium.close()
+    with chromium(env={"D2L_GPU_TEST": marker}) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,84 +1,20 @@
-"""The web book: what the pages of two editions contain, and where their links lead."""
+"""The web book: what the pages of editions contain, and where their links lead."""
 
 import json
 import posixpath
 import re
-from dataclasses import replace
-from html.parser import HTMLParser
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+import shutil
+from urllib.parse import urlsplit
 
-import pytest
-
-from tools.edition import ROOT, Project
-from tools.site.book import Book, Edition
-
-for module in "sphinx", "furo", "myst_nb", "sphinx_copybutton", "sphinx_design":
-    pytest.importorskip(module, reason="the site needs pip install -e '.[site]'")
-
-from tools.site.build import INSTALLED, build_site  # noqa: E402
-from tools.site.extension import SearchChinese  # noqa: E402
-
-if not INSTALLED.is_dir():
-    pytest.skip("MathJax needs npm ci --prefix tools/site", allow_module_level=True)
+from tools.edition import ROOT
+from tools.site.book import Edition
+from tools.site.links import Site
 
 ENGLISH, CHINESE = Edition("en", "pytorch"), Edition("zh", "jax")
-# What a browser requests without being asked: not links, which readers follow.
-REQUESTS = {
-    "script": "src",
-    "img": "src",
-    "iframe": "src",
-    "source": "src",
-    "video": "src",
-    "link": "href",
-    "image": "href",
-    "use": "href",
-    "object": "data",
-}
 
 
-class Page(HTMLParser):
-    """A page's links, requests, identifiers and headings."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.links, self.requests, self.ids, self.tags = [], [], set(), []
-        self.feed(path.read_text("utf-8"))
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.tags.append(tag)
-        self.ids.add(given.get("id"))
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"])
-        if tag in REQUESTS and given.get(REQUESTS[tag]):
-            self.requests.append(given[REQUESTS[tag]])
-
-
-@pytest.fixture(scope="module")
-def book() -> Book:
-    """The book with these two editions."""
-    return replace(Book.of(Project(ROOT)), built=(ENGLISH, CHINESE))
-
-
-@pytest.fixture(scope="module")
-def site(book, tmp_path_factory) -> Path:
-    """Two editions, built without warnings."""
-    out = tmp_path_factory.mktemp("site")
-    assert build_site(Project(ROOT), book, out, jobs=2) == []
-    return out
-
-
-@pytest.fixture(scope="module")
-def pages(site) -> dict[str, Page]:
-    """The pages by address."""
-    return {
-        path.relative_to(site).as_posix(): Page(path) for path in site.rglob("*.html")
-    }
-
-
-def test_every_notebook_of_an_edition_has_a_page(pages):
-    for edition in ENGLISH, CHINESE:
+def test_every_notebook_of_an_edition_has_a_page(book, pages):
+    for edition in book.built:
         folder = ROOT / "notebooks" / edition.folder
         for path in folder.rglob("*.ipynb"):
             name = path.relative_to(folder).with_suffix(".html").as_posix()
@@ -95,17 +31,31 @@ def test_no_page_requests_another_host(site, pages):
         assert not re.findall(r"@import[^;]*//[^;]*", text), path
 
 
-def test_links_within_the_site_lead_to_pages_and_places_that_exist(site, pages):
+def test_links_within_the_site_lead_to_files_and_anchors_that_exist(site):
+    assert list(Site(site).broken()) == []
+
+
+def test_broken_links_are_found(site, tmp_path):
+    for name in "glossary.html", "solutions.html":
+        shutil.copy(site / "en/jax" / name, tmp_path)
+    (tmp_path / "page.html").write_text(
+        '<a href="glossary.html#term-kernel">there</a> <a href="none.html">no</a>'
+        '<a href="glossary.html#none">no</a> <img src="none.png">'
+        '<a href="#none">no</a> <a href="https://example.org/none">elsewhere</a>'
+    )
+    broken = [each for each in Site(tmp_path).broken() if each.startswith("page.html")]
+    assert broken == [
+        "page.html: none.html leads to no file",
+        "page.html: glossary.html#none leads to no anchor",
+        "page.html: #none leads to no anchor",
+        "page.html: none.png leads to no file",
+    ]
+    assert Site(tmp_path).external()["https://example.org/none"] == ["page.html"]
+
+
+def test_identifiers_are_unique_on_a_page(pages):
     for name, page in pages.items():
-        for url in [*page.links, *page.requests]:
-            parts = urlsplit(url)
-            if parts.scheme or parts.netloc:
-                continue
-            target = posixpath.join(posixpath.dirname(name), unquote(parts.path))
-            target = posixpath.normpath(target) if parts.path else name
-            assert (site / target).is_file(), (name, url)
-            if parts.fragment and target in pages:
-                assert unquote(parts.fragment) in pages[target].ids, (name, url)
+        assert len(page.ids) == len(set(page.ids)), name
 
 
 def test_a_lesson_links_to_its_solutions_and_neighbours_within_the_site(pages):
@@ -130,12 +80,22 @@ def test_a_lesson_links_to_its_notebook(pages):
     links = pages["en/pytorch/03_copying.html"].links
     ends = "/notebooks/en/pytorch/03_copying.ipynb"
     hosts = [urlsplit(url).netloc for url in links if url.endswith(ends)]
-    assert hosts == [
+    # At the top, and where the exercises begin.
+    assert hosts == 2 * [
         "colab.research.google.com",
         "kaggle.com",
         "studiolab.sagemaker.aws",
         "github.com",
     ]
+
+
+def test_a_notebook_is_downloaded_from_the_site(book, site, pages):
+    for edition in book.built:
+        for path in (ROOT / "notebooks" / edition.folder).rglob("*.ipynb"):
+            name = path.relative_to(ROOT / "notebooks")
+            assert (site / name).read_bytes() == path.read_bytes()
+            page = pages[name.with_suffix(".html").as_posix()]
+            assert path.name in page.links or "header-open" not in path.read_text()
 
 
 def test_the_switch_keeps_the_lesson(site):
@@ -177,6 +137,8 @@ def test_tests_of_the_course_are_not_shown(site):
         assert "For the course's own tests" not in path.read_text("utf-8"), path
 
 
-def test_chinese_is_cut_into_pairs_and_words():
+def test_chinese_is_cut_into_pairs_and_words(build):
+    from tools.site.extension import SearchChinese
+
     cut = SearchChinese({}).split("反向传播, all-reduce 和 fp16")
     assert cut == ["反向", "向传", "传播", "all", "reduce", "和", "fp16"]

@@ -245,6 +245,9 @@ def test_version_is_that_of_the_package(metadata):
 def test_addresses_lead_into_one_repository(metadata):
     addresses = dict(value.split(", ") for value in metadata.get_all("Project-URL"))
     assert set(addresses) == {"Documentation", "Source", "Changelog", "Issues"}
+    owner, name = addresses["Source"].removeprefix("https://github.com/").split("/")
+    # GitHub Pages, where .github/workflows/pages.yml publishes the web book.
+    assert addresses.pop("Documentation") == f"https://{owner}.github.io/{name}/"
     assert all(url.startswith(addresses["Source"]) for url in addresses.values())
     assert addresses["Changelog"].endswith("/CHANGELOG.md")
     assert (REPOSITORY / "CHANGELOG.md").is_file()

@@ -3,6 +3,7 @@
     python -m tools.site                    every edition, to the folder site
     python -m tools.site --language en --framework pytorch
     python -m tools.site --out FOLDER --jobs 2
+    python -m tools.site --links            list all links to other hosts
 
 An edition is a language and a framework. Each becomes a Sphinx project of its own in a
 temporary folder, so that it has its own search and its own order of pages, and comes
@@ -18,6 +19,10 @@ other host and almost no JavaScript, and it can be read without any.
 * ``sphinx_build``: how Sphinx is configured and run.
 * ``extension``: links between pages, the switch of languages and frameworks, and the
   search in Chinese.
+* ``reading``: another one, for what readers use: ``sections`` with the same anchors in
+  all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
+  words in other languages (``theme.toml``).
+* ``links``: all links of a site, to check them.
 * ``landing``: the page at the root.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 from tools.edition import ROOT, Project
 from tools.site import __doc__ as usage
 from tools.site.book import Book
+from tools.site.links import Site
 
 OUT = ROOT / "site"
 
@@ -20,7 +21,17 @@ def main(arguments: list[str] | None = None) -> str | None:
     parser.add_argument("--framework", action="append", default=[], help="such as jax")
     parser.add_argument("--out", type=Path, default=OUT, help="the folder to write")
     parser.add_argument("--jobs", type=int, default=1, help="editions at a time")
+    parser.add_argument(
+        "--links",
+        action="store_true",
+        help="build nothing, but list all links to other hosts, and the pages they're "
+        "on, of the site in this folder",
+    )
     given = parser.parse_args(arguments)
+    if given.links:
+        for url, pages in Site(given.out).external().items():
+            print(url, *pages, sep="\t")
+        return None
     try:
         from tools.site.build import build_site
     except ModuleNotFoundError as error:

@@ -4,9 +4,9 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 from d2l_gpu.course import SOLUTIONS
@@ -215,20 +215,25 @@ class Book:
 
 def words(language: str) -> dict[str, str]:
     """Return the words of the pages in a language; English where there are none."""
-    tables = tomllib.loads(_WORDS.read_text("utf-8"))
+    tables = _tables()
     return {**tables[ENGLISH], **tables.get(language, {})}
+
+
+@cache
+def _tables() -> dict[str, dict[str, str]]:
+    return tomllib.loads(_WORDS.read_text("utf-8"))
 
 
 def titles(notebooks: Path, edition: Edition, names: Sequence[str]) -> dict[str, str]:
     """Return the titles of an edition's lessons by name, as their first lines say."""
-    return {
-        name: next(_headings(notebooks / edition.folder / f"{name}.ipynb"))
-        for name in names
-    }
+    folder = notebooks / edition.folder
+    return {name: _title(folder / f"{name}.ipynb") for name in names}
 
 
-def _headings(path: Path) -> Iterator[str]:
+@cache  # a build asks for the titles of an edition again and again
+def _title(path: Path) -> str:
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown" and text.startswith("# "):
-            yield text.partition("\n")[0].removeprefix("# ").strip()
+            return text.partition("\n")[0].removeprefix("# ").strip()
+    raise ValueError(f"{path} has no title: no cell of text begins with '# '.")

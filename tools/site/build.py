@@ -1,4 +1,4 @@
-"""Build all editions and the landing page."""
+"""Build all editions and the landing pages."""
 
 import functools
 import multiprocessing
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.edition import Project
 from tools.site.book import Book
-from tools.site.landing import PICTURE, landing_page
+from tools.site.landing import write_landing
 from tools.site.sphinx_build import HERE, MATHJAX, build
 
 INSTALLED = HERE / "node_modules" / "mathjax"
@@ -41,10 +41,6 @@ def build_site(
     shutil.copy(mathjax / "LICENSE", (out / MATHJAX).parent)
     # GitHub Pages would leave out folders that begin with an underscore.
     (out / ".nojekyll").touch()
-    shutil.copy(project.lessons / PICTURE, out)
-    for name in ("landing.css", "icon.svg"):
-        shutil.copy(HERE / "static" / name, out)
-    (out / "index.html").write_text(landing_page(project, book), "utf-8")
     # Docutils keeps the state of a build, so each has a process of its own.
     with ProcessPoolExecutor(
         max_workers=jobs,
@@ -53,4 +49,5 @@ def build_site(
     ) as pool:
         one = functools.partial(build, project, book, site=out)
         found = list(pool.map(one, book.built))
+    write_landing(project, book, out)
     return [line for its in found for line in its]

@@ -5,15 +5,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from html import unescape
 from pathlib import Path, PurePosixPath
 
 from d2l_gpu.course import SOLUTIONS
-from tools.course_map import parts_of, table_row, with_parts
+from tools.course_map import by_part, parts_of, table_row, with_parts
 from tools.edition import Project
 from tools.glossary_page import page_of
-from tools.header import PLATFORMS, on_github, platform_links
+from tools.header import INTRODUCTION, MARK, PLATFORMS, on_github, platform_links
 from tools.lesson import aims_and_minutes
 from tools.site.book import GLOSSARY, INDEX, Book, Edition, titles, words
+from tools.site.folding import SETUP
 
 # Cells of the header that a page doesn't need: the switch has their links, and nothing
 # runs here that would have to be installed.
@@ -35,9 +37,7 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
     """
     (folder / SOLUTIONS).mkdir()
     (folder / _PICTURES).mkdir()
-    names = [*book.lessons(edition)]
-    names += [f"{SOLUTIONS}/{name}" for name in book.solved(edition)]
-    for name in names:
+    for name in pages_of(book, edition):
         path = project.root / "notebooks" / edition.folder / f"{name}.ipynb"
         notebook = json.loads(path.read_text("utf-8"))
         notebook["cells"] = list(_cells(notebook["cells"], edition, name, folder))
@@ -57,8 +57,23 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
     (folder / f"{INDEX}.md").write_text(index, "utf-8")
 
 
+def pages_of(book: Book, edition: Edition) -> list[str]:
+    """Return the names of an edition's pages that are notebooks."""
+    solved = (f"{SOLUTIONS}/{name}" for name in book.solved(edition))
+    return [*book.lessons(edition), *solved]
+
+
+def solution_mark(project: Project, language: str) -> str:
+    """Return the word above each solution, such as ``Solution``."""
+    header = project.header_in(language)
+    cells = header.cells if header else ()
+    return next((each.source.strip("*") for each in cells if each.key == MARK), "")
+
+
 def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[dict]:
     """Yield the cells of a notebook as the site shows them."""
+    hosted = any(cell.get("id") == _OPEN for cell in cells)
+    setup = True  # is still to come
     for cell in cells:
         key = cell.get("id", "")
         if key in _LEFT_OUT:
@@ -69,19 +84,51 @@ def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[d
                 continue  # one of the course's own tests
             cell = {**cell, "metadata": {"tags": ["remove-input"]}}
         if key == _OPEN:
-            text = _open(edition, name)
+            text = _open(edition, name, hosted)
         elif cell["cell_type"] == "markdown":
             text = _with_files(text, name, folder)
+            if key == INTRODUCTION:
+                text += f"\n\n{_open(edition, name, hosted)}"
+        elif setup:
+            setup = False
+            if "print(" not in text:
+                cell = {**cell, "metadata": {"tags": [SETUP]}}
+        if alt := _description(cell, edition):
+            shown = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
+            cell = {**cell, "metadata": shown}
         yield {**cell, "source": text}
 
 
-def _open(edition: Edition, name: str) -> str:
-    """Return links to the platforms that open a notebook, instead of pictures."""
+def _description(cell: dict, edition: Edition) -> str | None:
+    """Return what a cell's picture shows, in words; None if it has no picture."""
+    for output in cell.get("outputs", ()):
+        data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+        if drawing := re.search("<desc>(.+?)</desc>", data.get("image/svg+xml", "")):
+            return unescape(drawing[1])
+        if "image/png" in data:
+            figure = re.match("<Figure: (.+)>", data["text/plain"])
+            return figure[1] if figure else words(edition.language)["chart"]
+    return None
+
+
+def _open(edition: Edition, name: str, hosted: bool) -> str:
+    """Return links that open a notebook, or get it.
+
+    Args:
+        edition: the notebook's edition.
+        name: its name.
+        hosted: whether platforms can run it.
+    """
+    its = words(edition.language)
+    own = f"{PurePosixPath(name).name}.ipynb"
+    if not hosted:
+        return f'<a href="{own}" download>{its["download_only"]}</a>'
     path = PurePosixPath(f"notebooks/{edition.folder}/{name}.ipynb")
     links = platform_links(path)
     opens = [f"[{title}]({links[key]})" for key, (title, _) in PLATFORMS.items()]
     opens.append(f"[GitHub]({on_github(path)})")
-    return f"{words(edition.language)['open']} {' · '.join(opens)}"
+    download = f'<a href="{own}" download>{its["download"]}</a>'
+    return its["open"].format(places=" · ".join(opens), download=download)
 
 
 def _with_files(text: str, name: str, folder: Path) -> str:
@@ -115,18 +162,15 @@ def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -
     """Return the page with the map of the course."""
     its = words(edition.language)
     text = [f"# {its['title']}", f"## {its['map']}", _map(project, book, edition)]
-    parts = parts_of(project.header_in(edition.language))
-    by_part: dict[str, dict[str, str]] = {}
-    names = book.lessons(edition)
-    for name, title in titles(project.root / "notebooks", edition, names).items():
-        number = name.partition("_")[0].lower()
-        part = max((first for first in parts if first <= number), default="")
-        pages = by_part.setdefault(parts.get(part, ""), {})
-        pages[name] = _numbered(name, title)
+    heads = titles(project.root / "notebooks", edition, book.lessons(edition))
+    pages = [
+        ({name: _numbered(name, heads[name]) for name in names}, part)
+        for part, names in by_part(heads, parts_of(project.header_in(edition.language)))
+    ]
     more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
     more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
-    by_part[its["more"]] = more
-    text += [_toctree(pages, caption) for caption, pages in by_part.items() if pages]
+    pages.append((more, its["more"]))
+    text += [_toctree(*each) for each in pages if each[0]]
     return "\n\n".join(text) + "\n"
 
 
@@ -136,7 +180,7 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
     rows = lesson_rows(project, book, edition)
     cells = {
         name: (number, f"[{title}]({name}.ipynb)", minutes)
-        for name, (number, title, _, minutes) in rows.items()
+        for name, (number, title, minutes) in rows.items()
     }
     parts = parts_of(project.header_in(edition.language))
     table = with_parts(cells, parts, column=1, total=2)
@@ -146,19 +190,19 @@ def _map(project: Project, book: Book, edition: Edition) -> str:
 
 def lesson_rows(
     project: Project, book: Book, edition: Edition
-) -> dict[str, tuple[str, str, str, str]]:
-    """Return number, title, aims in English, and minutes of an edition's lessons.
+) -> dict[str, tuple[str, str, str]]:
+    """Return number, title and minutes of an edition's lessons.
 
     Returns:
-        a row for each lesson by its name, in order; aims and minutes are empty for
-        lessons that don't say them.
+        a row for each lesson by its name, in order; the minutes are empty for lessons
+        that don't say them.
     """
     names = book.lessons(edition)
     rows = {}
     for name, title in titles(project.root / "notebooks", edition, names).items():
         source = project.lessons / edition.framework / f"{name}.md"
-        says = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
-        rows[name] = (name.partition("_")[0], title, *says)
+        _, minutes = aims_and_minutes([source.read_text("utf-8")]) or ("", "")
+        rows[name] = (name.partition("_")[0], title, minutes)
     return rows
 
 

@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 
 from tools.edition import Project
 from tools.site.book import INDEX, Book, Edition, words
-from tools.site.source import write_source
+from tools.site.source import pages_of, solution_mark, write_source
 
 HERE = Path(__file__).parent
 MATHJAX = "_mathjax/tex-svg.js"
@@ -17,7 +17,7 @@ MATHJAX = "_mathjax/tex-svg.js"
 _FONTS = "system-ui, sans-serif"
 
 
-def configuration(book: Book, edition: Edition) -> dict:
+def configuration(project: Project, book: Book, edition: Edition) -> dict:
     """Return what would otherwise be in Sphinx's ``conf.py``."""
     its = words(edition.language)
     return {
@@ -28,12 +28,15 @@ def configuration(book: Book, edition: Edition) -> dict:
             "sphinx_copybutton",
             "sphinx_design",
             "tools.site.extension",
+            "tools.site.reading",
         ],
         "root_doc": INDEX,
         "language": its["sphinx"],
         "exclude_patterns": ["pictures"],
         "d2l_book": book,
         "d2l_edition": edition,
+        "d2l_root": project.root,
+        "d2l_solution_mark": solution_mark(project, edition.language),
         "smartquotes": False,
         # Notebooks are shown as committed, and their Markdown is that of Jupyter.
         "nb_execution_mode": "off",
@@ -49,6 +52,16 @@ def configuration(book: Book, edition: Edition) -> dict:
         "html_static_path": [str(HERE / "static")],
         "html_css_files": ["book.css"],
         "html_favicon": str(HERE / "static" / "icon.svg"),
+        "html_sidebars": {
+            "**": [
+                "sidebar/brand.html",
+                "sidebar/search.html",
+                "sidebar-switch.html",
+                "sidebar/scroll-start.html",
+                "sidebar/navigation.html",
+                "sidebar/scroll-end.html",
+            ]
+        },
         "html_theme_options": {
             "light_css_variables": {"font-stack": _FONTS},
             "dark_css_variables": {"font-stack": _FONTS},
@@ -88,7 +101,7 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
                 out,
                 Path(folder, "doctrees"),
                 "html",
-                configuration(book, edition),
+                configuration(project, book, edition),
                 status=None,
                 warning=stream,
             )
@@ -97,6 +110,9 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
             (out / left).unlink(missing_ok=True)
         # What myst-nb makes of the notebooks stays behind, beside this folder.
         shutil.move(out, site / edition.folder)
+        for name in pages_of(book, edition):
+            notebook = f"{edition.folder}/{name}.ipynb"
+            shutil.copy(project.root / "notebooks" / notebook, site / notebook)
         return [
             f"{edition.folder}: {line.replace(f'{source}/', '')}"
             for line in warnings.read_text("utf-8").splitlines()

@@ -22,6 +22,8 @@ other host and almost no JavaScript, and it can be read without any.
 * ``reading``: another one, for what readers use: ``sections`` with the same anchors in
   all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
   words in other languages (``theme.toml``).
+* ``answering``: a third, which makes our drawings part of the page; timelines and
+  pictures of memory answer by ``static/answers*.js``.
 * ``links``: all links of a site, to check them.
 * ``landing``: the page at the root.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.

@@ -119,6 +119,7 @@ window.answersKinds = (() => {
 
   class Memory extends Picture {
     kind = words.memory;
+    beside = 14; // pixels from the moment to its card
 
     constructor(svg) {
       super(svg);

@@ -63,7 +63,7 @@ window.answers = (() => {
     // -------------------------------------------------------------- what's pointed at
 
     function choose(item, speak = false) {
-      clearTimeout(hiding);
+      stay();
       if (item === picture.current && !card.hidden && !speak) return;
       picture.current = item;
       picture.drawMark();
@@ -98,8 +98,13 @@ window.answers = (() => {
     }
 
     function hideSoon() {
-      clearTimeout(hiding);
+      if (picture.current === null || hiding) return;
       hiding = setTimeout(() => choose(null), LINGER);
+    }
+
+    function stay() {
+      clearTimeout(hiding);
+      hiding = 0;
     }
 
     picture.onLook = () => {
@@ -131,7 +136,10 @@ window.answers = (() => {
     svg.addEventListener("pointermove", (event) => {
       const before = down.get(event.pointerId);
       if (!before) {
-        if (event.pointerType === "mouse") choose(picture.at(...place(event)));
+        if (event.pointerType !== "mouse") return;
+        const item = picture.at(...place(event));
+        if (item !== null) choose(item);
+        else hideSoon();
         return;
       }
       const across = place(event)[0] - place(before)[0];
@@ -162,7 +170,7 @@ window.answers = (() => {
       });
     }
 
-    around.addEventListener("pointerenter", () => clearTimeout(hiding));
+    card.addEventListener("pointerenter", stay);
     around.addEventListener("pointerleave", (event) => {
       down.delete(event.pointerId);
       const reading = document.activeElement === svg && svg.matches(":focus-visible");

@@ -60,6 +60,12 @@ window.answersBase = (() => {
   const number = (node, name) => Number(node.getAttribute(name) || 0);
   const between = (value, low, high) => Math.min(Math.max(value, low), high);
 
+  /** Let a part of a drawing be seen, or not. */
+  function seen(node, visible) {
+    if (visible) node.removeAttribute("display");
+    else node.setAttribute("display", "none");
+  }
+
   function part(svg, name) {
     return [...svg.querySelectorAll(`[data-part="${name}"]`)];
   }
@@ -134,7 +140,7 @@ window.answersBase = (() => {
       [this.seconds, this.left, this.width] = [seconds, left, width].map(Number);
       [this.factor, this.first, this.current] = [1, 0, null];
       this.axis = part(svg, "axis")[0];
-      this.resting = [...this.axis.children];
+      this.resting = [...this.axis.childNodes];
       this.height = svg.viewBox.baseVal.height;
       // What is magnified is clipped by an inner picture, which needs no identifier.
       this.plot = drawn("svg", {
@@ -222,6 +228,6 @@ window.answersBase = (() => {
     }
   }
 
-  return { Picture, SECONDS, between, drawn, element, ink, moment, number, part, size,
-    taken, words };
+  return { Picture, SECONDS, between, drawn, element, ink, moment, number, part, seen,
+    size, taken, words };
 })();

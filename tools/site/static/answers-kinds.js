@@ -2,8 +2,8 @@
    All that they tell is in the picture: the titles of bars, the paths of bands. */
 window.answersKinds = (() => {
   "use strict";
-  const { Picture, SECONDS, between, drawn, element, ink, moment, number, part, size,
-    taken, words } = window.answersBase;
+  const { Picture, SECONDS, between, drawn, element, ink, moment, number, part, seen,
+    size, taken, words } = window.answersBase;
   const NEAR = 6; // pixels from which one still points at a narrow bar
 
   // ---------------------------------------------------------------- timelines
@@ -16,7 +16,7 @@ window.answersKinds = (() => {
       this.rows = part(svg, "row").map((group) => this.row(group));
       this.still = part(svg, "names");
       this.moving = drawn("g", { "pointer-events": "none" });
-      this.mark = drawn("rect", { class: "answers-mark", visibility: "hidden" });
+      this.mark = drawn("rect", { class: "answers-mark", display: "none" });
       this.plot.append(...this.rows.map((row) => row.group), ...this.still);
       this.plot.append(this.moving, this.mark);
       svg.append(this.plot);
@@ -44,7 +44,7 @@ window.answersKinds = (() => {
 
     draw() {
       const still = this.factor === 1;
-      for (const names of this.still) names.setAttribute("display", still ? "" : "none");
+      for (const names of this.still) seen(names, still);
       this.moving.replaceChildren();
       for (const row of this.rows) {
         for (const bar of row.bars) {
@@ -69,7 +69,7 @@ window.answersKinds = (() => {
 
     drawMark() {
       const bar = this.current;
-      this.mark.setAttribute("visibility", bar ? "visible" : "hidden");
+      seen(this.mark, bar);
       if (!bar) return;
       const [x, wide] = this.factor === 1 ? bar.rest.map(Number) : this.extent(bar);
       const place = { x: x - 1, y: bar.row.y - 1, width: wide + 2, height: 24 };
@@ -101,8 +101,10 @@ window.answersKinds = (() => {
       return row?.bars.reduce((a, b) => (away(b) < away(a) ? b : a)) || bar;
     }
 
+    /** From where to where something is, and above and below what its card goes. */
     span(bar) {
-      return [bar.begin, bar.end, bar.row.y, bar.row.y + 22];
+      const last = this.rows.at(-1);
+      return [bar.begin, bar.end, this.rows[0].y, last.y + 22];
     }
 
     tell(bar) {
@@ -142,7 +144,7 @@ window.answersKinds = (() => {
       [this.still] = part(svg, "names");
       this.moving = drawn("g", {});
       this.mark = drawn("rect", {
-        class: "answers-mark", width: 0.1, visibility: "hidden",
+        class: "answers-mark", width: 0.1, display: "none",
         y: this.top, height: this.floor - this.top,
       });
       // The bands' names and the axis are drawn upon them.
@@ -166,10 +168,10 @@ window.answersKinds = (() => {
       this.group.setAttribute("transform", `matrix(${this.factor} 0 0 ${up} ${x} ${floor})`);
       for (const text of this.still.children) {
         const inside = number(text, "x") < this.left + this.width;
-        text.setAttribute("display", still || !inside ? "" : "none");
+        seen(text, still || !inside);
       }
       for (const text of this.phases.querySelectorAll("text")) {
-        text.setAttribute("display", still ? "" : "none");
+        seen(text, still);
       }
       for (const { rect, begin, end } of this.spans) {
         const right = this.left + this.width;
@@ -186,7 +188,7 @@ window.answersKinds = (() => {
 
     drawMark() {
       const shown = this.current !== null;
-      this.mark.setAttribute("visibility", shown ? "visible" : "hidden");
+      seen(this.mark, shown);
       if (shown) this.mark.setAttribute("x", this.placed(this.left + this.current + 0.5));
     }
 

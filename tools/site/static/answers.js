@@ -26,6 +26,7 @@ window.answers = (() => {
     }
     tools.append(help);
     const card = element("div", { class: "answers-card", "aria-hidden": "true" });
+    card.classList.toggle("is-beside", Boolean(picture.beside));
     card.hidden = true;
     const voice = element("div", { class: "answers-said", "aria-live": "polite" });
     const scroll = element("div", { class: "answers-scroll" });
@@ -86,7 +87,7 @@ window.answers = (() => {
       const right = picture.left + picture.width;
       const high = at(Math.min(picture.placed(picture.left + end), right), top);
       const middle = (low.x + high.x) / 2 - box.left;
-      const side = picture.beside ?? 0; // beside a moment, below a bar
+      const side = picture.beside ?? 0; // beside a moment, below all bars
       const room = around.clientWidth - card.offsetWidth;
       let x = middle + (side || -card.offsetWidth / 2);
       if (side && x > room) x = middle - side - card.offsetWidth;

@@ -40,9 +40,15 @@ def inlined(cell: dict, language: str) -> dict:
     return {**cell, "outputs": outputs} if outputs else cell
 
 
+def _add_scripts(app: Sphinx, pagename: str, templatename, context: dict, doctree):
+    """Give the scripts and their style to pages that have a picture for them."""
+    if "<svg" in (body := context.get("body", "")) and " data-picture=" in body:
+        app.add_css_file(STYLE)
+        for name in SCRIPTS:
+            app.add_js_file(name, loading_method="defer")
+
+
 def setup(app: Sphinx) -> dict:
-    """Add the scripts and their style to the pages."""
-    app.add_css_file(STYLE)
-    for name in SCRIPTS:
-        app.add_js_file(name, loading_method="defer")
+    """Add the extension to Sphinx."""
+    app.connect("html-page-context", _add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -59,24 +59,26 @@ class Bar:
 
     Attributes:
         name: empty if the spans have different ones.
-        first: the span with which it begins.
-        busy: for how long there's work in it, in picoseconds.
-        names: how many spans there are of each name.
+        spans: what it stands for; of an ``"issue"``, what the host issued.
     """
 
     kind: str
     start: float
     end: float
     name: str
-    first: Span | None = None
-    busy: int = 0
-    names: Counter[str] = field(default_factory=Counter)
+    spans: list[Span] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, kind: str, span: Span, begin: int, end: int, origin: int) -> "Bar":
-        """Return the bar of a span, or of its issuing, between two times."""
-        times = (begin - origin) / PICO, (end - origin) / PICO
-        return cls(kind, *times, span.name, span, end - begin, Counter([span.name]))
+    @property
+    def names(self) -> Counter[str]:
+        """How many spans there are of each name."""
+        return Counter(span.name for span in self.spans)
+
+    @property
+    def busy(self) -> int:
+        """For how long there's work in it, in picoseconds."""
+        if self.kind == "issue":
+            return sum(span.issuing for span in self.spans)
+        return sum(span.end - span.start for span in self.spans)
 
 
 class Timeline:
@@ -106,17 +108,18 @@ class Timeline:
             rows |= {f"{clock.names[i]} {lane}": [] for lane in LANES}
         found = defaultdict(list)
         for span in self.trace.spans:
+            start = (span.start - clock.origin) / PICO
+            end = (span.end - clock.origin) / PICO
             if span.index == HOST:
-                bar = Bar.of("wait", span, span.start, span.end, clock.origin)
-                found["host"].append(bar)
+                found["host"].append(Bar("wait", start, end, span.name, [span]))
                 continue
+            kind = _kind(span)
             row = f"{clock.names[span.index]} {span.lane}"
-            bar = Bar.of(_kind(span), span, span.start, span.end, clock.origin)
-            found[row].append(bar)
+            found[row].append(Bar(kind, start, end, span.name, [span]))
             if span.lane == "compute":
-                begin = span.issued - span.issuing
-                bar = Bar.of("issue", span, begin, span.issued, clock.origin)
-                found["host"].append(bar)
+                issued = (span.issued - clock.origin) / PICO
+                start = issued - span.issuing / PICO
+                found["host"].append(Bar("issue", start, issued, span.name, [span]))
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)
         return {name: bars for name, bars in rows.items() if bars or name == "host"}
@@ -191,14 +194,15 @@ class Timeline:
     def _title(self, bar: Bar, causes: Causes) -> str:
         """Return what a bar says: what it is, when it ran, how long, and why then."""
         name = _told(bar)
-        if bar.names.total() == 1:
-            name += _carried(bar.first)
+        if len(bar.spans) == 1:
+            name += _carried(bar.spans[0])
         begin, length = moment_text(bar.start, self.seconds), bar.end - bar.start
         title = f"{name}: at {begin} for {time_text(length)}"
-        if 0 < bar.busy < round(0.995 * length * PICO):
-            title += f", {time_text(bar.busy / PICO)} of it busy"
-        if bar.first is not None and bar.kind not in ("issue", "wait"):
-            why = causes.of(bar.first)
+        busy = bar.busy
+        if 0 < busy < round(0.995 * length * PICO):
+            title += f", {time_text(busy / PICO)} of it busy"
+        if bar.spans and bar.kind not in ("issue", "wait"):
+            why = causes.of(bar.spans[0])
             title += f"; {why}" if why else ""
         return title
 
@@ -348,8 +352,7 @@ def _joined(bars: list[Bar], finest: float) -> list[Bar]:
             and (bar.end - bar.start < 4 * finest or last.name == bar.name == "")
         ):
             last.end = max(last.end, bar.end)
-            last.busy += bar.busy
-            last.names += bar.names
+            last.spans += bar.spans
             if last.name != bar.name:
                 last.name = ""
         else:

@@ -147,7 +147,7 @@ def test_every_reason_is_true(program):
         if row == "host":
             continue
         for bar, text in zip(bars, said(timeline, row), strict=True):
-            span, why = bar.first, text["why"]
+            span, why = bar.spans[0], text["why"]
             ended = [x for x in spans if x.end == span.start and x.index != HOST]
             if why == "just issued by the host":
                 assert span.start == span.issued + START

@@ -21,7 +21,7 @@ window.answers = (() => {
     const tools = element("div", { class: "answers-tools" });
     for (const [name, text] of [["out", "−"], ["in", "+"], ["reset", words.all]]) {
       buttons[name] = element("button", { type: "button", title: words[name] }, text);
-      buttons[name].setAttribute("aria-label", words[name]);
+      if (name !== "reset") buttons[name].setAttribute("aria-label", words[name]);
       tools.append(buttons[name]);
     }
     tools.append(help);

@@ -22,10 +22,10 @@ from unittest import mock
 from common import hardware, print_result
 
 from d2l_gpu.vgpu import convolutions
-from d2l_gpu.vgpu.convolutions import WIDTHS
 from d2l_gpu.vgpu.sim import catalogue, clock
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 from d2l_gpu.vgpu.sim.clock import Part
+from d2l_gpu.vgpu.sim.cudnn import WIDTHS
 
 DATA = Path(__file__).parent / "data"
 # Seconds. What takes longer is hardly anything but the product, what takes less isn't.

@@ -446,7 +446,23 @@ RUNS = """
 # network, GPU, how many of them, type of number, year of the software, seconds of a
 # step as published, and relative error of the simulated speed.
 RUNS = ("""
+CONDITIONS = """
+# Of the same runs: the batch of each GPU, what else was different, and the source.
+CONDITIONS = ("""
 MIDDLE_AND_MOST = statistics.median, max
+# What the table of runs calls them, written out.
+SOURCES = {
+    "DLE": "NVIDIA, DeepLearningExamples at 729963d, README of the model, "
+    "https://github.com/NVIDIA/DeepLearningExamples",
+    "DLE19": "NVIDIA, DeepLearningExamples at 23a6382, README of the model, "
+    "https://github.com/NVIDIA/DeepLearningExamples",
+    "TT": "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, "
+    "https://github.com/pytorch/torchtitan",
+    "TT2": "torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md, "
+    "https://github.com/pytorch/torchtitan",
+    "BOOK": "Dive into Deep Learning, outputs of multiple-gpus-concise, their "
+    "median, https://github.com/d2l-ai/d2l-pytorch-colab",
+}
 # Of the software, by source.
 YEARS = {"DLE19": 2019, "DLE": 2021, "BOOK": 2021, "TT": 2024, "TT2": 2025}
 NUMBERS = {"fp32": "fp32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16"}
@@ -505,13 +521,33 @@ def expected(found: Sequence[Found]) -> str:
         f"    {(*of_run(row), float(f'{step_seconds(row):.4g}'), error)},"
         for row, error in found
     ]
-    text = "\n".join([HEAD, *lines, f"){RUNS}", *runs, ")"]).replace("'", '"')
-    return text + "\n"
+    conditions = [f"    {(*of_conditions(row),)}," for row, _ in found]
+    sources = ["SOURCES = {"]
+    for name, source in SOURCES.items():
+        what, address = source.rsplit(" ", 1)
+        sources += [f'    "{name}": "{what} "', f'    "{address}",']
+    text = [HEAD, *lines, f"){RUNS}", *runs, f"){CONDITIONS}", *conditions, ")"]
+    return "\n".join([*text, *sources, "}"]).replace("'", '"') + "\n"
 
 
 def of_run(row: Row) -> tuple:
     """Return what is recorded of a run besides its time."""
     return row.model, row.gpu, row.gpus, row.precision, YEARS[row.source]
+
+
+def of_conditions(row: Row) -> tuple:
+    """Return the batch of a GPU and a forward, what else differs, and the source."""
+    how = []
+    if row.source == "BOOK" and row.gpus > 1:
+        how.append("nn.DataParallel")
+    if row.source in ("TT", "TT2"):
+        how.append("selective checkpoints")
+    if "tp" in row.id:
+        how.append(f"tensor parallelism of {row.gpus // row.nodes}")
+    how += {"compiled": ["torch.compile"], "fused": ["fused layers"]}.get(
+        row.exempt, []
+    )
+    return row.batch, ", ".join(how), row.source
 
 
 def step_seconds(row: Row) -> float:

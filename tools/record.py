@@ -4,7 +4,8 @@
     python -m tools.record --check    record again, and say what differs
     python -m tools.record llama      only models whose file names begin like this
 
-Each model runs on virtual GPUs, on shapes only, with three layers. The code is that of
+Networks for images are recorded, too; ``record_networks.py`` says how. Each language
+model runs on virtual GPUs, on shapes only, with three layers. The code is that of
 ``tools/plan_training.py``, without ``fully_shard``, whose work ``sim/plans.py`` adds.
 The layer in the middle is recorded, and what comes before the first and after the last
 one. That is done with one sequence and with two: all sizes grow by the same amount with
@@ -32,7 +33,9 @@ from d2l_gpu.vgpu.sim.cluster import Meeting
 from d2l_gpu.vgpu.sim.commands import StreamWaits
 from d2l_gpu.vgpu.sim.memory_use import GRADIENTS, Change
 from d2l_gpu.vgpu.sim.recordings import FILES, Shape
+from d2l_gpu.vgpu.sim.recordings.networks import FILES as NETWORKS
 from d2l_gpu.vgpu.work import work_of
+from tools import record_networks
 from tools.plan_training import Layout, loss_of, network
 
 FOLDER = Path(__file__).parent.parent / "d2l_gpu" / "vgpu" / "sim" / "recordings"
@@ -423,15 +426,17 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "In a simulated cluster")
     failed = False
-    for subject in SUBJECTS:
-        file = FILES[subject.name]
+    subjects = [(subject, FILES, sys.modules[__name__]) for subject in SUBJECTS]
+    subjects += [(each, NETWORKS, record_networks) for each in record_networks.SUBJECTS]
+    for subject, files, module in subjects:
+        file = files[subject.name]
         if not file.startswith(options.start):
             continue
         path = FOLDER / f"{file}.json"
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        new = text_of(recorded(subject))
+        new = module.text_of(module.recorded(subject))
         if options.check:
-            found = differences(old, new)
+            found = module.differences(old, new)
             failed |= bool(found)
             print(f"{path.name}: {'; '.join(found[:5]) or 'the same'}")
             if len(found) > 5:

@@ -231,6 +231,7 @@ def cluster(
     memory: int | str | None = None,
     allocator: str | None = "caching",
     host: Host | None = None,
+    algorithm: str | None = None,
 ) -> "Cluster":
     """Return a simulated cluster of any size, on which a program can run in seconds.
 
@@ -250,13 +251,16 @@ def cluster(
             ``'PCIe'``. Default: what suits link and number.
         memory: capacity of each GPU. Default: the model's.
         allocator, host: as in ``enable``.
+        algorithm: the only one that NCCL may use for all-reduces, such as ``'Tree'``,
+            as with ``NCCL_ALGO=allreduce:tree``. Default: it chooses.
     Raises:
         TypeError, ValueError: an argument makes no sense.
     """
     from .clusters import Cluster
 
     return Cluster(
-        nodes, gpus, model, network, link, cards, wiring, memory, host, allocator
+        *(nodes, gpus, model, network, link, cards, wiring, memory, host, allocator),
+        algorithm,
     )
 
 

@@ -58,6 +58,7 @@ class Cluster:
         memory,
         host,
         allocator,
+        algorithm: str | None = None,
     ):
         for what, n in (("nodes", nodes), ("GPUs in a node", gpus)):
             if isinstance(n, bool) or not isinstance(n, int):
@@ -79,7 +80,8 @@ class Cluster:
         )
         self.model = self._settings.models[0]
         self.fabric = fabric_of(
-            nodes, gpus, self.model, self._settings.link, network, cards, wiring
+            *(nodes, gpus, self.model, self._settings.link, network, cards, wiring),
+            algorithm,
         )
         backend.register()
 

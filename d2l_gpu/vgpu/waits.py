@@ -29,8 +29,8 @@ class _Expected(NamedTuple):
 
 _works: dict[int, _Expected] = {}
 _results: dict[int, Meeting] = {}
-# Those of DDP's gradients, by identity.
-_gradients: set[int] = set()
+# Those of DDP's gradients, by identity, in the order in which they were asked for.
+_gradients: dict[int, None] = {}
 
 
 def expect(
@@ -61,7 +61,7 @@ def future(work: "torch.distributed.Work") -> torch.futures.Future:
     """
     future = torch.futures.Future()
     expected = _works.get(id(work))
-    _gradients.add(id(work))
+    _gradients[id(work)] = None
     future.set_result([] if expected is None else expected.tensors)
     return future
 
@@ -76,7 +76,7 @@ def inside() -> Iterator[None]:
     """Let the current stream wait for the works that the body begins, as C++ does."""
     before = set(_works)
     yield
-    for identity in _works.keys() - before:
+    for identity in [identity for identity in _works if identity not in before]:
         _wait(_works.pop(identity).meeting)
 
 

@@ -16,8 +16,8 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from . import convolutions
-from .convolutions import WIDTHS
 from .sim.clock import Choice, Part, Work
+from .sim.cudnn import WIDTHS
 
 KINDS = {
     torch.float64: "fp64",

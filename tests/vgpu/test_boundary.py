@@ -18,7 +18,10 @@ OTHERS = sorted(set(PACKAGE.rglob("*.py")) - set(OURS))
 # What virtual GPUs need beside Python; the plugin is pytest's.
 NEEDED = {"torch", "pytest"}
 # Modules of theirs that are public beside what the package exports.
-PUBLIC = {"programs", "sim.catalogue", "sim.drawing", "sim.plans", "sim.puzzle"}
+PUBLIC = {
+    *("programs", "sim.catalogue", "sim.drawing", "sim.plans", "sim.play"),
+    "sim.puzzle",
+}
 SIMULATION = sorted((PACKAGE / "vgpu" / "sim").glob("*.py"))
 # What could tell one computer, or one moment, from another.
 SURROUNDINGS = {

@@ -41,14 +41,20 @@ def mended(html: str, language: str) -> str:
         html = html.replace(
             old, f'<aside aria-label="{phrases.get(label, label)}" class="{kind}'
         )
-    # Before everything else that takes a press of the Tab key.
-    skip = re.search(r'<a class="skip-to-content.*?</a>', html, re.DOTALL)
-    if skip:
-        html = html.replace(skip[0], "")
-        first = '<input type="checkbox" class="sidebar-toggle" name="__navigation"'
-        html = html.replace(first, f"{skip[0]}\n{first}")
+    # The first press of the Tab key leads to the link to the text.
+    html = _moved(html, r'<a class="skip-to-content.*?</a>', '<input type="checkbox"')
+    # What's in the article is in the excerpts of the search, too.
+    html = _moved(html, '<div class="switch">.*?</div>', '<article role="main"')
     # A heading needs a level.
     return html.replace('role="heading">', 'role="heading" aria-level="2">')
+
+
+def _moved(html: str, piece: str, before: str) -> str:
+    """Return HTML with a piece of it, if it's there, moved before something else."""
+    if found := re.search(piece, html, re.DOTALL):
+        html = html.replace(found[0], "", 1)
+        html = html.replace(before, f"{found[0]}\n{before}", 1)
+    return html
 
 
 def _for_templates(app: Sphinx, pagename: str, templatename, context: dict, doctree):

@@ -16,6 +16,8 @@ wherever Python does, even in a browser.
   issues for that, by ``plan_commands``, and ``plan_results`` what comes of it.
 * ``puzzle``: levels that ask for the fastest plan, each with a grid of others.
   ``puzzle_map`` draws them.
+* ``play``: all this for a playground: a setting in, times and pictures out, as JSON.
+  ``play_plans`` does it for language models.
 * ``recordings``: the models: their kernels, as ``python -m tools.record`` wrote them.
 * ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.

@@ -52,6 +52,9 @@ class Run(NamedTuple):
         seconds: how long a step took, as published.
         error: the relative error of the simulated speed, positive where the simulation
             is too fast.
+        batch: of each GPU, in one forward.
+        how: what else was different from other runs, in words.
+        source: who published it, and where.
     """
 
     network: str
@@ -61,9 +64,17 @@ class Run(NamedTuple):
     year: int
     seconds: float
     error: float
+    batch: float
+    how: str
+    source: str
 
 
-RUNS = [Run(*each) for each in published.RUNS]
+RUNS = [
+    Run(*each, batch, how, published.SOURCES[source])
+    for each, (batch, how, source) in zip(
+        published.RUNS, published.CONDITIONS, strict=True
+    )
+]
 RECORDED = {each[:2]: Expected(*each) for each in published.ERRORS}
 
 

@@ -141,6 +141,8 @@ class Fabric:
         cards: network cards in a node, shared evenly between its GPUs.
         amd: whether the hosts have AMD's processors, for which NCCL has figures of
             their own, and not Intel's.
+        algorithm: the only one that NCCL may use for all-reduces, such as ``"Tree"``,
+            as with ``NCCL_ALGO=allreduce:tree``; None if it chooses.
     """
 
     gpus: int = 8
@@ -149,6 +151,7 @@ class Fabric:
     network: Network | None = None
     cards: int = 8
     amd: bool = False
+    algorithm: str | None = None
 
     def __post_init__(self):
         for what, n in (("GPU", self.gpus), ("network card", self.cards)):
@@ -268,13 +271,14 @@ def fabric_of(
     network: str | Network | None = None,
     cards: int | None = None,
     wiring: str | None = None,
+    algorithm: str | None = None,
 ) -> Fabric:
     """Return what usually connects the GPUs of a cluster, unless something is named.
 
     Args:
         gpus: in a node.
         link: between the GPUs of a node.
-        network, cards, wiring: as in ``Fabric``.
+        network, cards, wiring, algorithm: as in ``Fabric``.
     """
     if nodes > 1 and network is None:
         network = "HDR" if model.name.startswith(("V100", "A100")) else "NDR"
@@ -284,4 +288,5 @@ def fabric_of(
         wiring = "NVSwitch" if link.name.startswith("NVLink") else "PCIe"
         if link.name == "NVLink2" and gpus == 8:
             wiring = "DGX-1"
-    return Fabric(gpus, link, wiring, network, gpus if cards is None else cards)
+    cards = gpus if cards is None else cards
+    return Fabric(gpus, link, wiring, network, cards, algorithm=algorithm)

@@ -179,6 +179,17 @@ class MemoryUse:
         if self.machine.clock is not None:
             change.note(self.machine.clock, self.index)
 
+    def replay(self, holding: Holding | None, grown: int, phase: str = "") -> None:
+        """Take down a change that is known from a recording, in the latest phase.
+
+        Args:
+            holding: None if there's no change, but a phase begins.
+        """
+        if holding is None:
+            self._phases.append(phase)
+            holding = Holding()
+        self._record(holding, grown)
+
     def moved(self) -> None:
         """Hear that the program may have entered another phase."""
         with self.machine.lock:

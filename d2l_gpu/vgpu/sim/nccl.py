@@ -576,8 +576,8 @@ def estimate(
         nbytes: size of the whole tensor: what goes in, or what comes out after
             gathering.
         ranks: of the group, by their numbers in the whole cluster.
-        algorithm: the only one that NCCL may use, as with ``NCCL_ALGO``. All-to-all
-            and sends have none to choose.
+        algorithm: the only one that NCCL may use, as with ``NCCL_ALGO``; default: for
+            all-reduces, the fabric's. All-to-all and sends have none to choose.
 
     Raises:
         ValueError: an unknown kind, a negative size, no ranks or one twice, more or
@@ -596,6 +596,8 @@ def estimate(
         raise ValueError(f"A send is between 2 ranks, but got {group.ranks}.")
     if group.ranks == 1 or nbytes == 0:
         return Estimate(0.0, 0, RING, SIMPLE, 0)
+    if algorithm is None and kind == "all_reduce":
+        algorithm = fabric.algorithm
     plan_of = fabric, model.capability, model.link
     return _choose(kind, nbytes, group, plan_of, algorithm)
 

@@ -113,6 +113,11 @@ class Outcome:
         return ranks, _Times(ranks)
 
     @property
+    def picoseconds(self) -> int:
+        """Picoseconds of a step."""
+        return self._times.end - self._times.begin
+
+    @property
     def seconds(self) -> float:
         """Seconds of a step."""
         return self._times.seconds
@@ -136,6 +141,11 @@ class Outcome:
     def tokens_per_second(self) -> float:
         """Tokens per second, all GPUs together."""
         return self.tokens / self.seconds
+
+    @property
+    def rate(self) -> float:
+        """The same as ``tokens_per_second``."""
+        return self.tokens_per_second
 
     @property
     def mfu(self) -> float:
@@ -193,20 +203,21 @@ class Outcome:
     @property
     def limit(self) -> str:
         """What limits the speed: ``"computing"`` or a key of ``CAUSES``."""
-        shares = self._shares
+        shares = self.shares
         if shares.pop(COMPUTING, 0.0) >= MOSTLY:
             return COMPUTING
         return max(shares, key=shares.get)
 
     @property
-    def _shares(self) -> dict[str, float]:
+    def shares(self) -> dict[str, float]:
+        """What the busiest rank spends the step on, as shares of it."""
         found = self.spent[self._busiest]
         return {what: time / self.seconds for what, time in found.items()}
 
     @property
     def limits(self) -> str:
         """A sentence on what limits the speed, and by how much."""
-        cause, shares = self.limit, self._shares
+        cause, shares = self.limit, self.shares
         if cause == COMPUTING:
             again = f", {self.twice:.0%} a second time" if self.twice > 0.01 else ""
             return f"Computing takes {shares[COMPUTING]:.0%} of the step{again}."
@@ -253,6 +264,9 @@ class Outcome:
             ],
             ["rank", "together", *names],
         )
+
+    def memory_picture(self) -> None:
+        """There's no picture of a plan's memory: it's known at the peak only."""
 
     def timeline(self, title: str = "", subtitle: str = "") -> RanksTimeline:
         """Return a drawing of what the ranks of one pipeline did.

@@ -162,6 +162,7 @@ class Machine:
         cards: network cards of a node; default: one for each GPU.
         wiring: how the GPUs of a node are connected, one of ``fabric.WIRINGS``.
         memory: of a GPU, as ``"80GiB"`` or bytes; default: what the model has.
+        algorithm: the only one that NCCL may use for all-reduces; see ``Fabric``.
     """
 
     nodes: int = 1
@@ -172,6 +173,7 @@ class Machine:
     cards: int | None = None
     wiring: str | None = None
     memory: int | str | None = None
+    algorithm: str | None = None
 
     def __post_init__(self):
         for what, n in (("nodes", self.nodes), ("GPUs in a node", self.gpus)):
@@ -198,7 +200,7 @@ class Machine:
             link = LINKS[link]
         return fabric_of(
             *(self.nodes, self.gpus, self.processor, link),
-            *(self.network, self.cards, self.wiring),
+            *(self.network, self.cards, self.wiring, self.algorithm),
         )
 
     @cached_property

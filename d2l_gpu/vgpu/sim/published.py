@@ -56,3 +56,59 @@ RUNS = (
     ("ResNet-18 of the book", "V100", 1, "fp32", 2021, 0.05973, 0.201),
     ("ResNet-18 of the book", "V100", 2, "fp32", 2021, 0.07765, 0.437),
 )
+# Of the same runs: the batch of each GPU, what else was different, and the source.
+CONDITIONS = (
+    (112.0, "", "DLE"),
+    (112.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (256.0, "", "DLE"),
+    (64.0, "", "DLE"),
+    (64.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (128.0, "", "DLE"),
+    (1.0, "", "DLE"),
+    (1.0, "", "DLE"),
+    (32.0, "fused layers", "DLE"),
+    (32.0, "fused layers", "DLE"),
+    (64.0, "fused layers", "DLE"),
+    (64.0, "fused layers", "DLE"),
+    (128.0, "fused layers", "DLE"),
+    (128.0, "fused layers", "DLE"),
+    (256.0, "fused layers", "DLE"),
+    (256.0, "fused layers", "DLE"),
+    (256.0, "fused layers", "DLE"),
+    (256.0, "fused layers", "DLE"),
+    (32.0, "fused layers", "DLE19"),
+    (32.0, "fused layers", "DLE19"),
+    (64.0, "fused layers", "DLE19"),
+    (64.0, "fused layers", "DLE19"),
+    (4.0, "fused layers", "DLE19"),
+    (4.0, "fused layers", "DLE19"),
+    (8.0, "fused layers", "DLE19"),
+    (8.0, "fused layers", "DLE19"),
+    (2.0, "selective checkpoints", "TT"),
+    (2.0, "selective checkpoints, torch.compile", "TT"),
+    (1.5, "selective checkpoints, tensor parallelism of 8, torch.compile", "TT2"),
+    (256.0, "", "BOOK"),
+    (256.0, "nn.DataParallel", "BOOK"),
+)
+SOURCES = {
+    "DLE": "NVIDIA, DeepLearningExamples at 729963d, README of the model, "
+    "https://github.com/NVIDIA/DeepLearningExamples",
+    "DLE19": "NVIDIA, DeepLearningExamples at 23a6382, README of the model, "
+    "https://github.com/NVIDIA/DeepLearningExamples",
+    "TT": "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, "
+    "https://github.com/pytorch/torchtitan",
+    "TT2": "torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md, "
+    "https://github.com/pytorch/torchtitan",
+    "BOOK": "Dive into Deep Learning, outputs of multiple-gpus-concise, their median, "
+    "https://github.com/d2l-ai/d2l-pytorch-colab",
+}

@@ -118,7 +118,10 @@ def landing_page(
         t=texts,
         language=language,
         languages={
-            code: (book.languages[code], link(f"{folder_of(code)}/index.html"))
+            code: (
+                book.languages[code],
+                link(posixpath.join(folder_of(code), "index.html")),
+            )
             for code in languages_of(book)
         },
         link=link,

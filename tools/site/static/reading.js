@@ -30,7 +30,7 @@
   try {
     const before = JSON.parse(localStorage.getItem("d2l-place"));
     const place = { ...(before?.edition === edition && before), edition, ...dataset };
-    if (place.page) place.title = document.querySelector("h1").firstChild.textContent;
+    if (dataset.page) place.title = document.querySelector("h1").firstChild.textContent;
     localStorage.setItem("d2l-place", JSON.stringify(place));
   } catch {
     // The browser keeps nothing for this site.

@@ -1,0 +1,143 @@
+"""The playground's settings: what they give, and what's said of nonsense."""
+
+import json
+
+import pytest
+
+from d2l_gpu.vgpu.sim import nccl
+from d2l_gpu.vgpu.sim.catalogue import MODELS
+from d2l_gpu.vgpu.sim.plans import Machine, Plan, simulate
+from d2l_gpu.vgpu.sim.play import choices, play, scaling
+
+NAMES = [about["name"] for about in choices()["models"]]
+LLAMA = {"model": "Llama 3.1 8B"}
+
+
+def test_choices_can_be_written_as_json():
+    assert json.loads(json.dumps(choices())) == choices()
+
+
+@pytest.mark.parametrize("about", choices()["models"], ids=NAMES)
+def test_a_default_fits_into_memory_and_is_what_an_empty_setting_gives(about):
+    found = play({"model": about["name"]})
+    assert json.loads(json.dumps(found)) == found
+    assert found == play(about["default"]) == play(found["setting"])
+    assert found["setting"] == about["default"]
+    assert found["fits"] and found["reason"] == ""
+    assert found["allocated"] == sum(each["bytes"] for each in found["memory"])
+    assert sum(each["share"] for each in found["spent"]) == pytest.approx(1, abs=1e-3)
+    assert found["unit"] == f"{about['unit']}/s"
+    assert found["timeline"].startswith("<svg")
+    assert found["limit"].endswith(".")
+
+
+def test_a_language_model_is_simulated_as_its_plan():
+    setting = {"pipeline": 2, "tensor": 2, "replicas": 2, "nodes": 2}
+    found = play(LLAMA | setting | {"batch": 4, "microbatches": 2})
+    plan = Plan(2, 2, 2, 2, microbatches=2, sequences=2, checkpoint="selective")
+    outcome = simulate("Llama 3.1 8B", plan, Machine(2, 8))
+    assert found["picoseconds"] == outcome.picoseconds
+    assert found["rate"] == outcome.tokens_per_second
+    assert found["allocated"] == outcome.allocated
+
+
+def test_what_does_not_fit_says_how_much_is_missing():
+    found = play(LLAMA | {"gpus": 1})
+    assert not found["fits"] and found["picoseconds"] > 0
+    assert "more than there is" in found["reason"]
+    assert found["allocated"] > found["capacity"]
+
+
+def test_an_algorithm_of_the_all_reduce_can_be_chosen():
+    setting = LLAMA | {"replicas": 8, "link": "NVLink3", "gpu": "A100 80GB"}
+    times = {a: play(setting | {"algorithm": a}) for a in ("Ring", "Tree")}
+    assert times["Ring"]["picoseconds"] != times["Tree"]["picoseconds"]
+    machine = Machine(1, 8, "A100 80GB", algorithm="Tree")
+    chosen = nccl.estimate(
+        "all_reduce", 10**8, range(8), machine.fabric, machine.processor
+    )
+    assert chosen.algorithm == "Tree"
+    gathered = nccl.estimate(
+        "all_gather", 10**8, range(8), machine.fabric, machine.processor
+    )
+    assert gathered.algorithm == "Ring"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (3, "must be a dictionary"),
+        ({"model": "LLama 8B"}, "did you mean 'Llama 3.1 8B'?"),
+        ({"model": []}, "There is no model"),
+        ({"model": None}, "There is no model"),
+        (LLAMA | {"wheel": 1}, "has no setting 'wheel'"),
+        (LLAMA | {1: 2}, "has no setting 1"),
+        (LLAMA | {"gpu": "Xeon E5-2698 v4"}, "There is no GPU"),
+        (LLAMA | {"gpu": "V100"}, "trains in fp32 or fp16, but not in bf16"),
+        (LLAMA | {"precision": None}, "There is no precision of Llama 3.1 8B"),
+        (LLAMA | {"gpus": 0}, "gpus must be from 1 to 72, but got 0"),
+        (LLAMA | {"gpus": True}, "gpus must be a whole number, but got True"),
+        (LLAMA | {"nodes": "2"}, "nodes must be a whole number, but got '2'"),
+        (LLAMA | {"nodes": 10**9}, "nodes must be from 1 to"),
+        (LLAMA | {"batch": float("nan")}, "batch must be a whole number"),
+        (LLAMA | {"batch": 3, "microbatches": 2}, "can't be divided into 2"),
+        (LLAMA | {"shards": 3}, "= 3 GPUs"),
+        (LLAMA | {"pipeline": 5}, "8 GPUs can't be divided into groups of 5"),
+        (LLAMA | {"tensor": 4, "gpus": 6, "shards": 1}, "= 4 GPUs"),
+        (LLAMA | {"link": "NVLInk4"}, "did you mean 'NVLink4'?"),
+        (LLAMA | {"network": []}, "There is no network"),
+        (LLAMA | {"algorithm": None}, "There is no algorithm None"),
+        (LLAMA | {"algorithm": "NVLSTree", "replicas": 2}, "NCCL can't use 'NVLSTree'"),
+        (LLAMA | {"zero": 4}, "zero must be 1, 2 or 3"),
+        (LLAMA | {"stages": 2}, "Only an interleaved schedule"),
+        (LLAMA | {"checkpoint": "some"}, "There is no checkpoint"),
+        ({"model": "GPT-2 124M", "checkpoint": "selective"}, "of GPT-2 124M"),
+    ],
+)
+def test_nonsense_is_answered_in_one_sentence(setting, said):
+    for function in (play, scaling):
+        with pytest.raises(ValueError) as error:
+            function(setting)
+        text = str(error.value)
+        assert said in text
+        assert text.endswith(".") and "\n" not in text and ". " not in text
+
+
+def test_scaling_is_what_play_says_of_each_number():
+    setting = {"model": "GPT-2 124M", "gpu": "A100 80GB", "batch": 4}
+    found = scaling(setting)
+    assert [(each["gpus"], each["nodes"]) for each in found] == [
+        *((1, 1), (2, 1), (4, 1), (8, 1)),
+        (16, 2),
+    ]
+    for each in found:
+        of_node = {"nodes": each["nodes"], "gpus": each["gpus"] // each["nodes"]}
+        alone = play(setting | of_node)
+        assert all(each[k] == alone[k] for k in ("picoseconds", "rate", "fits"))
+        share = each["rate"] / each["gpus"] / found[0]["rate"]
+        assert each["efficiency"] == pytest.approx(share)
+    assert found[0]["efficiency"] == 1
+
+
+def test_a_node_is_as_large_as_the_setting_says():
+    setting = {"model": "GPT-2 124M", "nodes": 2, "gpus": 4}
+    assert [each["nodes"] for each in scaling(setting)] == [1, 1, 1, 2, 4]
+    dgx2 = {"model": "GPT-2 124M", "gpu": "A100", "gpus": 16}
+    assert [each["nodes"] for each in scaling(dgx2, (16, 32, 24))] == [1, 2, 2]
+    rack = {"model": "GPT-2 124M", "gpu": "GB200"}
+    assert [each["nodes"] for each in scaling(rack, (16, 72, 144))] == [1, 1, 2]
+
+
+def test_numbers_on_which_a_plan_cannot_run_are_left_out():
+    found = scaling(LLAMA | {"tensor": 4})
+    assert [each["gpus"] for each in found] == [4, 8, 16]
+    with pytest.raises(ValueError, match="whole number"):
+        scaling(LLAMA, (1.5,))
+
+
+def test_every_gpu_can_be_chosen():
+    for gpu in choices()["gpus"]:
+        assert gpu["memory"] == MODELS[gpu["name"]].memory
+        assert "fp32" in gpu["precisions"]
+        if "bf16" in gpu["precisions"]:
+            assert play(LLAMA | {"gpu": gpu["name"]})["picoseconds"] > 0

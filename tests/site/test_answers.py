@@ -334,6 +334,40 @@ def test_touching_a_bar_tells_about_it(browser, file, timeline):
     context.close()
 
 
+def test_two_fingers_magnify_and_one_pans(browser, file):
+    context = browser.new_context(
+        viewport={"width": 800, "height": 800}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(file.as_uri())
+    bar = page.locator(f"{TIMELINE} [data-part=row] rect").nth(5)
+    box = bar.bounding_box()
+    x, y = box["x"], box["y"] + 5
+    fingers = context.new_cdp_session(page)
+
+    def touch(kind: str, *places: float) -> None:
+        points = [{"x": place, "y": y, "id": i} for i, place in enumerate(places)]
+        event = {"type": kind, "touchPoints": points}
+        fingers.send("Input.dispatchTouchEvent", event)
+
+    touch("touchStart", x - 20, x + 20)
+    for apart in (30, 40, 60, 80):
+        touch("touchMove", x - apart, x + apart)
+    touch("touchEnd")
+    page.wait_for_selector(".is-zoomed")
+    drawn(page)
+    wide = bar.bounding_box()
+    assert wide["width"] == pytest.approx(4 * box["width"], rel=0.25)
+    assert wide["x"] == pytest.approx(x, abs=30)
+    touch("touchStart", x)
+    for moved in (20, 40, 60):
+        touch("touchMove", x - moved)
+    touch("touchEnd")
+    drawn(page)
+    assert bar.bounding_box()["x"] == pytest.approx(wide["x"] - 60, abs=20)
+    context.close()
+
+
 def test_a_picture_that_comes_later_answers_and_others_are_left_alone(page, timeline):
     other = page.locator("#other")
     assert other.evaluate("svg => svg.outerHTML") == FOREIGN.replace(

@@ -59,24 +59,7 @@ class Causes:
         """Return why a device began something then, or nothing if that isn't known."""
         if span.index == HOST or not self.clock.models[span.index].asynchronous:
             return ""
-        for others in (self._rank(span), self._host(span)):
-            if others:
-                return others
-        cause = self._cause(span)
-        if cause is None:
-            return ""
-        if _engine(cause) == _engine(span):
-            behind = f"behind {_name(cause)}"
-            if span.issued is None:
-                return behind
-            return f"queued {_time(span.start - span.issued)}, {behind}"
-        name = _name(cause)
-        if cause.index != span.index:
-            name += f" on {self.clock.names[cause.index]}"
-        if span.issued is None:
-            return f"right after {name}"
-        waited = _time(span.start - self._ready(span, cause))
-        return f"waited {waited} for {name} to end"
+        return self._rank(span) or self._host(span) or self._work(span)
 
     def _rank(self, span: Span) -> str:
         """Say for which rank a meeting waited, if that was another one."""
@@ -101,6 +84,24 @@ class Causes:
     def _host(self, span: Span) -> str:
         late = span.issued is not None and span.issued + self.start == span.start
         return "just issued by the host" if late else ""
+
+    def _work(self, span: Span) -> str:
+        """Say which other work it waited for, and for how long."""
+        cause = self._cause(span)
+        if cause is None:
+            return ""
+        if _engine(cause) == _engine(span):
+            behind = f"behind {_name(cause)}"
+            if span.issued is None:
+                return behind
+            return f"queued {_time(span.start - span.issued)}, {behind}"
+        name = _name(cause)
+        if cause.index != span.index:
+            name += f" on {self.clock.names[cause.index]}"
+        if span.issued is None:
+            return f"right after {name}"
+        waited = _time(span.start - self._ready(span, cause))
+        return f"waited {waited} for {name} to end"
 
     def _cause(self, span: Span) -> Span | None:
         """Return what ended just when a span began."""

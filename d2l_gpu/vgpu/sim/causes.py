@@ -39,10 +39,12 @@ class Causes:
     Args:
         clock: whose spans they are.
         spans: all of them, of which one may have waited for another.
+        across: whether one may have waited for another device. Ranks of a cluster do
+            so only in meetings, and often end something at the same time.
     """
 
-    def __init__(self, clock: Clock, spans: Sequence[Span]):
-        self.clock = clock
+    def __init__(self, clock: Clock, spans: Sequence[Span], across: bool = True):
+        self.clock, self.across = clock, across
         self.start = pico(catalogue.START.value)
         self._ending: dict[int, list[Span]] = defaultdict(list)
         # When the work of each engine, and of each stream, ended.
@@ -111,7 +113,7 @@ class Causes:
             lambda each: _engine(each) == engine,
             lambda each: (each.index, each.stream) == (span.index, span.stream),
             lambda each: each.index == span.index,
-            lambda each: True,
+            lambda each: self.across,
         ):
             if near := [each for each in found if is_near(each)]:
                 names = {(each.index, _name(each)) for each in near}

@@ -95,6 +95,8 @@ class Timeline:
         trace: what ran when in more detail, for a viewer such as Perfetto.
     """
 
+    across = True  # work of one device may wait for another's
+
     def __init__(self, clock: Clock, label: str, title: str = "", subtitle: str = ""):
         self.title, self.subtitle = title, subtitle
         self.label, self.trace = label, Trace(clock, label)
@@ -170,7 +172,7 @@ class Timeline:
             picture.write(x, bottom + 18, text, SOFT, anchor="middle")
         picture.parts.append("</g>")
         picture.box(left, bottom, plot, 1, SOFT)
-        causes = Causes(self.trace.clock, self.trace.spans)
+        causes = Causes(self.trace.clock, self.trace.spans, self.across)
         above = ""
         for row, (name, bars) in enumerate(self.rows.items()):
             y = top + ROW * row + (ROW - BAR) / 2
@@ -225,6 +227,8 @@ class Timeline:
 
 class RanksTimeline(Timeline):
     """A drawing of what ran when on the devices of several ranks; see ``merged``."""
+
+    across = False
 
     def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
         rows = super()._rows(clock)

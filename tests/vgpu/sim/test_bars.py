@@ -18,7 +18,7 @@ from d2l_gpu.vgpu.sim.commands import (
     StreamWaits,
     ring,
 )
-from d2l_gpu.vgpu.sim.timeline import Timeline
+from d2l_gpu.vgpu.sim.timeline import RanksTimeline, Timeline, merged
 from d2l_gpu.vgpu.sim.units import time_text
 from d2l_gpu.vgpu.sim.worlds import Exchange, Reaches
 
@@ -242,3 +242,18 @@ def test_bars_that_are_joined_say_what_they_hold(names, told):
     assert re.search(told.replace(",", ",?"), bar["name"])
     if names > 3:
         assert bar["name"].startswith("2000 operators (500 × a, 500 × b, ")
+
+
+def test_ranks_that_end_work_at_the_same_time_have_not_waited_for_each_other():
+    clock = clock_of()
+    moment = Moment()
+    clock.note(("mm", 50), 0, 0)
+    clock.note(Record(moment), 0, 0)
+    clock.note(StreamWaits(moment), 1, 0)
+    clock.note(("mm", 50), 1, 0)
+    clock.work_off()
+    (why,) = reasons(clock, "GPU 1 compute")
+    assert why.endswith("for mm on GPU 0 to end")
+    ranks = merged({i: (clock, i) for i in (0, 1)}, 0, clock.host())
+    drawing = RanksTimeline(ranks, "simulated").svg()
+    assert "rank 1" in drawing and "on rank 0" not in drawing

@@ -13,7 +13,7 @@ window.answers = (() => {
   let count = 0;
 
   /** The buttons, the card and the voice around a picture. */
-  function frame(picture, svg) {
+  function framed(picture, svg) {
     const coarse = matchMedia("(pointer: coarse)").matches;
     const help = element("span", { id: `answers-help-${++count}` });
     help.textContent = coarse ? words.touch : words.help;
@@ -30,10 +30,10 @@ window.answers = (() => {
     card.hidden = true;
     const voice = element("div", { class: "answers-said", "aria-live": "polite" });
     const scroll = element("div", { class: "answers-scroll" });
-    const frame = element("div", { class: "answers" });
-    svg.replaceWith(frame);
+    const around = element("div", { class: "answers" });
+    svg.replaceWith(around);
     scroll.append(svg);
-    frame.append(scroll, tools, card, voice);
+    around.append(scroll, tools, card, voice);
 
     const title = taken(svg);
     const description = svg.querySelector(":scope > desc")?.textContent ?? "";
@@ -44,7 +44,7 @@ window.answers = (() => {
     })) {
       svg.setAttribute(name, value);
     }
-    return { buttons, card, frame, scroll, voice };
+    return { around, buttons, card, scroll, voice };
   }
 
   /** Make a picture answer, unless it isn't one of ours or does already. */
@@ -52,7 +52,7 @@ window.answers = (() => {
     const Kind = kinds[svg?.dataset?.picture];
     if (!Kind || svg.closest(".answers") || !(svg.dataset.seconds > 0)) return;
     const picture = new Kind(svg);
-    const { buttons, card, frame: around, scroll, voice } = frame(picture, svg);
+    const { around, buttons, card, scroll, voice } = framed(picture, svg);
     let hiding = 0;
 
     function place(event) {

@@ -208,6 +208,17 @@ def test_a_copy_and_a_collective_wait_for_the_kernel_that_makes_their_data():
     assert re.fullmatch(rf"waited .+ for the copy {away} to end", found["GPU 1 in"][0])
 
 
+def test_a_device_waits_for_another_from_when_its_own_work_is_done():
+    clock = clock_of()
+    clock.note(("long", 90), 0, 0)
+    clock.note(("short", 40), 1, 0)
+    clock.note(ring("all_reduce", [0, 1], MB, 2, clock.link), 0, 0)
+    clock.work_off()
+    long, short = (Timeline(clock, "").trace.spans[i].end for i in (0, 1))
+    waited = time_text((long - short) / PICO)
+    assert reasons(clock, "GPU 1 in") == [f"waited {waited} for long on GPU 0 to end"]
+
+
 def test_a_rank_says_for_which_one_it_waits_and_how_long():
     clock = clock_of()
     reached = {0: Moment(), 1: Moment()}

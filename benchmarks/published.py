@@ -2,7 +2,7 @@
 
     python benchmarks/published.py                all rows
     python benchmarks/published.py bert-a100      rows whose names begin like this
-    python benchmarks/published.py --tables       write recorded errors into the READMEs
+    python benchmarks/published.py --tables       write recorded errors into the pages
 
 ``data/published_training.csv`` has the runs, with their sources. Each is simulated with
 the network of ``networks.py``, on shapes only, and the whole step counts: forward,
@@ -53,7 +53,7 @@ sys.path.append(str(ROOT))  # for the tools
 from tools.marks import replace_between  # noqa: E402
 
 VGPU = ROOT / "d2l_gpu" / "vgpu"
-READMES = (ROOT / "README.md", VGPU / "README.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "vgpu" / "accuracy.md")
 RESULTS = ROOT / "benchmarks" / "results" / "published.txt"
 EXPECTED = VGPU / "sim" / "published.py"
 BEGIN, END = "<!-- from benchmarks/published.py -->", "<!-- end of published -->"
@@ -575,11 +575,11 @@ def recorded() -> list[Found]:
 
 
 def record(found: Sequence[Found]) -> None:
-    """Write the errors into the READMEs, and where reports find them."""
-    for readme in READMES:
-        text = readme.read_text(encoding="utf-8")
-        text = replace_between(text, BEGIN, END, table(found), readme.name)
-        readme.write_text(text, encoding="utf-8")
+    """Write the errors into the pages, and where reports find them."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        text = replace_between(text, BEGIN, END, table(found), page.name)
+        page.write_text(text, encoding="utf-8")
     EXPECTED.write_text(expected(found), encoding="utf-8")
 
 

@@ -12,11 +12,16 @@ Building the notebooks:
   ``glossary_page``: the page with all terms.
 * ``overview``: the picture of the README.
 
-The web book: ``site`` makes pages of the committed notebooks.
+The web book: ``site`` makes pages of the committed notebooks, and of ``docs/vgpu``.
+``examples`` runs the examples there, and ``vgpu_figures`` writes what was measured.
 
 Translating: ``translate`` is the command, ``translation`` merges, ``paragraphs`` takes
 a text apart, ``languages`` knows each language's ways, ``translation_checks`` and
 ``glossary`` judge the result.
+
+The simulator: ``record`` and ``record_networks`` write its recordings, of the programs
+in ``plan_training`` and ``network_training``; ``puzzles`` simulates all plans of the
+puzzle; ``play_settings`` prints what the playground says.
 
 Checking: ``pytest_setup`` (how pytest runs notebooks), ``conformance`` (virtual GPUs
 against the CPU, as a table), ``ecosystem`` (libraries on virtual GPUs), ``faults``

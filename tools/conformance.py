@@ -7,7 +7,7 @@
     python -m tools.conformance --check          fail if the table is out of date
 
 The results go to ``tests/conformance/results/torch-<version>.json``, the table to
-``d2l_gpu/vgpu/README.md``. New environments get PyTorch from pip's default index: on
+``docs/vgpu/accuracy.md``. New environments get PyTorch from pip's default index: on
 Linux that is the CUDA build, of several gigabytes.
 """
 
@@ -26,7 +26,7 @@ from tools.marks import replace_between
 ROOT = Path(__file__).resolve().parents[1]
 SUITE = ROOT / "tests" / "conformance"
 RESULTS = SUITE / "results"
-README = ROOT / "d2l_gpu" / "vgpu" / "README.md"
+PAGE = ROOT / "docs" / "vgpu" / "accuracy.md"
 BEGIN, END = "<!-- from tools/conformance.py -->", "<!-- end -->"
 
 # What PyTorch's test databases need besides PyTorch and this project.
@@ -137,13 +137,13 @@ def _exceptions(head: str, reasons: dict[str, list[str]]) -> list[str]:
     return [head, "", *items] if items else [f"{head} nothing."]
 
 
-def readme_with(text: str, table: str) -> str:
-    """Return a README with the table between its marks.
+def page_with(text: str, table: str) -> str:
+    """Return a page with the table between its marks.
 
     Raises:
         ValueError: a mark is missing.
     """
-    return replace_between(text, BEGIN, END, table, README.name)
+    return replace_between(text, BEGIN, END, table, PAGE.name)
 
 
 def read_records() -> list[dict]:
@@ -164,13 +164,13 @@ def main() -> None:
             run_on(version)
         if not options.versions:
             run_here()
-    text = README.read_text(encoding="utf-8")
-    new = readme_with(text, table(read_records()))
+    text = PAGE.read_text(encoding="utf-8")
+    new = page_with(text, table(read_records()))
     if options.check:
         if new != text:
-            sys.exit(f"{README.relative_to(ROOT)} is out of date: run --table.")
+            sys.exit(f"{PAGE.relative_to(ROOT)} is out of date: run --table.")
         return
-    write_atomically(README, new)
+    write_atomically(PAGE, new)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 device; we run them for ``vgpu``, as a backend that it doesn't know (PrivateUse1), and
 for the CPU beside it. A test that fails on the CPU too says nothing about us. The
 counts are stored in ``tests/conformance/results/device-generic.json``, and ``python -m
-tools.conformance --table`` writes them into ``d2l_gpu/vgpu/README.md``.
+tools.conformance --table`` writes them into ``docs/vgpu/accuracy.md``.
 """
 
 import argparse

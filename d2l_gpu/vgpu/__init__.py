@@ -10,9 +10,10 @@ time and memory that they take are simulated. Importing this module does nothing
 ``enable`` registers the device type.
 
 You can rely on what this module exports, on ``torch.vgpu``, on the modules
-``programs``, ``sim.catalogue`` and ``sim.drawing``, on the pytest plugin and on the
-command ``python -m d2l_gpu.vgpu``. Everything else that can be imported may change with
-any version. It's easiest to read in this order:
+``programs``, ``sim.catalogue``, ``sim.drawing``, ``sim.plans``, ``sim.play``,
+``sim.puzzle`` and ``sim.replicas``, on the pytest plugin and on the command ``python -m
+d2l_gpu.vgpu``. Everything else that can be imported may change with any version. It's
+easiest to read in this order:
 
 * ``backend``: registers the device type with PyTorch, once per process.
 * ``devices``: which devices exist, which one is current, what their names mean.
@@ -135,8 +136,8 @@ def enable(
             real GPU such as ``'cuda:0'``. With ``'meta'`` nothing is computed: tensors
             have shapes and no values.
         as_cuda: let them answer to the names ``cuda:0``, ``cuda:1`` … as well, so that
-            programs written for CUDA run unmodified (``patches/as_cuda.py``). Once on,
-            it stays on in this process, whatever later calls say.
+            programs written for CUDA run unmodified. Once on, it stays on in this
+            process, whatever later calls say.
         model: the GPU that the simulated clock assumes: a name in ``MODELS``, or a list
             with one name for each device.
         link: what connects them on that clock: a name in ``LINKS``.
@@ -240,15 +241,17 @@ def cluster(
     and pipelines, but tensors have shapes and no values.
 
     Args:
-        nodes: how many there are.
-        gpus: in a node, or in a domain of NVLink, such as 72 for GB200 NVL72.
-        model: of all GPUs: a name in ``MODELS``.
-        network: between nodes: a name in ``sim.fabric.NETWORKS``, such as ``'NDR'``.
-            Default: HDR for V100 and A100, NDR for others.
-        link: between the GPUs of a node: a name in ``LINKS``. Default: the model's.
-        cards: network cards of a node. Default: one for each GPU.
-        wiring: of the GPUs of a node: ``'NVSwitch'``, ``'mesh'``, ``'DGX-1'`` or
-            ``'PCIe'``. Default: what suits link and number.
+        nodes: the number of nodes.
+        gpus: the number of GPUs in a node, or in a domain of NVLink, such as 72 for
+            GB200 NVL72.
+        model: the GPU that they all are: a name in ``MODELS``.
+        network: what connects the nodes: a name in ``sim.fabric.NETWORKS``, such as
+            ``'NDR'``. Default: HDR for V100 and A100, NDR for others.
+        link: what connects the GPUs of a node: a name in ``LINKS``. Default: the
+            model's.
+        cards: the number of network cards in a node. Default: one for each GPU.
+        wiring: how the GPUs of a node are connected: ``'NVSwitch'``, ``'mesh'``,
+            ``'DGX-1'`` or ``'PCIe'``. Default: what suits link and number.
         memory: capacity of each GPU. Default: the model's.
         allocator, host: as in ``enable``.
         algorithm: the only one that NCCL may use for all-reduces, such as ``'Tree'``,
@@ -309,7 +312,10 @@ def simulator_of(device) -> "Simulator | None":
 
 
 def has_devices() -> bool:
-    """Whether ``enable`` has set up virtual GPUs; those of simulators don't count."""
+    """Return whether ``enable`` has set up virtual GPUs in this process.
+
+    Those of ``simulator`` don't count.
+    """
     from .devices import Devices
 
     return Devices.machine is not None
@@ -336,7 +342,10 @@ def mark_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
 
 
 def is_virtual(value: Any) -> bool:
-    """Whether a value is a tensor on a virtual GPU, of no class derived from ours."""
+    """Return whether a value is a tensor on a virtual GPU.
+
+    Tensors of other classes don't count, even if they contain one, as a DTensor does.
+    """
     from .sparse import SparseTensor
     from .tensor import VirtualTensor
 
@@ -344,10 +353,11 @@ def is_virtual(value: Any) -> bool:
 
 
 def peek(tensor: "torch.Tensor") -> "torch.Tensor":
-    """Return a tensor's values on its backing device, unseen by ledger and clock.
+    """Return a tensor's values on its backing device, without copying them.
 
-    For tests and other observers: a program on a GPU couldn't do this. The result
-    shares its memory with the tensor, so leave it as it is.
+    Neither the log of copies nor the clock notices. It's for tests and other observers,
+    because a program on a GPU couldn't do this. The result shares its memory with the
+    tensor, so don't change it.
     """
     from .tensor import is_virtual
 
@@ -367,15 +377,15 @@ def memory_use(
         use                  # a picture in a notebook; print(use) is a table
         use.peak             # bytes by category when most memory was in use
 
-    Each byte is one of parameters, buffers, gradients, optimizer state, activations,
-    temporary or other; the module ``categories`` says by which rules. Recording changes
-    neither results nor memory nor simulated time.
+    Each byte belongs to one category: parameters, buffers, gradients, optimizer state,
+    activations, temporary or other. The page on memory in the documentation has the
+    rules. Recording changes neither results nor memory nor simulated time.
 
     Args:
         net: the network whose names the table of modules has. Modules that aren't part
             of it are found when they go forward, and named by their class.
-        optimizer: whose state is known from the start. Others are found when they take
-            a step.
+        optimizer: the optimizer whose state is known from the start. Others are found
+            when they take a step.
         device: by default that of the network's parameters, or the current one.
     Raises:
         TypeError: an argument is of another type.
@@ -417,6 +427,9 @@ def memory_map(
 def machine_in_use() -> Machine:
     """Return the machine that simulates memory and copies for ``enable``'s devices.
 
+    Its lists ``used`` and ``peak`` have the bytes that are allocated on each device,
+    now and at most, and ``kernels`` the number of kernels issued to it.
+
     Raises:
         RuntimeError: ``enable`` hasn't been called yet.
     """
@@ -446,9 +459,8 @@ def run_ranks(function: Callable[[int, int], Any], world_size: int) -> list[Any]
         results = vgpu.run_ranks(total, 4)
 
     Values are real. ``DistributedDataParallel``, ``fully_shard``, DTensor and pipelines
-    work as on GPUs. It's called ``run_ranks`` because that's what it does: like
-    ``torchrun``, it runs ranks, but nothing is spawned, so lambdas, closures and
-    results of any type are fine.
+    work as on GPUs. Like ``torchrun``, it runs ranks, but it starts no processes, so
+    lambdas, closures and results of any type are fine.
 
     Ranks share variables, which processes wouldn't: give each a network of its own.
     They take turns in a fixed order, so the same program has the same results and the

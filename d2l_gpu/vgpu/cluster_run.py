@@ -24,8 +24,10 @@ class RankUse:
     """What one rank did.
 
     Attributes:
+        rank: its number.
         clock: its simulated clock, with what it did in the last step.
-        machine: its node's devices, of which it used one; ``index`` is that one's.
+        machine: the devices of its node, of which it used one.
+        index: the index of the device that it used.
         memory: what its memory was used for.
     """
 
@@ -61,10 +63,11 @@ class Run:
     steps is taken as a whole.
 
     Attributes:
-        cluster: on which it ran.
-        ranks: those that ran, by their numbers. Others do what one of these does.
-        tokens: what all ranks together process in a step, None if it wasn't said.
-        parameters: of the whole model, likewise.
+        cluster: the cluster on which it ran.
+        ranks: a ``RankUse`` of each rank that ran, by its number. The others do what
+            one of these does.
+        tokens: how many all ranks together process in a step, None if it wasn't said.
+        parameters: how many the whole model has, None if it wasn't said.
         has_steps: whether times are those of a step, and not of the whole program.
     """
 

@@ -41,9 +41,10 @@ class Cluster:
     """GPUs in nodes, and a program that runs on all of them; see ``vgpu.cluster``.
 
     Attributes:
-        nodes: their number.
+        nodes: the number of nodes.
+        model: the GPU that they all are, an entry of ``MODELS``.
         fabric: what connects the GPUs.
-        world_size: the number of GPUs, of which each is a rank.
+        world_size: the number of GPUs, each of which is a rank.
     """
 
     def __init__(
@@ -110,15 +111,15 @@ class Cluster:
         Args:
             program: a function without arguments, in which ``torch.distributed`` is set
                 up already; or the file of a script, as torchrun would start it.
-            arguments: of the script.
-            ranks: those that run, besides the first one and those that it sends to,
+            arguments: the script's command line.
+            ranks: ranks that run, besides the first one and those that it sends to,
                 because they do something else, such as a larger part of a tensor that
                 isn't divided evenly.
-            tokens: what all ranks together process in a step, for rates.
-            parameters: of the whole model, for the utilization that it needs (MFU).
+            tokens: how many tokens all ranks together process in a step, for rates.
+            parameters: how many the whole model has, for its utilization (MFU).
 
         Raises:
-            Whatever the program raises, with the rank in a note.
+            Exception: the program has raised it; a note names the rank.
             TypeError, ValueError: an argument makes no sense.
             RuntimeError: ranks wait for each other for ever, or don't do the same in a
                 collective.

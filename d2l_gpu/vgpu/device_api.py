@@ -71,11 +71,12 @@ __all__ = [
 
 
 def is_available() -> bool:
+    """Return whether there are virtual GPUs."""
     return device_count() > 0
 
 
 def is_initialized() -> bool:
-    """Whether the program has chosen or used a device.
+    """Return whether the program has chosen or used a device.
 
     As long as it hasn't, ``init_device_mesh`` chooses one for each rank.
     """
@@ -91,14 +92,17 @@ def init() -> None:
 
 
 def device_count() -> int:
+    """Return how many virtual GPUs ``enable`` has set up."""
     return 0 if Devices.machine is None else Devices.machine.count
 
 
 def current_device() -> int:
+    """Return the index of this thread's current device."""
     return current.index
 
 
 def set_device(device: Device) -> None:
+    """Make a device this thread's current one."""
     current.index = _index(device)
     Devices.chosen = True
 
@@ -148,6 +152,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Return the properties of a device."""
     i = _index(device)
     machine = Devices.machines[i]
     model = machine.clock.models[i]
@@ -163,17 +168,18 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
 
 
 def get_device_name(device: Device = None) -> str:
+    """Return a device's name, which says that it's virtual and what computes it."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """Return (0, 0), the generation of no real GPU: their kernels can't run here."""
+    """Return (0, 0), which no real GPU has, because their kernels can't run here."""
     _index(device)
     return 0, 0
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
-    """Whether a device can read another's memory directly."""
+    """Return whether a device can read another's memory directly."""
     return _index(device) != _index(peer_device)
 
 
@@ -184,7 +190,7 @@ def synchronize(device: Device = None) -> None:
 
 
 def utilization(device: Device = None) -> int:
-    """Return how busy a device is: the percentage of the *simulated* time it worked.
+    """Return the percentage of the *simulated* time in which a device worked.
 
     Kernels count, copies don't. The time is that since the clock's last reset.
     """
@@ -193,9 +199,9 @@ def utilization(device: Device = None) -> int:
 
 
 def memory_usage(device: Device = None) -> int:
-    """Return the percentage of the *simulated* time its memory was read or written.
+    """Return the percentage of the *simulated* time in which memory was used.
 
-    Every kernel does that while it runs, so this is `utilization`.
+    Every kernel reads or writes memory while it runs, so this is ``utilization``.
     """
     return utilization(device)
 
@@ -237,22 +243,27 @@ def seed_all() -> int:
 
 
 def initial_seed() -> int:
+    """Return the seed of the current device's generator."""
     return default_generators.of(current.index).initial_seed()
 
 
 def get_rng_state(device: Device = None) -> torch.Tensor:
+    """Return the state of a device's generator."""
     return default_generators.of(_index(device)).get_state()
 
 
 def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
+    """Set the state of a device's generator."""
     default_generators.of(_index(device)).set_state(state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the states of all devices' generators."""
     return [get_rng_state(i) for i in range(len(default_generators))]
 
 
 def set_rng_state_all(states: Sequence[torch.Tensor]) -> None:
+    """Set the states of all devices' generators."""
     for i, state in enumerate(states):
         set_rng_state(state, i)
 
@@ -261,14 +272,17 @@ def set_rng_state_all(states: Sequence[torch.Tensor]) -> None:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Return the types in which ``torch.autocast`` can compute."""
     return [torch.float16, torch.bfloat16]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return True: bfloat16 works on every virtual GPU."""
     return True
 
 
 def is_current_stream_capturing() -> bool:
+    """Return False: there are no CUDA graphs, so nothing is ever captured."""
     return False
 
 

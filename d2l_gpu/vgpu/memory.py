@@ -26,11 +26,13 @@ from .sim.units import parse_size
 
 
 def memory_allocated(device: Device = None) -> int:
+    """Return the bytes that tensors on a device occupy now, in whole blocks."""
     i = _index(device)
     return Devices.machines[i].allocated(i)[0]
 
 
 def max_memory_allocated(device: Device = None) -> int:
+    """Return the most bytes that tensors on a device have occupied at a time."""
     i = _index(device)
     return Devices.machines[i].allocated(i)[1]
 
@@ -45,16 +47,19 @@ def memory_reserved(device: Device = None) -> int:
 
 
 def max_memory_reserved(device: Device = None) -> int:
+    """Return the most bytes that were reserved on a device at a time."""
     i = _index(device)
     return Devices.machines[i].reserved(i)[1]
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
+    """Let what was the most so far begin again at what is in use now."""
     i = _index(device)
     Devices.machines[i].reset_peak(i)
 
 
 def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Let totals since the beginning, such as bytes allocated, begin again at zero."""
     i = _index(device)
     Devices.machines[i].reset_totals(i)
 
@@ -111,10 +116,10 @@ def memory_stats(device: Device = None) -> dict[str, int]:
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Return PyTorch's table of a device's memory, and a line that says what it is.
+    """Return PyTorch's table of a device's memory, and a line that says it's simulated.
 
     Args:
-        abbreviated: whether to leave out pools. Only a caching allocator has some.
+        abbreviated: whether to leave out pools, which only a caching allocator has.
     """
     # The code of torch.cuda.memory_summary asks for nothing but these two.
     asked = {
@@ -143,7 +148,8 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
     """Let a device give at most a fraction of its memory, from 0 to 1.
 
     Raises:
-        TypeError, ValueError: it's no such number.
+        TypeError: the fraction isn't a float.
+        ValueError: it isn't between 0 and 1.
     """
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
@@ -154,6 +160,7 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
+    """Return the fraction of its memory that a device may give."""
     i = _index(device)
     return Devices.machines[i].fractions[i]
 
@@ -166,12 +173,12 @@ Snapshot = dict[str, Any]
 def memory_snapshot(mempool_id=None, include_traces: bool = True) -> list[Snapshot]:
     """Return the segments of all devices, and the blocks in them.
 
-    They are described as ``torch.cuda.memory_snapshot`` does it. Addresses are those
+    They are described as by ``torch.cuda.memory_snapshot``. Addresses are those
     that tensors give (``data_ptr``). Without a caching allocator, each block in use is
     a segment.
 
     Args:
-        mempool_id: (0, 0), which no pool is, or None. In every other pool is nothing.
+        mempool_id: (0, 0) or None for memory that is in no pool. Pools are empty.
     """
     return [] if mempool_id not in (None, (0, 0)) else _segments(Devices.machine)
 

@@ -1,4 +1,4 @@
-"""Run a user's script inside our process as Python itself would run it.
+"""Run a user's script inside this process as Python itself would run it.
 
 This needs nothing but Python. It doesn't import PyTorch, so a script can still set what
 has to be set before that import.
@@ -20,7 +20,8 @@ def run_script(path: Path) -> None:
     Args:
         path: the script; its folder becomes the first entry of ``sys.path``.
     Raises:
-        Whatever the script raises; SyntaxError if it isn't Python.
+        Exception: the script has raised it.
+        SyntaxError: the script isn't Python.
     """
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)

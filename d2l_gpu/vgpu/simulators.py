@@ -280,6 +280,7 @@ class Simulator:
         Raises:
             TypeError: i is not an integer.
             ValueError: there is no such device.
+            RuntimeError: the devices have been released.
         """
         if isinstance(i, bool) or not isinstance(i, int):
             raise TypeError(
@@ -305,7 +306,7 @@ class Simulator:
 
     @property
     def label(self) -> str:
-        """The label to print beside a number: ``simulated (V100)``."""
+        """The label to print beside a number, such as ``simulated (V100)``."""
         names = dict.fromkeys(model.name for model in self.models)
         return f"simulated ({', '.join(names)})"
 
@@ -438,7 +439,7 @@ class Simulator:
 
 
 class Pending:
-    """A collective that overlaps with other work."""
+    """A collective that overlaps with other work; see ``Simulator.all_reduce``."""
 
     def __init__(self, clock: Clock, indices: list[int], done: Moment):
         self._clock, self._indices, self._done = clock, indices, done

@@ -59,7 +59,7 @@ class Stream(PyTorchStream):
 
     @property
     def cuda_stream(self) -> int:
-        """The stream's number, where CUDA has an address: 0 for the default stream."""
+        """The stream's number, where CUDA has an address. The default stream has 0."""
         return self.stream_id
 
     native_handle = cuda_stream
@@ -156,7 +156,7 @@ class Event(PyTorchEvent):
 
     @property
     def cuda_event(self) -> int:
-        """The event's number, where CUDA has an address: 0 until it's recorded."""
+        """The event's number, where CUDA has an address. It's 0 until it's recorded."""
         return self._number
 
     event_id = cuda_event

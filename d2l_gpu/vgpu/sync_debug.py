@@ -26,9 +26,13 @@ mode = _Mode()
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Do nothing ("default" or 0), warn (1) or raise an error (2) where the host waits.
+    """Choose what happens where the host waits for a device.
 
-    A warning names the program's own line.
+    Args:
+        debug_mode: ``"default"`` or 0 for nothing, ``"warn"`` or 1 for a warning that
+            names the program's own line, ``"error"`` or 2 for an error.
+    Raises:
+        RuntimeError: there is no such mode; or, later, the host has to wait.
     """
     if debug_mode in MODES:
         debug_mode = MODES.index(debug_mode)
@@ -40,6 +44,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
+    """Return what happens where the host waits for a device: 0, 1 or 2."""
     return mode.number
 
 

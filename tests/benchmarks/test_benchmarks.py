@@ -261,13 +261,13 @@ def test_the_values_of_the_book_are_medians_of_its_builds():
         assert row.value == statistics.median(map(float, found))
 
 
-def test_the_readmes_and_reports_have_the_recorded_errors():
+def test_pages_and_reports_have_the_recorded_errors():
     """The tables, and what reports say, follow from the recorded results."""
     found = published.recorded()
     assert len(found) > 30
     table = published.table(found)
-    for readme in published.READMES:
-        assert table in readme.read_text(encoding="utf-8")
+    for page in published.PAGES:
+        assert table in page.read_text(encoding="utf-8")
     assert published.expected(found) == published.EXPECTED.read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 
 from tests.helpers.paths import REPOSITORY
 
-PAGES = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")]
+PAGES = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")]
 PAGES += [
     REPOSITORY / "d2l_gpu/vgpu/README.md",
     REPOSITORY / "lessons/locale/README.md",

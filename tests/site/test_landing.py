@@ -25,6 +25,7 @@ from tools.site.links import Page
 AXE = ROOT / "tools/site/node_modules/axe-core/axe.min.js"
 LANGUAGES = ("en", "fr", "pt", "zh")
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+NARROW = {"width": 320, "height": 640}  # or a phone at 120 %
 MOST_BYTES = 300_000
 VIOLATIONS = """
 async () => {
@@ -293,14 +294,21 @@ def test_everyone_can_read_it(opened, language, size, theme):
     assert page.evaluate(VIOLATIONS) == []
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_narrow_page_scrolls_in_one_direction(opened, language):
+    page = opened(language, viewport=NARROW)
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
 def test_nothing_moves_when_a_reader_returns(opened):
     place = (
         '{"edition": "fr/pytorch", "first": "00_start.html", "page": "05_time.html",'
-        ' "title": "Le temps", "word": "Continuer :"}'
+        ' "title": "Entraîner ResNet-18 sur plusieurs GPU", "word": "Continuer :"}'
     )
     for size in PHONE, DESKTOP:
         page = opened(keep=place, viewport=size)
         assert page.locator("a.continue").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
         assert page.evaluate(SHIFT) == 0
 
 

@@ -70,6 +70,25 @@ def test_each_solution_is_folded_behind_its_exercise(site):
             assert "<pre" in solution.partition("</details>")[0], path
 
 
+def test_each_exercise_leads_to_its_solution(site, pages):
+    for path in (site / "en/pytorch").glob("*.html"):
+        name = f"en/pytorch/{path.name}"
+        solutions = f"solutions/{path.name}"
+        links = [each for each in pages[name].links if f"{solutions}#" in each]
+        exercises = [each for each in pages[name].ids if each.startswith("exercise-")]
+        assert links == [f"{solutions}#{each}" for each in exercises]
+    text = text_of(site, "fr/jax/03_copying.html")
+    assert 'href="solutions/03_copying.html#exercise-03-1">Solution</a>' in text
+
+
+def test_names_in_other_languages_are_marked_as_such(site):
+    text = text_of(site, "en/jax/glossary.html")
+    entry = text.partition('id="term-device"')[2].partition("</dd>")[0]
+    assert 'lang="fr">Français <span class="called">périphérique<' in entry
+    text = text_of(site, "zh/jax/glossary.html")
+    assert re.search(r'<dt [^>]*lang="en"[^>]*>\s*<strong>device', text)
+
+
 def test_a_solution_is_named_in_the_language(site):
     found = FOLDED.findall(text_of(site, "zh/jax/solutions/03_copying.html"))
     assert ("solution", "参考答案") in found
@@ -134,8 +153,9 @@ def test_emphasis_in_a_translation_is_no_term():
     assert not {"的确", "传到", "一次", "锁页"} & set(found)
 
 
-def test_pictures_say_what_they_show(site):
-    for path in site.rglob("*.html"):
+def test_pictures_say_what_they_show(book, site):
+    folders = [site / edition.folder for edition in book.built]
+    for path in (path for folder in folders for path in folder.rglob("*.html")):
         article = path.read_text("utf-8").partition('id="furo-main-content"')[2]
         for image in re.findall(r"<img [^>]*>", article):
             alt = re.search(r'alt="([^"]*)"', image)[1]

@@ -1,4 +1,4 @@
-"""The table of fidelity in the README of the virtual GPUs is that of the records."""
+"""The table of fidelity on the page about virtual GPUs is that of the records."""
 
 import pytest
 
@@ -18,10 +18,10 @@ def record(**counts):
     }
 
 
-def test_the_readme_is_up_to_date():
-    text = conformance.README.read_text(encoding="utf-8")
+def test_the_page_is_up_to_date():
+    text = conformance.PAGE.read_text(encoding="utf-8")
     table = conformance.table(conformance.read_records())
-    assert conformance.readme_with(text, table) == text
+    assert conformance.page_with(text, table) == text
 
 
 def test_records_hold_nothing_unexpected():
@@ -44,6 +44,6 @@ def test_a_table():
     assert row in table
 
 
-def test_a_readme_without_marks_is_an_error():
+def test_a_page_without_marks_is_an_error():
     with pytest.raises(ValueError, match="has no lines <!-- from tools/conformance"):
-        conformance.readme_with("# Virtual GPUs", "table")
+        conformance.page_with("# Virtual GPUs", "table")

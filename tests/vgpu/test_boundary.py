@@ -20,7 +20,7 @@ NEEDED = {"torch", "pytest"}
 # Modules of theirs that are public beside what the package exports.
 PUBLIC = {
     *("programs", "sim.catalogue", "sim.drawing", "sim.plans", "sim.play"),
-    "sim.puzzle",
+    *("sim.puzzle", "sim.replicas"),
 }
 SIMULATION = sorted((PACKAGE / "vgpu" / "sim").glob("*.py"))
 # What could tell one computer, or one moment, from another.

@@ -1,4 +1,4 @@
-"""Copies and waiting that no line of a program asks for: README.md's table of them."""
+"""Copies and waiting that no line asks for, as docs/vgpu/copies.md lists them."""
 
 import re
 
@@ -14,12 +14,10 @@ from tests.helpers.paths import REPOSITORY
 from tests.helpers.properties import sizes
 
 HOST = -1
-TEXT = (REPOSITORY / "d2l_gpu" / "vgpu" / "README.md").read_text("utf-8")
+TEXT = (REPOSITORY / "docs" / "vgpu" / "copies.md").read_text("utf-8")
 ROWS = {
     line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:4]]
-    for line in TEXT.split("### Hidden copies", 1)[-1]
-    .partition("\n### ")[0]
-    .split("\n")
+    for line in TEXT.splitlines()
     if line.startswith("| `")
 }
 

@@ -59,7 +59,7 @@ def run_project(project: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-# What docs/testing.md shows: a part of mixture.py, and a common mistake in its place.
+# What docs/vgpu/pytest.md shows: a part of mixture.py, and a mistake in its place.
 BUGS = {
     "a tensor forgotten on the CPU": (", device=X.device)", ")"),
     "a list of modules that isn't a ModuleList": (
@@ -71,7 +71,7 @@ BUGS = {
     "a rank that uses another's device": ("torch.device(device, rank)", "device"),
     "a wrong `map_location`": ("map_location=device, ", ""),
 }
-TESTING = (REPOSITORY / "docs" / "testing.md").read_text("utf-8")
+TESTING = (REPOSITORY / "docs" / "vgpu" / "pytest.md").read_text("utf-8")
 
 
 def test_the_page_for_authors_of_libraries_names_these_mistakes():

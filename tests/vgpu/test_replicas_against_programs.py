@@ -10,7 +10,7 @@ import torch
 from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim.plans import Machine
 from d2l_gpu.vgpu.sim.recordings import networks
-from d2l_gpu.vgpu.sim.replicas import FILES, KINDS, Outcome, simulate
+from d2l_gpu.vgpu.sim.replicas import KINDS, Outcome, simulate
 from tools.network_training import program
 from tools.record_networks import (
     BATCHES,
@@ -52,19 +52,21 @@ def assert_equal(run, outcome: Outcome) -> None:
     assert sum(ours.peak.values()) - workspaces == sum(theirs.peak.values())
 
 
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
-    ("gpu", "nodes", "gpus", "batch", "precision"),
+    ("name", "gpu", "nodes", "gpus", "batch", "precision"),
     [
-        ("V100", 1, 1, 256, "fp32"),
-        ("V100", 1, 2, 100, "fp32"),
-        ("T4", 1, 4, 31, "fp16"),
-        ("A100 80GB", 1, 8, 64, "tf32"),
-        ("H100", 2, 8, 128, "bf16"),
-        ("A100", 1, 1, 1, "bf16"),
-        ("V100", 1, 1, 7, "fp16"),
-        ("RTX 4090", 1, 2, 2, "tf32"),
-        ("GB200", 1, 72, 32, "fp16"),
+        ("LeNet", "V100", 1, 1, 256, "fp32"),
+        ("LeNet", "A100", 1, 1, 1, "bf16"),
+        ("LeNet", "GB200", 1, 72, 32, "fp16"),
+        ("ResNet-18", "V100", 1, 1, 7, "fp16"),
+        ("ResNet-18", "V100", 1, 2, 100, "fp32"),
+        ("ResNet-18", "A100 80GB", 1, 8, 64, "tf32"),
+        ("ResNet-18", "H100", 2, 8, 128, "bf16"),
+        ("ResNet-18", "RTX 4090", 1, 2, 2, "fp32"),
+        ("ResNet-50", "A100", 1, 1, 1, "tf32"),
+        ("ResNet-50", "T4", 1, 4, 31, "fp16"),
+        ("ResNet-50", "V100", 1, 8, 112, "fp32"),
+        ("ResNet-50", "H100", 2, 8, 33, "bf16"),
     ],
 )
 def test_a_step_takes_as_long_and_as_much_memory(

@@ -14,6 +14,9 @@ needs are the extra ``site``, and MathJax is one file of an npm package that
 The theme is Furo, because its sidebar, its dark mode and its layout on phones need no
 other host and almost no JavaScript, and it can be read without any.
 
+Beside the course is the documentation of virtual GPUs as a library, in ``vgpu/``: also
+a Sphinx project of its own, made of ``docs/vgpu`` and of docstrings.
+
 * ``book``: which pages there are, and the link from one to another.
 * ``source``: what Sphinx reads for an edition.
 * ``sphinx_build``: how Sphinx is configured and run.
@@ -25,6 +28,8 @@ other host and almost no JavaScript, and it can be read without any.
 * ``answering``: a third, which makes our drawings part of the page; timelines and
   pictures of memory answer by ``static/answers*.js``.
 * ``links``: all links of a site, to check them.
-* ``landing``: the page at the root.
+* ``landing``: the pages at the root, one in each language, and what they show of
+  virtual GPUs, as recorded.
+* ``vgpu_docs``, ``vgpu_extension``: the documentation of virtual GPUs.
 * ``words.toml``: the few words of the pages that lessons don't have, by language.
 """

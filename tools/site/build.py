@@ -1,4 +1,4 @@
-"""Build all editions and the landing pages."""
+"""Build all editions, the documentation of virtual GPUs, and the landing pages."""
 
 import functools
 import multiprocessing
@@ -9,7 +9,10 @@ from pathlib import Path
 from tools.edition import Project
 from tools.site.book import Book
 from tools.site.landing import write_landing
+from tools.site.playground.pages import write_playground
 from tools.site.sphinx_build import HERE, MATHJAX, build
+from tools.site.vgpu_docs import FOLDER
+from tools.site.vgpu_docs import build as build_vgpu_docs
 
 INSTALLED = HERE / "node_modules" / "mathjax"
 """The npm package with MathJax, once it's installed."""
@@ -28,14 +31,14 @@ def build_site(
         mathjax: the npm package, installed.
 
     Raises:
-        FileNotFoundError: MathJax isn't installed.
+        FileNotFoundError: MathJax or Pyodide isn't installed.
     """
     script = mathjax / "es5" / Path(MATHJAX).name
     if not script.is_file():
         raise FileNotFoundError(f"{script} is missing: npm ci --prefix tools/site")
     out.mkdir(parents=True, exist_ok=True)
-    for edition in book.built:
-        shutil.rmtree(out / edition.folder, ignore_errors=True)
+    for folder in [FOLDER, *(edition.folder for edition in book.built)]:
+        shutil.rmtree(out / folder, ignore_errors=True)
     (out / MATHJAX).parent.mkdir(exist_ok=True)
     shutil.copy(script, out / MATHJAX)
     shutil.copy(mathjax / "LICENSE", (out / MATHJAX).parent)
@@ -48,6 +51,8 @@ def build_site(
         max_tasks_per_child=1,
     ) as pool:
         one = functools.partial(build, project, book, site=out)
-        found = list(pool.map(one, book.built))
+        library = pool.submit(build_vgpu_docs, project, out)
+        found = [*pool.map(one, book.built), library.result()]
+    write_playground(book, out)
     write_landing(project, book, out)
     return [line for its in found for line in its]

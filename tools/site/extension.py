@@ -65,7 +65,7 @@ def _add_switch(app: Sphinx, pagename: str, templatename, context: dict, doctree
         its["language"]: book.switch_of_languages(edition, pagename),
         its["framework"]: frameworks,
     }
-    context["absent"] = its["absent"].format(frameworks=", ".join(absent))
+    context["absent"] = its["absent"].format(frameworks=its["comma"].join(absent))
     context["any_absent"] = bool(absent)
 
 

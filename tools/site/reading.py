@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 
 from tools.site import folding
 from tools.site.book import INDEX, words
-from tools.site.sections import name_sections, shared
+from tools.site.sections import link_solutions, name_sections, shared
 from tools.site.terms import link_terms, list_terms
 
 FIRST, LAST = 100, 900
@@ -81,6 +81,7 @@ def setup(app: Sphinx) -> dict:
     app.add_config_value("d2l_solution_mark", "", "")
     folding.setup(app)
     app.connect("doctree-read", name_sections, priority=FIRST)
+    app.connect("doctree-read", link_solutions)
     app.connect("doctree-read", list_terms, priority=FIRST)
     app.connect("doctree-resolved", link_terms)
     app.connect("html-page-context", _for_templates, priority=LAST)

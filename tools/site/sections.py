@@ -15,6 +15,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+from d2l_gpu.course import SOLUTIONS
 from tools.languages import ENGLISH
 from tools.lesson import FENCED
 from tools.site.book import Book, Edition
@@ -96,3 +97,20 @@ def name_sections(app: Sphinx, doctree: nodes.document) -> None:
     for name, section in zip(names, sections, strict=True):
         # The first one is the anchor that tables of contents and the search use.
         section["ids"] = [name, *(each for each in section["ids"] if each != name)]
+
+
+def link_solutions(app: Sphinx, doctree: nodes.document) -> None:
+    """End each exercise of a lesson with a link to its solution."""
+    name, edition = app.env.docname, app.config.d2l_edition
+    if name not in app.config.d2l_book.solved(edition):
+        return
+    for section in doctree.findall(nodes.section):
+        anchor = section["ids"][0]
+        if anchor.startswith("exercise-"):
+            link = nodes.reference(
+                "",
+                app.config.d2l_solution_mark,
+                refuri=f"{SOLUTIONS}/{name}.html#{anchor}",
+                internal=True,
+            )
+            section += nodes.paragraph("", "", link, classes=["to-solution"])

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -16,13 +17,42 @@ MATHJAX = "_mathjax/tex-svg.js"
 
 _FONTS = "system-ui, sans-serif"
 
+THEME = {
+    "author": "The d2l_gpu authors",
+    "smartquotes": False,
+    "templates_path": [str(HERE / "templates")],
+    "html_theme": "furo",
+    "html_static_path": [str(HERE / "static")],
+    "html_css_files": ["book.css"],
+    "html_favicon": str(HERE / "static" / "icon.svg"),
+    "html_sidebars": {
+        "**": [
+            "sidebar/brand.html",
+            "sidebar/search.html",
+            "sidebar-switch.html",
+            "sidebar/scroll-start.html",
+            "sidebar/navigation.html",
+            "sidebar-elsewhere.html",
+            "sidebar/scroll-end.html",
+        ]
+    },
+    "html_theme_options": {
+        "light_css_variables": {"font-stack": _FONTS},
+        "dark_css_variables": {"font-stack": _FONTS},
+    },
+    "html_copy_source": False,
+    "html_show_sourcelink": False,
+    "html_show_copyright": False,
+    "html_use_index": False,
+}
+"""What Sphinx projects of the site have in common."""
+
 
 def configuration(project: Project, book: Book, edition: Edition) -> dict:
     """Return what would otherwise be in Sphinx's ``conf.py``."""
     its = words(edition.language)
-    return {
+    return THEME | {
         "project": its["title"],
-        "author": "The d2l_gpu authors",
         "extensions": [
             "myst_nb",
             "sphinx_copybutton",
@@ -38,7 +68,6 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
         "d2l_edition": edition,
         "d2l_root": project.root,
         "d2l_solution_mark": solution_mark(project, edition.language),
-        "smartquotes": False,
         # Notebooks are shown as committed, and their Markdown is that of Jupyter.
         "nb_execution_mode": "off",
         "nb_merge_streams": True,
@@ -47,30 +76,8 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
         # A notebook may begin with a heading of any level, and tables in outputs with
         # none.
         "suppress_warnings": ["myst.header"],
-        "templates_path": [str(HERE / "templates")],
-        "html_theme": "furo",
         "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
-        "html_static_path": [str(HERE / "static")],
-        "html_css_files": ["book.css"],
-        "html_favicon": str(HERE / "static" / "icon.svg"),
-        "html_sidebars": {
-            "**": [
-                "sidebar/brand.html",
-                "sidebar/search.html",
-                "sidebar-switch.html",
-                "sidebar/scroll-start.html",
-                "sidebar/navigation.html",
-                "sidebar/scroll-end.html",
-            ]
-        },
-        "html_theme_options": {
-            "light_css_variables": {"font-stack": _FONTS},
-            "dark_css_variables": {"font-stack": _FONTS},
-        },
-        "html_copy_source": False,
-        "html_show_sourcelink": False,
-        "html_show_copyright": False,
-        "html_use_index": False,
+        "html_context": {"elsewhere": [(its["library"], "../../vgpu/index.html")]},
         # An SVG of each formula needs no fonts, which browsers refuse to load from
         # files of other folders.
         "mathjax_path": f"../../../{MATHJAX}",
@@ -90,11 +97,35 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
         edition: what to build.
         site: the root of the site.
     """
+    warnings = run(
+        configuration(project, book, edition),
+        lambda folder: write_source(project, book, edition, folder),
+        site,
+        edition.folder,
+    )
+    (site / edition.folder / "objects.inv").unlink()
+    for page in pages_of(book, edition):
+        notebook = f"{edition.folder}/{page}.ipynb"
+        shutil.copy(project.root / "notebooks" / notebook, site / notebook)
+    return warnings
+
+
+def run(
+    settings: dict, write: Callable[[Path], None], site: Path, name: str
+) -> list[str]:
+    """Run Sphinx, and return its warnings.
+
+    Args:
+        settings: what would be in ``conf.py``.
+        write: writes the source into an empty folder.
+        site: the root of the site.
+        name: the folder in the site for what comes out.
+    """
     with tempfile.TemporaryDirectory() as folder:
         source, out = Path(folder, "source"), Path(folder, "build", "html")
         warnings = Path(folder, "warnings")
         source.mkdir()
-        write_source(project, book, edition, source)
+        write(source)
         with warnings.open("w", encoding="utf-8") as stream:
             app = Sphinx(
                 source,
@@ -102,19 +133,15 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
                 out,
                 Path(folder, "doctrees"),
                 "html",
-                configuration(project, book, edition),
+                settings,
                 status=None,
                 warning=stream,
             )
             app.build()
-        for left in (".buildinfo", "objects.inv"):
-            (out / left).unlink(missing_ok=True)
+        (out / ".buildinfo").unlink(missing_ok=True)
         # What myst-nb makes of the notebooks stays behind, beside this folder.
-        shutil.move(out, site / edition.folder)
-        for name in pages_of(book, edition):
-            notebook = f"{edition.folder}/{name}.ipynb"
-            shutil.copy(project.root / "notebooks" / notebook, site / notebook)
+        shutil.move(out, site / name)
         return [
-            f"{edition.folder}: {line.replace(f'{source}/', '')}"
+            f"{name}: {line.replace(f'{source}/', '')}"
             for line in warnings.read_text("utf-8").splitlines()
         ]

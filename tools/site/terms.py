@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from docutils import nodes
@@ -169,12 +168,24 @@ def list_terms(app: Sphinx, doctree: nodes.document) -> None:
             note = nodes.paragraph("", "", nodes.Text(f"{lesson} "), *link.children)
             for language, name in zip(languages, names, strict=True):
                 if (called := name.astext()) != UNKNOWN:
-                    html = f'<span lang="{codes[language]}">{escape(called)}</span>'
-                    note += nodes.Text(f" · {language} ")
-                    note += nodes.raw("", html, format="html")
+                    note += nodes.Text(" · ")
+                    # Docutils makes an attribute of this class.
+                    note += nodes.inline(
+                        "",
+                        "",
+                        nodes.Text(f"{language} "),
+                        nodes.inline("", called, classes=["called"]),
+                        classes=[f"language-{codes[language]}"],
+                    )
             items += nodes.definition_list_item(
                 "",
-                nodes.term("", "", *term.children, ids=[anchor(term.astext())]),
+                nodes.term(
+                    "",
+                    "",
+                    *term.children,
+                    ids=[anchor(term.astext())],
+                    classes=[f"language-{ENGLISH}"],
+                ),
                 nodes.definition("", meaning, note),
             )
         table.replace_self(items)

@@ -16,12 +16,14 @@ wherever Python does, even in a browser.
   issues for that, by ``plan_commands``, and ``plan_results`` what comes of it.
 * ``puzzle``: levels that ask for the fastest plan, each with a grid of others.
   ``puzzle_map`` draws them.
+* ``replicas``: the training of networks for images on any GPUs, replayed exactly.
 * ``play``: all this for a playground: a setting in, times and pictures out, as JSON.
-  ``play_plans`` does it for language models.
+  ``play_plans`` does it for language models, ``play_replicas`` for images.
 * ``recordings``: the models: their kernels, as ``python -m tools.record`` wrote them.
 * ``worlds``: commands of ranks that are processes with a host each.
 * ``machine``: the devices' memory, the log of copies, and the seams to the clock.
 * ``nccl``: which algorithm and protocol NCCL chooses for a collective, and its time.
+* ``cudnn``: the algorithms for a convolution, of which the fastest is taken.
 * ``allocator``, ``allocator_config``: PyTorch's caching allocator and its settings.
 * ``caching``: the machine whose devices have one.
 * ``product``: how long one matrix product takes.

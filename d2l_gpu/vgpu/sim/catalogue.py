@@ -18,7 +18,7 @@ MIB, GIB = 2**20, 2**30
 def closest(name: str, names: Iterable[str]) -> str:
     """Return a question that asks whether one of the names was meant, if one is close.
 
-    It goes into an error's sentence: `` (did you mean 'A100'?)``, or nothing.
+    It goes into an error's sentence, as ``(did you mean 'A100'?)``, or is empty.
     """
     found = {each.lower(): each for each in names}
     for match in difflib.get_close_matches(name.lower(), found, 1):
@@ -359,8 +359,10 @@ class Link:
     """A connection between two memories.
 
     Attributes:
+        name: the name by which a program chooses it.
         bandwidth: bytes per second in each direction.
         step: latency in seconds of one step of a collective; a copy is one step.
+        source: where the figures come from.
         channels: how many channels NCCL makes on it. Each takes one multiprocessor of
             every device for as long as a collective lasts.
     """
@@ -468,6 +470,7 @@ class Measured:
 
     @cached_property
     def value(self) -> float:
+        """The median of the measurements."""
         return median(self.figures.values())
 
 
@@ -675,12 +678,15 @@ def quantization(units: int, batch: int, m: int, n: int, k: int) -> float:
 
     A product of m × k by k × n is computed in tiles. A tile at the edge costs as much
     as a full one (tile quantization), and so does the last round of tiles (wave
-    quantization). We try several ways to divide the product and take the best.
+    quantization). We try several ways to divide the product and take the best. See
+    NVIDIA, Matrix Multiplication Background User's Guide (2023).
 
     Args:
         units: number of the device's multiprocessors.
         batch: number of such products.
-    Source: NVIDIA, Matrix Multiplication Background User's Guide (2023).
+        m: rows of the result.
+        n: columns of the result.
+        k: numbers that are multiplied and summed for each entry of the result.
     """
     best = 0.0
     useful = batch * m * n * k

@@ -125,15 +125,17 @@ class Span(NamedTuple):
     """Something that took time, in picoseconds since the clock was made.
 
     Attributes:
-        index: of the device, or ``HOST``.
+        index: the index of the device, -1 for the host.
         lane: ``"compute"``, ``"in"``, ``"out"``, ``"wait"`` or ``"issue"``.
+        start: when it began.
+        end: when it ended.
         name: the operator's name, the two ends of a copy, or a collective with its
             algorithm.
         issued: when the host had issued it; None if the host itself was waiting.
         issuing: how long that took the host.
         stream: the device's stream to which it was issued.
         thread: the number of the host's thread.
-        work: the kernels of a call, each a `Part`, or the command of a copy or a
+        work: the kernels of a call, each a ``Part``, or the command of a copy or a
             collective; None if the host was waiting.
     """
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 INK, SOFT, GRID, PAPER = "#222222", "#666666", "#DDDDDD", "#FFFFFF"
 
-# The kinds of work, and the colour of each.
 COLOURS = {
     "compute": "#0072B2",
     "copy": "#C58200",
@@ -23,16 +22,17 @@ COLOURS = {
     "host": "#C14A81",
     "reference": "#585858",
 }
-# For whatever is of no kind.
+"""The kinds of work, and the colour of each."""
 OTHERS = (INK, "#5A2FC2", "#A8201A", "#9A7AF5")
-# Of text on white paper, where that must be darker to be legible.
+"""Colours for whatever is of no kind."""
 WORDS = COLOURS | {"copy": "#9A6400", "wait": "#666666", "communicate": "#007A52"}
-# Of the edge of what is too pale to stand out from white paper.
+"""Colours of text on white paper, some of them darker, so that they're legible."""
 EDGES = {"wait": "#8A8A8A"}
-# Of text inside something of this colour.
+"""Colours of the edge of what is too pale to stand out from white paper."""
 INSIDE = {
     kind: INK if kind in ("copy", "wait", "communicate") else PAPER for kind in COLOURS
 }
+"""Colours of text inside something of this kind."""
 
 # Widths of the characters from space to ~, in thousandths of the font's size.
 _REGULAR = (

@@ -26,13 +26,21 @@ LARGE = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes that crossed from one memory to another; ``HOST`` means the host's."""
+    """Bytes that crossed from one memory to another.
+
+    Attributes:
+        nbytes: how many.
+        source: the index of the device that they came from, -1 for the host.
+        target: the index of the device that they went to, -1 for the host.
+        pinned: whether the host's side is page-locked memory.
+        blocking: whether the host waits until the copy ends.
+    """
 
     nbytes: int
     source: int
     target: int
-    pinned: bool = False  # the host's side is page-locked memory
-    blocking: bool = True  # the host waits until the copy ends
+    pinned: bool = False
+    blocking: bool = True
 
 
 class Machine:

@@ -34,8 +34,10 @@ class MemoryMap:
         label: what the picture says below its title, such as ``"simulated (T4)"``.
         wanted: bytes of a request to compare the free pieces with.
     Attributes:
-        reserved, allocated, unallocated: bytes of all segments, of the pieces in use,
-            and of the free ones.
+        reserved: bytes of all segments.
+        allocated: bytes of the pieces in use.
+        unallocated: bytes of the free pieces.
+        pieces: how many pieces are free.
         largest_free: bytes of the largest free piece.
     """
 

@@ -55,9 +55,11 @@ class Outcome:
         composed: returns the ranks of a pipeline, which have issued so many steps, and
             whose clocks keep what can be drawn, or don't.
     Attributes:
-        network, plan, machine: what was simulated.
-        ranks: one of each place in the pipeline, by its number.
-        memory: of each rank of the pipeline at its peak: bytes by category.
+        network: the model that was simulated.
+        plan: how it's divided.
+        machine: the GPUs that it's divided over.
+        ranks: the number of one rank of each place in the pipeline.
+        memory: the bytes by category of each rank of the pipeline, at its peak.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class Outcome:
 
     @property
     def spent(self) -> list[dict[str, float]]:
-        """Of each rank of the pipeline, the seconds of its step by what they are for.
+        """The seconds of a step by what they are for, for each rank of the pipeline.
 
         They add up to the step.
         """
@@ -202,7 +204,7 @@ class Outcome:
 
     @property
     def limit(self) -> str:
-        """What limits the speed: ``"computing"`` or a key of ``CAUSES``."""
+        """What limits the speed, which is ``"computing"`` or a key of ``CAUSES``."""
         shares = self.shares
         if shares.pop(COMPUTING, 0.0) >= MOSTLY:
             return COMPUTING
@@ -307,14 +309,13 @@ class _Times:
     def _spent(self, rank: Rank, ends: list[int]) -> dict[str, float]:
         *before, last = rank.clock.laps
         times = last - (before[-1] if before else Counter())
-        own = (ends[-1] - (ends[-2] if before else 0)) / PICO
-        found = {what: time / PICO for what, time in times.items()}
-        found[HOSTED] = max(0.0, own - sum(found.values()))
+        own = ends[-1] - (ends[-2] if before else 0)
+        found = {**times, HOSTED: max(0, own - sum(times.values()))}
         # If others take longer, it waits for them, in the next step at the latest.
         if rank.setting.plan.pipeline > 1:
-            more = self.seconds - sum(found.values())
-            found[PIPELINE] = max(0.0, found.get(PIPELINE, 0.0) + more)
-        return found
+            more = self.end - self.begin - sum(found.values())
+            found[PIPELINE] = max(0, found.get(PIPELINE, 0) + more)
+        return {what: time / PICO for what, time in found.items()}
 
 
 class Results:

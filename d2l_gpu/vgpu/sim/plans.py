@@ -49,20 +49,21 @@ class Plan:
     in fp32.
 
     Attributes:
-        pipeline: ranks of a pipeline, each with some of the layers.
-        tensor: GPUs that share each layer, with activations between the layers divided
-            by places (sequence parallelism).
-        shards: GPUs over which ``fully_shard`` divides parameters, gradients and the
-            optimizer's state.
-        replicas: of all that (HSDP). Gradients are summed over them.
+        pipeline: the number of ranks of a pipeline, each with some of the layers.
+        tensor: the number of GPUs that share each layer, with activations between the
+            layers divided by places (sequence parallelism).
+        shards: the number of GPUs over which ``fully_shard`` divides parameters,
+            gradients and the optimizer's state.
+        replicas: how many copies of all that there are (HSDP). Gradients are summed
+            over them.
         microbatches: into how many each of ``shards × replicas`` divides its part of
             the batch. Without a pipeline, they add to the gradients one by one.
-        sequences: of a microbatch.
+        sequences: the number of sequences in a microbatch.
         checkpoint: which activations are computed again in backward: ``"none"``,
             ``"selective"`` (all but those of attention and of every second product) or
             ``"full"`` (all inside a layer).
         schedule: ``"1F1B"``, ``"GPipe"`` or ``"interleaved"``.
-        stages: of each rank of an interleaved pipeline.
+        stages: how many each rank of an interleaved pipeline has.
         zero: 1, 2 or 3, like the stages of ZeRO (S. Rajbhandari and others, 2020), but
             parameters are always in shards between the steps. With 1, a rank keeps
             whole gradients and parameters until the last microbatch; with 2, whole
@@ -154,14 +155,16 @@ class Machine:
     """A cluster; the arguments are those of ``vgpu.cluster``.
 
     Attributes:
-        nodes: their number.
-        gpus: of a node.
-        model: the GPUs: a name in ``catalogue.MODELS``, or an entry.
-        network: between the nodes: a name in ``fabric.NETWORKS``, such as ``"NDR"``.
-        link: between the GPUs of a node; default: what's usual for the model.
-        cards: network cards of a node; default: one for each GPU.
+        nodes: the number of nodes.
+        gpus: the number of GPUs in a node.
+        model: the GPU that they all are: a name in ``catalogue.MODELS``, or an entry.
+        network: what connects the nodes: a name in ``fabric.NETWORKS``, such as
+            ``"NDR"``.
+        link: what connects the GPUs of a node; default: what's usual for the model.
+        cards: the number of network cards in a node; default: one for each GPU.
         wiring: how the GPUs of a node are connected, one of ``fabric.WIRINGS``.
-        memory: of a GPU, as ``"80GiB"`` or bytes; default: what the model has.
+        memory: the capacity of a GPU, as ``"80GiB"`` or bytes; default: what the model
+            has.
         algorithm: the only one that NCCL may use for all-reduces; see ``Fabric``.
     """
 

@@ -39,7 +39,7 @@ COUNTS = (1, 2, 4, 8, 16)
 USUAL, USUAL_OF = 8, {"GB200": 72}
 
 # More would take a browser too long.
-MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 128}
+MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 64}
 
 # The networks and GPUs of published runs, as they are called here.
 PUBLISHED = {
@@ -162,7 +162,11 @@ def _check_names(full: Mapping[str, Any], precisions: Sequence[str]) -> None:
         value = full.get(key)
         if key in full and not (value is None and key in MAY_BE_NONE):
             choose("GPU" if key == "gpu" else key, value, names)
-    choose(f"precision of {full['model']}", full["precision"], tuple(precisions))
+    if full["precision"] not in precisions:
+        raise ValueError(
+            f"{full['model']} was recorded in {' and '.join(precisions)}, but not in "
+            f"{full['precision']!r}."
+        )
     has = precisions_of(GPUS[full["gpu"]])
     if full["precision"] not in has:
         able = [n for n, gpu in GPUS.items() if full["precision"] in precisions_of(gpu)]
@@ -308,7 +312,7 @@ def scaling(
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    _simulated(full)  # says what makes no sense
+    own = _rates(_simulated(full))  # says what makes no sense
     found: list[dict[str, Any]] = []
     for count in counts:
         _check_number("gpus in all", count)
@@ -317,10 +321,10 @@ def scaling(
             continue
         other["nodes"], other["gpus"] = arranged(count, full)
         try:
-            outcome = _simulated(other)
+            rates = own if other == full else _rates(_simulated(other))
         except ValueError:
             continue
-        found.append({"gpus": count, "nodes": other["nodes"], **_rates(outcome)})
+        found.append({"gpus": count, "nodes": other["nodes"], **rates})
     for each in found:
         alone = found[0]["rate"] / found[0]["gpus"]
         each["efficiency"] = each["rate"] / (each["gpus"] * alone)

@@ -16,7 +16,10 @@ def product_seconds(model: Model, m: int, k: int, n: int) -> float:
     virtual GPUs in the process.
 
     Args:
-        model: an entry of ``catalogue.MODELS``.
+        model: an entry of ``MODELS``.
+        m: rows of the first matrix, and of the product.
+        k: columns of the first matrix, and rows of the second.
+        n: columns of the second matrix, and of the product.
     Returns:
         Simulated seconds.
     """

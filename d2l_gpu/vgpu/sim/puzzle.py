@@ -40,6 +40,7 @@ class Published(NamedTuple):
     """A plan that somebody has run.
 
     Attributes:
+        plan: how the model was divided.
         speed: tokens per second and GPU, as measured.
         compiled: whether with ``torch.compile``, which the simulation lacks.
         source: who measured it, and where it's published.
@@ -55,8 +56,9 @@ class Neighbour(NamedTuple):
     """A plan of a level's grid, simulated.
 
     Attributes:
+        plan: how the model is divided.
         nbytes: the most bytes of any GPU.
-        seconds: of a step; None if it doesn't fit.
+        seconds: the seconds of a step; None if it doesn't fit.
         limit: what takes most of the time beside computing, a key of
             ``plan_results.CAUSES``, or ``"computing"`` if nothing else takes much.
     """
@@ -72,12 +74,12 @@ class Level:
     """One puzzle.
 
     Attributes:
-        number: such as ``"17.1"``.
+        number: the level's number, such as ``"17.1"``.
         title: what's hard about it.
         network: the model's name.
         machine: the GPUs that a plan has to use, all of them.
         batch: the sequences of a step, all GPUs together.
-        choices: of the grid, as ``plans.grid`` takes them.
+        choices: the choices of the grid, as ``plans.grid`` takes them.
         published: a plan of a real run on such a machine, if there is one.
     """
 
@@ -362,3 +364,4 @@ LEVELS = {
         ),
     )
 }
+"""The levels by number, such as ``"17.1"``."""

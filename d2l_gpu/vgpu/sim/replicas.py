@@ -132,9 +132,12 @@ class Outcome:
     """What a step of training takes, simulated; see ``simulate``.
 
     Attributes:
-        network, machine, batch, precision: what was simulated.
+        network: the network that is trained.
+        machine: the GPUs that train it.
+        batch: the images of each GPU in a step.
+        precision: the type of number of products and convolutions.
         fits: whether the memory of each GPU is enough.
-        usage: of memory, by each GPU.
+        usage: what each GPU's memory is used for.
     """
 
     def __init__(self, network: Network, machine: Machine, batch: int, precision: str):

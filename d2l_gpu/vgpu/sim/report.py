@@ -58,7 +58,12 @@ class DeviceUse:
     """What a device did.
 
     Attributes:
+        name: the device's name.
+        model: the GPU that it simulates.
         busy: simulated seconds in which it computed.
+        kernels: how many kernels it ran.
+        operations: how many floating-point operations they did, as PyTorch counts them.
+        nbytes: how many bytes they read and wrote.
         share_of_peak: the operations done as a fraction of what the units that ran them
             can do at peak in the time that passed.
         operators: one entry per operator, the longest first.
@@ -89,8 +94,10 @@ class Report:
     """What each device and each link did since the last reset of a clock.
 
     Attributes:
+        label: what was simulated, for headings.
         seconds: simulated seconds until everything was done.
-        devices, links: one entry for each; unused links are left out.
+        devices: a ``DeviceUse`` for each device.
+        links: what crossed each link in each direction; unused links are left out.
         expected: a sentence on the error to expect of the times.
     """
 

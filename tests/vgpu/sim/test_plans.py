@@ -1,14 +1,11 @@
 """Plans of training: their times, their memory, what doesn't fit, and a search."""
 
-import io
 import json
-from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
 
 import pytest
 
-import d2l_gpu.vgpu
 from d2l_gpu.vgpu.sim import nccl, recordings
 from d2l_gpu.vgpu.sim.plan_commands import COMPUTING, PIPELINE, Stretch
 from d2l_gpu.vgpu.sim.plan_schedules import (
@@ -381,14 +378,3 @@ def test_a_segment_at_once_takes_as_long_as_step_by_step(plan, monkeypatch):
     assert step_by_step.seconds == at_once.seconds  # to the picosecond
     assert step_by_step.spent == at_once.spent
     assert str(step_by_step.critical_path()) == drawn
-
-
-def test_the_example_of_the_readme_prints_what_it_says():
-    readme = files(d2l_gpu.vgpu).joinpath("README.md").read_text(encoding="utf-8")
-    section = readme.partition("### Plans")[2]
-    code = section.partition("```python\n")[2].partition("```")[0]
-    said = section.partition("```text\n")[2].partition("\n```")[0]
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        exec(code, {})
-    assert printed.getvalue().strip() == said

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from d2l_gpu.vgpu.sim import nccl
+from d2l_gpu.vgpu.sim import nccl, replicas
 from d2l_gpu.vgpu.sim.catalogue import MODELS
+from d2l_gpu.vgpu.sim.expected import RUNS
 from d2l_gpu.vgpu.sim.plans import Machine, Plan, simulate
 from d2l_gpu.vgpu.sim.play import choices, play, scaling
 
 NAMES = [about["name"] for about in choices()["models"]]
 LLAMA = {"model": "Llama 3.1 8B"}
+RESNET = {"model": "ResNet-18"}
 
 
 def test_choices_can_be_written_as_json():
@@ -39,6 +41,52 @@ def test_a_language_model_is_simulated_as_its_plan():
     assert found["picoseconds"] == outcome.picoseconds
     assert found["rate"] == outcome.tokens_per_second
     assert found["allocated"] == outcome.allocated
+
+
+def test_a_network_is_simulated_as_its_replicas():
+    setting = {"nodes": 2, "gpus": 4, "gpu": "A100", "batch": 50, "precision": "bf16"}
+    found = play(RESNET | setting | {"network": "RoCE 100", "link": "PCIe4"})
+    machine = Machine(2, 4, "A100", network="RoCE 100", link="PCIe4")
+    outcome = replicas.simulate("ResNet-18", machine, 50, "bf16")
+    assert found["picoseconds"] == outcome.picoseconds
+    assert found["rate"] == pytest.approx(8 * 50 / outcome.seconds)
+    assert found["allocated"] == outcome.allocated
+    memory = {each["category"]: each["bytes"] for each in found["memory"]}
+    assert [memory] == outcome.memory
+    assert found["memory_picture"].startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("setting", "work"),
+    [
+        ({"model": "ResNet-50", "gpus": 8, "precision": "fp16"}, "ResNet-50 v1.5"),
+        ({"model": "ResNet-18", "gpus": 2}, "ResNet-18 of the book"),
+        (LLAMA | {"gpu": "H100 96GB", "gpus": 8}, "Llama 3.1 8B"),
+    ],
+)
+def test_published_measurements_are_those_of_the_same_work(setting, work):
+    found = play(setting)
+    assert found["published"]
+    for each in found["published"]:
+        (run,) = [
+            run
+            for run in RUNS
+            if (run.network, run.gpu, run.gpus, run.kind, run.seconds)
+            == tuple(each[x] for x in ("work", "gpu", "gpus", "precision", "seconds"))
+        ]
+        assert run.network == work and run.gpus == setting["gpus"]
+        assert each["error"] == run.error
+        assert each["batch"] == run.batch and "https://" in each["source"]
+    assert play(setting | {"gpus": 4})["published"] == []
+
+
+def test_a_published_run_is_simulated_with_the_error_that_it_says():
+    """DistributedDataParallel differs a little from the loop of benchmarks/."""
+    setting = {"model": "ResNet-50", "gpu": "A100 80GB", "gpus": 8, "batch": 256}
+    found = play(setting | {"precision": "tf32"})
+    (run,) = found["published"]
+    error = run["seconds"] / (found["picoseconds"] / 10**12) - 1
+    assert error == pytest.approx(run["error"], abs=0.02)
 
 
 def test_what_does_not_fit_says_how_much_is_missing():
@@ -74,7 +122,10 @@ def test_an_algorithm_of_the_all_reduce_can_be_chosen():
         (LLAMA | {1: 2}, "has no setting 1"),
         (LLAMA | {"gpu": "Xeon E5-2698 v4"}, "There is no GPU"),
         (LLAMA | {"gpu": "V100"}, "trains in fp32 or fp16, but not in bf16"),
-        (LLAMA | {"precision": None}, "There is no precision of Llama 3.1 8B"),
+        (
+            LLAMA | {"precision": None},
+            "Llama 3.1 8B was recorded in bf16, but not in None",
+        ),
         (LLAMA | {"gpus": 0}, "gpus must be from 1 to 72, but got 0"),
         (LLAMA | {"gpus": True}, "gpus must be a whole number, but got True"),
         (LLAMA | {"nodes": "2"}, "nodes must be a whole number, but got '2'"),
@@ -92,6 +143,14 @@ def test_an_algorithm_of_the_all_reduce_can_be_chosen():
         (LLAMA | {"stages": 2}, "Only an interleaved schedule"),
         (LLAMA | {"checkpoint": "some"}, "There is no checkpoint"),
         ({"model": "GPT-2 124M", "checkpoint": "selective"}, "of GPT-2 124M"),
+        (RESNET | {"pipeline": 2}, "ResNet-18 has no setting 'pipeline'"),
+        (RESNET | {"batch": 0}, "batch must be from 1 to"),
+        (RESNET | {"batch": 10**7}, "batch must be from 1 to"),
+        (RESNET | {"batch": 25.6}, "batch must be a whole number, but got 25.6"),
+        (RESNET | {"precision": "tf32"}, "A V100 trains in fp32 or fp16"),
+        (RESNET | {"precision": "fp8"}, "bf16, but not in 'fp8'"),
+        (RESNET | {"algorithm": "NVLS"}, "NCCL can't use 'NVLS'"),
+        (RESNET | {"network": "NVLink4"}, "There is no network"),
     ],
 )
 def test_nonsense_is_answered_in_one_sentence(setting, said):

@@ -3,6 +3,7 @@
 import posixpath
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path, PurePosixPath
@@ -165,7 +166,7 @@ def _listed(texts: Texts, names: list[str]) -> str:
     return texts["and"].join([texts["comma"].join(before), last])
 
 
-def _doors(folder: str, sections: set[str]):
+def _doors(folder: str, sections: set[str]) -> Iterator[Door]:
     """Yield the ways in, of which none leads nowhere."""
     yield Door("teach", on_github(PurePosixPath("docs/teaching.md")))
     for name, instead in _SECTIONS.items():

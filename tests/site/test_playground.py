@@ -1,0 +1,380 @@
+"""The playground: its pages, and the simulator in them, which is that of Python."""
+
+import functools
+import json
+import re
+import string
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from d2l_gpu.vgpu.sim import play, puzzle
+from d2l_gpu.vgpu.sim.plans import Plan
+from tests.helpers.chromium import chromium
+from tools.edition import ROOT, Project
+from tools.site.book import Book
+from tools.site.playground import pages
+
+if not pages.INSTALLED.is_dir():
+    pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
+
+AXE = ROOT / "tools/site/node_modules/axe-core/axe.min.js"
+# How long a page may take until the simulator runs, on a busy machine.
+PATIENCE = 90_000
+COUNTS = (1, 2, 4, 8, 16)
+START = play.play(pages.START)
+LLAMA = {"model": "Llama 3.1 8B"}
+SOLUTION = Plan(shards=256, sequences=2, checkpoint="full")  # of level 17.1
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    pages.write_playground(Book.of(Project(ROOT)), out)
+    for page in (out / "playground").glob("*.html"):
+        icon = re.search('rel="icon" href="([^"]+)"', page.read_text("utf-8"))[1]
+        (page.parent / icon).write_bytes(b"")
+    return out
+
+
+# ------------------------------------------------------------------ what is built
+
+
+def picoseconds(text: str) -> list[int]:
+    """Return the times of steps in a page: the result's, then those of the curve."""
+    return [int(found) for found in re.findall(r'data-picoseconds="(\d+)"', text)]
+
+
+def test_pages_show_a_result_before_any_script_runs(site):
+    text = (site / "playground" / "index.html").read_text("utf-8")
+    curve = play.scaling(pages.START, COUNTS)
+    times = [START["picoseconds"], *(row["picoseconds"] for row in curve)]
+    assert picoseconds(text) == times
+    assert START["timeline"] in text
+    text = (site / "playground" / "puzzle.html").read_text("utf-8")
+    level = puzzle.level("17.1")
+    assert level.score(pages.first_plan(level)).sentence in text
+
+
+@pytest.mark.parametrize("number", puzzle.LEVELS)
+def test_a_level_begins_with_a_plan_that_keeps_its_rules(number):
+    level = puzzle.level(number)
+    plan = pages.first_plan(level)
+    assert level.problem(plan) == ""
+    assert not level.score(plan).solved
+
+
+def test_the_packed_simulator_runs_by_itself(site):
+    archive = site / "playground" / "simulator.zip"
+    names = zipfile.ZipFile(archive).namelist()
+    assert not [name for name in names if "torch" in name]
+    program = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); "
+        "from playground.live import Live; "
+        "print(Live(json.loads(sys.argv[2])).answer(sys.argv[3]))"
+    )
+    words = json.dumps(pages.words("en"))
+    question = json.dumps({"ask": "play", "setting": pages.START})
+    # Without installed packages.
+    command = [sys.executable, "-I", "-S", "-c", program, archive, words, question]
+    answer = json.loads(subprocess.check_output(command, text=True))
+    assert answer["picoseconds"] == START["picoseconds"]
+    assert answer["setting"] == START["setting"]
+
+
+def test_packing_again_gives_the_same_file(site, tmp_path):
+    pages.write_simulator(tmp_path / "again.zip")
+    again = (tmp_path / "again.zip").read_bytes()
+    assert again == (site / "playground" / "simulator.zip").read_bytes()
+
+
+def test_the_site_has_the_pyodide_with_which_the_simulator_is_tested():
+    versions = [
+        json.loads((ROOT / "tools" / name / "package-lock.json").read_text("utf-8"))
+        for name in ("site", "pyodide")
+    ]
+    site, tested = (
+        each["packages"]["node_modules/pyodide"]["version"] for each in versions
+    )
+    assert site == tested
+
+
+def test_every_text_is_used():
+    words = set(pages.words("en"))
+    code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
+    text = "\n".join(path.read_text("utf-8") for path in code)
+    templates = [x.read_text("utf-8") for x in (pages.HERE / "templates").iterdir()]
+    asked = {x for t in templates for x in string.Template(t).get_identifiers()}
+    quoted = set(re.findall(r'["\'](\w+)["\']', text))
+    quoted |= set(re.findall(r"\bwords\.(\w+)", text))
+    quoted |= {"rate_images", "rate_tokens"}  # composed
+    assert words <= asked | quoted
+
+
+# ------------------------------------------------------------------ in a browser
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """A server such as ``python -m http.server``."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site) -> Iterator[str]:
+    handler = functools.partial(_Files, directory=site)
+    with ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01]).start()
+        yield f"http://localhost:{server.server_port}/playground/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium that knows no host but this one."""
+    with chromium(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost"]) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def watched(browser, address):
+    """A function that opens pages and keeps what goes wrong in them, in a list."""
+    wrong, root = [], address.removesuffix("playground/")
+    context = browser.new_context()
+
+    def foreign(request) -> None:
+        if not request.url.startswith((root, "blob:", "data:")):
+            wrong.append(request.url)
+
+    def opened(name: str):
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("requestfailed", lambda request: wrong.append(request.url))
+        page.on("request", foreign)
+        page.goto(address + name)
+        page.wait_for_function("document.getElementById('loaded').hidden")
+        assert page.inner_text("#state") == pages.words("en")["ready"]
+        return page
+
+    yield opened, wrong
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def only_page(watched):
+    return watched[0]("")
+
+
+@pytest.fixture
+def page(watched, only_page):
+    """The page that trains, as it begins; in the end nothing may have gone wrong."""
+    only_page.click("#reset")
+    settled(only_page, pages.START)
+    yield only_page
+    assert watched[1] == []
+
+
+def choose(page, **values) -> None:
+    for name, value in values.items():
+        page.select_option(f"#{name}", "" if value is None else str(value))
+
+
+def follow(page, setting: dict) -> None:
+    """Follow a link to a setting."""
+    page.goto(f"{page.url.partition('#')[0]}#{urlencode(setting)}")
+
+
+def settled(page, setting: dict) -> None:
+    """Wait until the page shows everything about a setting."""
+    whole = json.dumps(play.play(setting)["setting"])
+    page.wait_for_function(
+        """(whole) => {
+          const results = document.getElementById("results");
+          if (results.getAttribute("aria-busy")) return false;
+          const shown = JSON.parse(results.dataset.setting ?? "{}");
+          return Object.entries(JSON.parse(whole))
+            .every(([key, value]) => shown[key] === value);
+        }""",
+        arg=whole,
+    )
+
+
+def shown(page) -> list[int]:
+    return picoseconds(page.inner_html("#results"))
+
+
+def expected(setting: dict) -> list[int]:
+    rows = play.scaling(setting, COUNTS)
+    return [play.play(setting)["picoseconds"], *(row["picoseconds"] for row in rows)]
+
+
+def test_a_page_computes_what_python_computes(page, site):
+    built = (site / "playground" / "index.html").read_text("utf-8")
+    assert shown(page) == picoseconds(built) == expected(pages.START)
+    other = LLAMA | {"gpu": "A100", "gpus": 4, "batch": 1}
+    choose(page, **other)
+    settled(page, other)
+    assert shown(page) == expected(other)
+
+
+@pytest.mark.parametrize("gpus", COUNTS)
+def test_resnet_on_so_many_gpus_takes_as_long_as_in_python(page, gpus):
+    setting = {"model": "ResNet-18", "gpu": "V100", "gpus": gpus, "precision": "fp16"}
+    choose(page, **setting)
+    settled(page, setting)
+    assert shown(page) == expected(setting)
+
+
+def test_a_link_opens_the_same_setting(page, watched):
+    setting = LLAMA | {"gpus": 2, "checkpoint": "full", "microbatches": 2, "tensor": 2}
+    choose(page, **setting)
+    settled(page, setting)
+    again = watched[0](page.url.rpartition("/")[2])
+    settled(again, setting)
+    assert shown(again) == shown(page) == expected(setting)
+    assert again.input_value("#checkpoint") == "full"
+    assert again.is_hidden("#problem")
+    again.close()
+
+
+def test_nonsense_in_a_link_is_named_and_the_rest_of_it_shown(page):
+    follow(page, {"gpu": "V900", "gpus": 4, "colour": "red", "batch": -1})
+    settled(page, pages.START | {"gpus": 4})
+    assert "gpu=V900, colour=red, batch=-1" in page.inner_text("#problem")
+    assert page.input_value("#gpus") == "4"
+
+
+def test_a_bad_combination_is_explained_beside_the_last_good_result(page):
+    follow(page, LLAMA)
+    settled(page, LLAMA)
+    with pytest.raises(ValueError) as error:
+        play.play(LLAMA | {"pipeline": 3})
+    choose(page, pipeline=3)
+    page.wait_for_selector("#results.stale")
+    assert str(error.value) in page.inner_text("#problem")
+    assert shown(page) == expected(LLAMA)
+    choose(page, pipeline=1)
+    page.wait_for_selector("#results:not(.stale)")
+    assert page.is_hidden("#problem")
+
+
+def test_controls_that_do_not_apply_are_not_shown(page):
+    choose(page, **LLAMA, gpus=8, nodes=1)
+    assert page.is_hidden("#network") and page.is_hidden("#schedule")
+    choose(page, nodes=2, pipeline=2)
+    assert page.is_visible("#network") and page.is_visible("#schedule")
+    assert page.is_hidden("#stages")
+    choose(page, schedule="interleaved")
+    assert page.is_visible("#stages")
+    choose(page, nodes=1, gpus=1)
+    assert page.is_hidden("#link") and page.is_hidden("#algorithm")
+
+
+def test_what_does_not_fit_is_said(page):
+    large = LLAMA | {"batch": 64}
+    found = play.play(large)
+    assert not found["fits"]
+    choose(page, **large)
+    settled(page, large)
+    assert found["reason"] in page.inner_text("[data-part=memory]")
+    assert "doesn't fit" in page.inner_text("#said")
+
+
+def barriers(page) -> list[str]:
+    """Return what axe-core finds seriously wrong."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("setting", [{}, {"batch": 64}, {"pipeline": 3}])
+def test_everybody_can_use_the_page(page, scheme, setting):
+    page.emulate_media(color_scheme=scheme)
+    choose(page, **LLAMA, **setting)
+    page.wait_for_selector("#results:not([aria-busy])")
+    page.wait_for_timeout(600)  # what was dimmed brightens slowly
+    assert barriers(page) == []
+
+
+def scored(page, sentence: str) -> None:
+    """Wait until the page says a score."""
+    page.wait_for_function(
+        "(text) => document.getElementById('said').textContent.includes(text)",
+        arg=sentence,
+    )
+
+
+def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
+    opened, wrong = watched
+    page, level = opened("puzzle.html"), puzzle.level("17.1")
+    choose(page, tensor=1, shards=256, sequences=2)
+    assert "256 of 256" in page.inner_text("#gpus_used")
+    page.click("button[type=submit]")
+    score = level.score(SOLUTION)
+    scored(page, score.sentence)
+    assert score.sentence in page.inner_text("[data-part=verdict]")
+    # After a plan that's worse, and in a new page, it's still the best.
+    choose(page, tensor=8, shards=32, sequences=16)
+    page.click("button[type=submit]")
+    scored(page, level.score(pages.first_plan(level)).sentence)
+    page.close()
+    page = opened("puzzle.html")
+    assert score.percent() in page.inner_text("[data-best='17.1']")
+    page.click("#best")
+    scored(page, score.sentence)
+    assert page.input_value("#shards") == "256"
+    # Another level, with a plan that breaks its rules.
+    level = puzzle.level("17.3")
+    page.check("input[value='17.3']")
+    scored(page, level.score(pages.first_plan(level)).sentence)
+    choose(page, shards=8)
+    page.click("button[type=submit]")
+    page.wait_for_selector("#results.stale")
+    plan = Plan(shards=8, sequences=2, checkpoint="full")
+    assert level.problem(plan) in page.inner_text("#problem")
+    assert barriers(page) == []
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("file", ["simulator.zip", "pyodide.asm.wasm", "worker.mjs"])
+def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
+    with browser.new_context() as context:
+        page = context.new_page()
+        context.route(f"**/{file}", lambda route: route.abort())
+        page.goto(address + "#gpus=4")
+        page.wait_for_selector("#state.bad", timeout=PATIENCE)
+        assert "couldn't be loaded" in page.inner_text("#state")
+        assert page.is_hidden("#loaded")
+        assert shown(page) == expected(pages.START)
+
+
+def test_a_page_without_scripts_shows_the_result(browser, address):
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(address)
+        assert shown(page) == expected(pages.START)
+        assert pages.words("en")["no_scripts"] in page.inner_text("header")
+        assert page.locator("button:visible").count() == 0
+
+
+@pytest.mark.parametrize("name", ["index.html", "puzzle.html"])
+def test_a_page_opened_as_a_file_says_what_to_do(browser, site, name):
+    with browser.new_context() as context:
+        page, wrong = context.new_page(), []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto((site / "playground" / name).as_uri())
+        assert "python -m http.server" in page.inner_text("#state")
+        assert page.is_visible("#results svg")
+        assert wrong == []

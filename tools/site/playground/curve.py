@@ -1,0 +1,113 @@
+"""How a program scales with the number of GPUs: a curve and the table of its points."""
+
+import html
+from collections.abc import Mapping, Sequence
+
+from d2l_gpu.vgpu.sim.drawing import linear_ticks, number
+from d2l_gpu.vgpu.sim.units import time_text
+
+PICO = 10**12
+WIDTH, HEIGHT = 560, 330
+LEFT, RIGHT, TOP, BOTTOM = 64, 84, 26, 44  # room around the plot
+DOT = 4.5
+
+_ABOVE = 1.005  # an efficiency that's shown as more than 100%
+
+
+def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
+    """Return the curve beside the ideal line, and the table.
+
+    Args:
+        rows: as ``play.scaling`` returns them.
+        unit: what is trained on, such as ``"images"``.
+        words: the texts of the page.
+    """
+    if not rows:
+        return f"<p>{html.escape(words['scaling_none'])}</p>"
+    lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
+    if max(row["efficiency"] for row in rows) >= _ABOVE:
+        lead += f" {words['scaling_above']}"
+    return (
+        f'<p>{html.escape(lead)}</p><div class="pair">'
+        f"{_picture(rows, unit, words)}{_table(rows, unit, words)}</div>"
+    )
+
+
+def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
+    most, ideal = rows[-1]["gpus"], rows[0]["rate"] / rows[0]["gpus"]
+    highest = 1.05 * max(ideal * most, *(row["rate"] for row in rows))
+
+    def x(gpus: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * gpus / most, 1)
+
+    def y(rate: float) -> float:
+        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * rate / highest, 1)
+
+    parts = []
+    for value, text in linear_ticks(0, highest, most=5):
+        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
+        parts.append(_text(LEFT - 8, y(value) + 4, text, "end"))
+    for row in rows:
+        parts.append(_text(x(row["gpus"]), HEIGHT - BOTTOM + 18, row["gpus"], "middle"))
+    parts.append(_text(LEFT - 8, TOP - 12, f"{unit}/s", "start"))
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(_text(middle, HEIGHT - 6, words["scaling_gpus"], "middle"))
+    parts.append(
+        f'<path class="ideal" d="M{x(0)} {y(0)}L{x(most)} {y(ideal * most)}"/>'
+    )
+    points = [(x(row["gpus"]), y(row["rate"])) for row in rows]
+    line = "L".join(f"{a} {b}" for a, b in points)
+    parts.append(f'<path class="curve" d="M{line}"/>')
+    for row, (a, b) in zip(rows, points, strict=True):
+        hollow = "" if row["fits"] else " hollow"
+        parts.append(f'<circle class="dot{hollow}" cx="{a}" cy="{b}" r="{DOT}"/>')
+    # Both ends have a label; they're moved apart if they'd touch.
+    above, below = y(ideal * most), y(rows[-1]["rate"])
+    if abs(below - above) < 16:
+        shift = (16 - abs(below - above)) / 2
+        above, below = min(above, below) - shift, max(above, below) + shift
+    end = WIDTH - RIGHT + 10
+    parts.append(_text(end, above + 4, words["ideal"], "start"))
+    parts.append(
+        _text(end, below + 4, f"{rows[-1]['efficiency']:.0%}", "start", "strong")
+    )
+    said = words["scaling_picture"].format(
+        unit=f"{unit}/s",
+        counts=", ".join(str(row["gpus"]) for row in rows),
+        efficiencies=", ".join(f"{row['efficiency']:.0%}" for row in rows),
+    )
+    return (
+        f'<svg class="scales" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(said)}">{"".join(parts)}</svg>'
+    )
+
+
+def _text(x: float, y: float, text: object, anchor: str, look: str = "") -> str:
+    return (
+        f'<text x="{x}" y="{y:.1f}" text-anchor="{anchor}" class="{look}">'
+        f"{html.escape(str(text))}</text>"
+    )
+
+
+def _table(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
+    heads = (
+        *(words["scaling_gpus"], words["scaling_step"], f"{unit}/s"),
+        words["efficiency"],
+    )
+    head = "".join(f'<th scope="col">{html.escape(text)}</th>' for text in heads)
+    lines = []
+    for row in rows:
+        gpus = f'<th scope="row">{row["gpus"]}'
+        if row["nodes"] > 1:
+            gpus += f" <small>({row['nodes']} × {row['gpus'] // row['nodes']})</small>"
+        if not row["fits"]:
+            gpus += f' <small class="bad">{html.escape(words["not_fitting"])}</small>'
+        lines.append(
+            f'<tr data-picoseconds="{row["picoseconds"]}">{gpus}</th>'
+            f"<td>{time_text(row['picoseconds'] / PICO)}</td>"
+            f"<td>{number(row['rate'], 4)}</td><td>{row['efficiency']:.1%}</td></tr>"
+        )
+    return (
+        f'<table class="numbers"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>"
+    )

@@ -1,0 +1,189 @@
+// What both pages of the playground share: the simulator's state, forms, and links.
+"use strict";
+
+const config = JSON.parse(document.getElementById("config").textContent);
+const words = config.words;
+
+/** Return a text of the page with the names in braces filled in. */
+function say(key, values = {}) {
+  return words[key].replace(/\{(\w+)\}/g, (all, name) => values[name] ?? all);
+}
+
+/** Show a text, with `code` in it; hide the element if there's none. */
+function tell(element, text) {
+  element.hidden = !text;
+  element.replaceChildren(
+    ...text.split("`").map((part, i) => {
+      if (i % 2 === 0) return part;
+      const code = document.createElement("code");
+      code.textContent = part;
+      return code;
+    }),
+  );
+}
+
+/** Put HTML that live.py has made into the parts of the page. */
+function showParts(parts) {
+  for (const [name, html] of Object.entries(parts)) {
+    const part = document.querySelector(`[data-part="${name}"]`);
+    part.innerHTML = html;
+    part.querySelectorAll("svg").forEach((svg) => window.answers?.(svg));
+  }
+}
+
+// ------------------------------------------------------------------ the simulator
+
+const state = document.getElementById("state");
+const progress = document.getElementById("loaded");
+
+/** Load the simulator; return a function that asks it, or null if that can't work. */
+function startSimulator(onReady) {
+  const fail = (key, why) => {
+    progress.hidden = true;
+    state.classList.add("bad");
+    tell(state, say(key, { why }));
+    document.querySelector("form").inert = true;
+    return null;
+  };
+  if (location.protocol === "file:") return fail("as_file");
+  if (typeof WebAssembly !== "object" || typeof Worker !== "function") {
+    return fail("no_webassembly");
+  }
+  const waiting = new Map();
+  let ready = false;
+  let last = 0;
+  const worker = new Worker("worker.mjs", { type: "module" });
+  worker.onerror = (event) => fail("failed", event.message ?? "worker.mjs");
+  worker.onmessage = ({ data }) => {
+    if (data.loaded) {
+      progress.value = data.loaded;
+      if (data.loaded > 0.99 * progress.max) tell(state, words.starting);
+    } else if (data.ready) {
+      ready = true;
+      progress.hidden = true;
+      tell(state, words.ready);
+      onReady();
+    } else if (!ready) {
+      fail("failed", data.failure);
+    } else {
+      waiting.get(data.id)(
+        data.failure
+          ? { problem: say("stopped", { why: data.failure }) }
+          : JSON.parse(data.answer),
+      );
+      waiting.delete(data.id);
+    }
+  };
+  tell(state, say("loading", { total: Math.round(progress.max / 1e6) }));
+  progress.hidden = false;
+  worker.postMessage({ words });
+  return (question) =>
+    new Promise((resolve) => {
+      last += 1;
+      waiting.set(last, resolve);
+      worker.postMessage({ id: last, question: JSON.stringify(question) });
+    });
+}
+
+// ------------------------------------------------------------------ forms
+
+const form = document.querySelector("form");
+
+/** Return whether one of the conditions of data-when holds, or there are none. */
+function holds(when, values) {
+  if (!when) return true;
+  return when.split(" ").some((condition) => {
+    const [, name, sign, value] = condition.match(/(\w+)([>=])(\w+)/);
+    return sign === ">" ? values[name] > Number(value) : String(values[name]) === value;
+  });
+}
+
+/** Return the values of all controls, and of `more`. */
+function readAll(more = {}) {
+  const values = { ...more };
+  for (const control of form.querySelectorAll("select")) {
+    const { name, value } = control;
+    values[name] = value === "" ? null : "number" in control.dataset ? +value : value;
+  }
+  return values;
+}
+
+/** Show the controls that apply; return the values of those. */
+function readForm(more) {
+  const all = readAll(more);
+  for (const element of form.querySelectorAll("[data-when]")) {
+    element.hidden = !holds(element.dataset.when, all);
+  }
+  return Object.fromEntries(
+    Object.entries(all).filter(
+      ([name]) => form.elements[name] && !form.elements[name].closest("[hidden]"),
+    ),
+  );
+}
+
+/** Choose a value, which a control of numbers may not have had; return whether. */
+function choose(name, value) {
+  const control = form.elements[name];
+  const text = String(value ?? "");
+  if (control instanceof RadioNodeList) {
+    if ([...control].some((each) => each.value === text)) control.value = text;
+    return control.value === text;
+  }
+  if (!(control instanceof HTMLSelectElement)) return false;
+  const has = () => [...control.options].some((option) => option.value === text);
+  if (!has() && "number" in control.dataset && /^[1-9]\d{0,6}$/.test(text)) {
+    control.add(new Option(text, text));
+  }
+  if (has()) control.value = text;
+  return has();
+}
+
+/** Replace the options of a control; the value stays if it can. Return whether. */
+function setOptions(name, options) {
+  const control = form.elements[name];
+  const before = control.value;
+  control.replaceChildren(...options.map((value) => new Option(value, value)));
+  control.value = before;
+  if (control.selectedIndex >= 0) return true;
+  control.selectedIndex = 0;
+  return false;
+}
+
+// ------------------------------------------------------------------ links
+
+/** Return what the address asks for, as names and values. */
+function fromAddress() {
+  return [...new URLSearchParams(location.hash.slice(1))];
+}
+
+/** Let the address say what's chosen. */
+function toAddress(values) {
+  const pairs = Object.entries(values).map(([key, value]) => [key, value ?? ""]);
+  history.replaceState(null, "", `#${new URLSearchParams(pairs)}`);
+}
+
+/**
+ * Choose what the address asks for; return what there isn't.
+ * On the control `first` the others depend: `onFirst` is called when it's chosen.
+ */
+function chooseFromAddress(first, onFirst) {
+  const asked = fromAddress();
+  const right = asked.filter(([name, value]) => name === first && choose(name, value));
+  onFirst();
+  right.push(...asked.filter(([name, value]) => name !== first && choose(name, value)));
+  return asked.filter((pair) => !right.includes(pair))
+    .map((pair) => pair.join("=")).join(", ");
+}
+
+/** Copy a text, and say so on the button for a moment. */
+async function copy(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    window.prompt(button.textContent, text);
+    return;
+  }
+  const before = button.textContent;
+  button.textContent = words.copied;
+  setTimeout(() => { button.textContent = before; }, 1500);
+}

@@ -40,7 +40,7 @@ class Meeting:
         calls: what each rank has brought, by its place among the members. It's a list,
             because several collectives of a kind can be one.
         done: whether all have come and the results are there.
-        reached: when each rank came, on the simulated clock.
+        reached: when each rank came, on the simulated clock, by its device.
         ended: when the results are there, on that clock; None as long as it isn't
             known, and for tensors that aren't on devices.
     """
@@ -48,7 +48,7 @@ class Meeting:
     def __init__(self, kind: str, members: list[int | None], tag: int = 0):
         self.kind, self.members, self.tag = kind, members, tag
         self.calls: dict[int, Sequence[Call]] = {}
-        self.reached: list[Moment] = []
+        self.reached: dict[int, Moment] = {}
         self.ended: Moment | None = None
         self.done = False
 
@@ -272,7 +272,7 @@ class Group(dist.ProcessGroup):
         moment = Moment()
         timed = all(call.on_device for call in calls) and len(meeting.members) > 1
         if timed:
-            meeting.reached.append(moment)
+            meeting.reached[self._members[self._place]] = moment
             self._note(Reaches(moment))
         if len(meeting.calls) < len(meeting.members):
             return

@@ -1,6 +1,7 @@
 """Where texts are in a picture, and how its colours look to different eyes."""
 
 import itertools
+import re
 import xml.dom.minidom
 from typing import NamedTuple
 
@@ -108,7 +109,10 @@ def svg_texts(svg: str) -> list[Box]:
         bold = node.getAttribute("font-weight") == "bold"
         x, y = float(node.getAttribute("x")), float(node.getAttribute("y"))
         width = text_width(text, size, bold)
-        anchor = node.getAttribute("text-anchor")
+        group = node.parentNode
+        if moved := re.match(r"translate\(0 (.+)\)", group.getAttribute("transform")):
+            y += float(moved[1])
+        anchor = node.getAttribute("text-anchor") or group.getAttribute("text-anchor")
         x -= {"": 0, "middle": width / 2, "end": width}[anchor]
         boxes.append(Box(text, x, x + width, y - 0.76 * size, y + 0.24 * size))
     return boxes

@@ -16,6 +16,8 @@ def test_copies_name_the_devices_of_their_simulation_as_the_rows_do():
     sim.reset()
     torch.empty(2**24, device=sim.gpu(0)).to(sim.gpu(1))
     second = sim.timeline()
-    drawn = [set(re.findall(r">([^<]*→[^<]*)<", x.svg())) for x in (first, second)]
+    drawn = [
+        set(re.findall(r"<text[^>]*>([^<]*→[^<]*)<", x.svg())) for x in (first, second)
+    ]
     assert drawn == [{"host → GPU 0"}, {"GPU 0 → GPU 1"}]
     assert list(second.rows) == ["host", "GPU 0 out", "GPU 1 in"]

@@ -25,6 +25,8 @@ a Sphinx project of its own, made of ``docs/vgpu`` and of docstrings.
 * ``reading``: another one, for what readers use: ``sections`` with the same anchors in
   all languages, ``folding`` of setup and solutions, links to ``terms``, and the theme's
   words in other languages (``theme.toml``).
+* ``answering``: a third, which makes our drawings part of the page; timelines and
+  pictures of memory answer by ``static/answers*.js``.
 * ``links``: all links of a site, to check them.
 * ``landing``: the pages at the root, one in each language, and what they show of
   virtual GPUs, as recorded.

@@ -14,6 +14,7 @@ from tools.edition import Project
 from tools.glossary_page import page_of
 from tools.header import INTRODUCTION, MARK, PLATFORMS, on_github, platform_links
 from tools.lesson import aims_and_minutes
+from tools.site.answering import inlined
 from tools.site.book import GLOSSARY, INDEX, Book, Edition, titles, words
 from tools.site.folding import SETUP
 
@@ -96,7 +97,7 @@ def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[d
         if alt := _description(cell, edition):
             shown = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
             cell = {**cell, "metadata": shown}
-        yield {**cell, "source": text}
+        yield inlined({**cell, "source": text}, edition.language)
 
 
 def _description(cell: dict, edition: Edition) -> str | None:

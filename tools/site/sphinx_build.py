@@ -59,6 +59,7 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
             "sphinx_design",
             "tools.site.extension",
             "tools.site.reading",
+            "tools.site.answering",
         ],
         "root_doc": INDEX,
         "language": its["sphinx"],

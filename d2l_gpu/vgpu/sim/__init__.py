@@ -28,7 +28,7 @@ wherever Python does, even in a browser.
 * ``caching``: the machine whose devices have one.
 * ``product``: how long one matrix product takes.
 * ``report``: tables of what every device and every link did.
-* ``timeline``: a drawing of what ran when.
+* ``timeline``: a drawing of what ran when; ``causes`` says why then.
 * ``trace``: the same as a file for chrome://tracing and Perfetto.
 * ``memory_use``: what a device's memory is used for over time; ``memory_picture`` draws
   it.

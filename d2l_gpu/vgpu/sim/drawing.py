@@ -224,6 +224,15 @@ def tick_text(value: float, unit: str, scale: float, digits: int = 6) -> str:
     return text if text == "0" else _joined(text, _scaled(unit, scale))
 
 
+def moment_text(seconds: float, length: float) -> str:
+    """Return a moment on an axis of this length, to a thousandth of it at least."""
+    if not length:
+        return "0 s"
+    finest = 10.0 ** (math.floor(math.log10(length)) - 3)
+    rounded = round(seconds / finest) * finest
+    return tick_text(rounded, "s", scale_of(length, "s")) if rounded else "0 s"
+
+
 def log_ticks(
     low: float, high: float, unit: str = "", base: int = 10, most: int = 6
 ) -> list[tuple[float, str]]:

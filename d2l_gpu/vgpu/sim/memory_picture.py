@@ -1,9 +1,13 @@
 """A picture of a ``MemoryUse``: its categories, stacked over the simulated time.
 
-Each band has its name inside it or beside it.
+Each band has its name inside it or beside it, and says it when somebody points at it.
+The bands' paths are drawn in whole units of memory from the axis up, so scripts find in
+them how much each category held at a time.
 """
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from .drawing import (
@@ -16,11 +20,13 @@ from .drawing import (
     SOFT,
     WORDS,
     linear_ticks,
+    moment_text,
     quantity,
     spread,
     text_width,
 )
 from .svg import LINE, PAD, SIZE, WIDTH, Svg
+from .units import time_text
 
 if TYPE_CHECKING:
     from .memory_use import MemoryUse
@@ -119,12 +125,18 @@ class _Picture:
         beside = max((text_width(name, SIZE, bold=True) for name in names), default=0)
         self.plot = round(WIDTH - PAD - self.left - beside - 8)
         self.bands = _bands(times, columns, self.plot)
+        # Sizes are multiples of an allocator's block, so numbers of these are short.
+        self.unit = math.gcd(*(n for band in self.bands for n in band.above)) or 1
         self.lower = 0.0
 
     def text(self) -> str:
         sentences = [self.use.title(), self.use.conditions(), self._contents()]
         height = self.top + ROOM + 40 + self.lower + PAD
-        return self.svg.text(height, " ".join(f"{text}." for text in sentences))
+        about = {"picture": "memory", "seconds": f"{self.seconds:.6g}"}
+        about |= {"left": f"{self.left}", "width": f"{self.plot}"}
+        about |= {"top": f"{self.top}", "unit": f"{self.unit}"}
+        description = " ".join(f"{text}." for text in sentences)
+        return self.svg.text(height, description, about)
 
     def _contents(self) -> str:
         bands = ", ".join(band.text for band in self.bands) or "nothing"
@@ -144,29 +156,42 @@ class _Picture:
             y = self.y(value) + 4
             self.svg.write(self.left - 8, y, text, SOFT, anchor="end")
         ticks = linear_ticks(0, self.seconds, "s") if self.seconds else []
+        self.svg.parts.append('<g data-part="axis">')
         for value, text in ticks:
             x, y = self.x(value), self.top + ROOM + 18
             self.svg.write(x, y, text, SOFT, anchor="middle")
+        self.svg.parts.append("</g>")
 
     def draw_bands(self) -> None:
         # From the highest to the lowest, each down to the axis: so each has one edge.
-        left, floor = self.left, self.y(0)
+        floor = self.y(0)
+        scale = ROOM * self.unit / self.highest
+        self.svg.parts.append(
+            f'<g data-part="bands" transform="matrix(1 0 0 {-scale:.9g} '
+            f'{self.left} {floor:g})">'
+        )
         for band in reversed(self.bands):
-            edge = [f"M{left} {floor:g}V{self.y(band.above[0]):g}"]
-            for x, (before, now) in enumerate(
-                zip(band.above, band.above[1:], strict=False), 1
-            ):
+            above = [n // self.unit for n in band.above]
+            edge = [f"M0 0V{above[0]}"]
+            for x, (before, now) in enumerate(pairwise(above), 1):
                 if now != before:
-                    edge.append(f"H{left + x}V{self.y(now):g}")
-            edge.append(f"H{left + self.plot}V{floor:g}Z")
+                    edge.append(f"H{x}V{now}")
+            edge.append(f"H{self.plot}V0Z")
             colour, outline, _, _ = _look(band.name)
-            line = f' stroke="{outline}"' if outline else ""
-            self.svg.parts.append(f'<path fill="{colour}"{line} d="{"".join(edge)}"/>')
-        self.svg.box(left, floor, self.plot, 1, SOFT)
+            line = ' vector-effect="non-scaling-stroke"'
+            line = f' stroke="{outline}"{line}' if outline else ""
+            self.svg.parts.append(
+                f'<path fill="{colour}"{line} d="{"".join(edge)}">'
+                f"<title>{band.name}, at most {quantity(band.most, 'iB', 3)}</title>"
+                "</path>"
+            )
+        self.svg.parts.append("</g>")
+        self.svg.box(self.left, floor, self.plot, 1, SOFT)
 
     def names(self) -> None:
         """Write each band's name and most bytes inside it or beside its end."""
         beside = []
+        self.svg.parts.append('<g data-part="names" pointer-events="none">')
         pixel = self.highest / ROOM
         for band in self.bands:
             if band.thickness(-1) < 3 * pixel and self._write_inside(band):
@@ -179,6 +204,7 @@ class _Picture:
         for y, band in zip(places, beside, strict=True):
             x = self.left + self.plot + 8
             self.svg.write(x, y + 4, band.text, _look(band.name)[2], bold=True)
+        self.svg.parts.append("</g>")
 
     def _write_inside(self, band: Band) -> bool:
         """Write a band's name into it if there's room, and return whether there is."""
@@ -209,11 +235,14 @@ class _Picture:
         A name that has no room between its neighbours goes to a second line.
         """
         y, lines = self.top + ROOM + 26, [[], []]
+        self.svg.parts.append('<g data-part="phases">')
         for name, begin, end in sorted(phases, key=lambda x: x[1] - x[2]):
             x, width = self.x(begin), self.x(end) - self.x(begin)
             if not name or width < 3:
                 continue
-            self.svg.box(x + 1, y, width - 2, 2, SOFT)
+            title = f"{name}: at {moment_text(begin, self.seconds)} for "
+            title += time_text(end - begin)
+            self.svg.box(x + 1, y, width - 2, 2, SOFT, title=title)
             middle, half = x + width / 2, text_width(name, SIZE) / 2
             middle = max(middle, PAD + half)
             for i, taken in enumerate(lines):
@@ -221,6 +250,7 @@ class _Picture:
                     taken.append((middle, half))
                     self.svg.write(middle, y + 16 + i * LINE, name, anchor="middle")
                     break
+        self.svg.parts.append("</g>")
         self.lower = float(LINE) if lines[1] else 0.0
 
 

@@ -4,7 +4,7 @@ It's readable on pages of any colour, because it's drawn on a white card of its 
 """
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .drawing import INK, PAPER, SOFT, text_width, wrapped
 
@@ -40,17 +40,21 @@ class Svg:
         x: float,
         y: float,
         text: str,
-        colour: str = INK,
+        colour: str | None = INK,
         size: float = SIZE,
         bold: bool = False,
         anchor: str = "start",
     ) -> None:
-        """Write a line of text whose baseline is at y."""
-        more = ' font-weight="bold"' if bold else ""
+        """Write a line of text whose baseline is at y.
+
+        Without a colour it has that of the group that it's in.
+        """
+        more = f' fill="{colour}"' if colour is not None else ""
+        more += ' font-weight="bold"' if bold else ""
         more += f' text-anchor="{anchor}"' if anchor != "start" else ""
         more += f' font-size="{size:g}"' if size != SIZE else ""
         self.parts.append(
-            f'<text x="{x:.5g}" y="{y:.5g}" fill="{colour}"{more}>'
+            f'<text x="{x:.5g}" y="{y:.5g}"{more}>'
             f"{html.escape(text, quote=False)}</text>"
         )
 
@@ -60,16 +64,26 @@ class Svg:
         y: float,
         width: float,
         height: float,
-        colour: str,
+        colour: str | None,
         edge: str | None = None,
+        title: str = "",
     ) -> None:
-        """Draw a rectangle, with a thin line inside its edge if that has a colour."""
+        """Draw a rectangle.
+
+        Args:
+            x, y, width, height: its place and size.
+            colour: None for that of the group that it's in.
+            edge: the colour of a thin line inside its edge; None for no line.
+            title: what it says when somebody points at it.
+        """
         if edge is not None and min(width, height) > 2:
             x, y, width, height = x + 0.5, y + 0.5, width - 1, height - 1
-        line = f' stroke="{edge}"' if edge is not None else ""
+        place = f'x="{x:.5g}"' + (f' y="{y:.5g}"' if y else "")
+        paint = f' fill="{colour}"' if colour is not None else ""
+        paint += f' stroke="{edge}"' if edge is not None else ""
+        end = f">{_title(title)}</rect>" if title else "/>"
         self.parts.append(
-            f'<rect x="{x:.5g}" y="{y:.5g}" width="{width:.4g}" height="{height:.4g}" '
-            f'fill="{colour}"{line}/>'
+            f'<rect {place} width="{width:.4g}" height="{height:.4g}"{paint}{end}'
         )
 
     def key(self, y: float, entries: Sequence[tuple[str, str, str | None]]) -> float:
@@ -88,17 +102,34 @@ class Svg:
             x += room + 22
         return y + LINE
 
-    def text(self, height: float, description: str) -> str:
-        """Return the whole picture, with a description for those who can't see it."""
+    def text(
+        self, height: float, description: str, about: Mapping[str, str] | None = None
+    ) -> str:
+        """Return the whole picture.
+
+        Args:
+            height: of the picture.
+            description: for those who can't see it.
+            about: what scripts need to know, which becomes ``data-`` attributes. Parts
+                of such a picture can be pointed at, so it's a document and no image.
+        """
+        role, more = "img", ""
+        if about is not None:
+            role = "graphics-document document"
+            more = "".join(f' data-{key}="{value}"' for key, value in about.items())
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} '
-                f'{height:g}" width="{WIDTH}" height="{height:g}" role="img" '
-                f'font-family="sans-serif" font-size="{SIZE}">',
-                f"<title>{html.escape(self.title, quote=False)}</title>",
+                f'{height:g}" width="{WIDTH}" height="{height:g}" role="{role}" '
+                f'font-family="sans-serif" font-size="{SIZE}"{more}>',
+                _title(self.title),
                 f"<desc>{html.escape(description, quote=False)}</desc>",
                 f'<rect width="{WIDTH}" height="{height:g}" fill="{PAPER}"/>',
                 *self.parts,
                 "</svg>",
             ]
         )
+
+
+def _title(text: str) -> str:
+    return f"<title>{html.escape(text, quote=False)}</title>"

@@ -2,15 +2,29 @@
 
 It shows as SVG in a notebook and as text elsewhere. Each row has its name, and each
 kind of work its colour, which a key explains; in the text each kind has its letter.
+
+Each bar of the SVG says in its ``<title>`` what it is, when it ran, for how long, and
+why it began then. Scripts that zoom find the axis in the attributes of the picture.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .causes import Causes
 from .clock import HOST, PICO, Clock, Span
 from .commands import CopyCommand
-from .drawing import COLOURS, EDGES, GRID, INSIDE, SOFT, linear_ticks, text_width
+from .drawing import (
+    COLOURS,
+    EDGES,
+    GRID,
+    INSIDE,
+    SOFT,
+    linear_ticks,
+    moment_text,
+    quantity,
+    text_width,
+)
 from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
 from .units import time_text
@@ -28,15 +42,43 @@ KINDS = {
     "communicate": ("between GPUs", "+", "communicate"),
 }
 
+# What work of different names is called, of which a bar tells the commonest.
+WORK = {
+    "issue": "operators",
+    "wait": "waits",
+    "compute": "operators",
+    "copy": "copies",
+    "communicate": "transfers",
+}
+NAMES = 3
+
 
 @dataclass
 class Bar:
-    """A stretch of time on one row, in seconds; spans that touch share a bar."""
+    """A stretch of time on one row, in seconds; spans that touch share a bar.
+
+    Attributes:
+        name: empty if the spans have different ones.
+        spans: what it stands for; of an ``"issue"``, what the host issued.
+    """
 
     kind: str
     start: float
     end: float
     name: str
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def names(self) -> Counter[str]:
+        """How many spans there are of each name."""
+        return Counter(span.name for span in self.spans)
+
+    @property
+    def busy(self) -> int:
+        """For how long there's work in it, in picoseconds."""
+        if self.kind == "issue":
+            return sum(span.issuing for span in self.spans)
+        return sum(span.end - span.start for span in self.spans)
 
 
 class Timeline:
@@ -52,6 +94,8 @@ class Timeline:
         rows: the bars to draw, by the name of their row.
         trace: what ran when in more detail, for a viewer such as Perfetto.
     """
+
+    across = True  # work of one device may wait for another's
 
     def __init__(self, clock: Clock, label: str, title: str = "", subtitle: str = ""):
         self.title, self.subtitle = title, subtitle
@@ -69,15 +113,15 @@ class Timeline:
             start = (span.start - clock.origin) / PICO
             end = (span.end - clock.origin) / PICO
             if span.index == HOST:
-                found["host"].append(Bar("wait", start, end, span.name))
+                found["host"].append(Bar("wait", start, end, span.name, [span]))
                 continue
             kind = _kind(span)
             row = f"{clock.names[span.index]} {span.lane}"
-            found[row].append(Bar(kind, start, end, span.name))
+            found[row].append(Bar(kind, start, end, span.name, [span]))
             if span.lane == "compute":
                 issued = (span.issued - clock.origin) / PICO
                 start = issued - span.issuing / PICO
-                found["host"].append(Bar("issue", start, issued, span.name))
+                found["host"].append(Bar("issue", start, issued, span.name, [span]))
         for name, bars in found.items():
             rows[name] = _joined(sorted(bars, key=lambda bar: bar.start), finest)
         return {name: bars for name, bars in rows.items() if bars or name == "host"}
@@ -119,12 +163,16 @@ class Timeline:
         most = max(2, min(8, int((WIDTH - PAD - left) / 75)))
         ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
-        scale = (WIDTH - left - right) / (self.seconds or 1)
+        plot = WIDTH - left - right
+        scale = plot / (self.seconds or 1)
+        picture.parts.append('<g data-part="axis">')
         for seconds, text in ticks:
             x = left + scale * seconds
             picture.box(x - 0.5, top, 1, bottom - top, GRID)
             picture.write(x, bottom + 18, text, SOFT, anchor="middle")
-        picture.box(left, bottom, WIDTH - right - left, 1, SOFT)
+        picture.parts.append("</g>")
+        picture.box(left, bottom, plot, 1, SOFT)
+        causes = Causes(self.trace.clock, self.trace.spans, self.across)
         above = ""
         for row, (name, bars) in enumerate(self.rows.items()):
             y = top + ROW * row + (ROW - BAR) / 2
@@ -133,10 +181,32 @@ class Timeline:
                 picture.box(PAD, top + ROW * row - 0.5, WIDTH - right - PAD, 1, GRID)
             above = device
             picture.write(left - 10, y + BAR / 2 + 4, name, anchor="end")
+            drawn = _Row(picture, y)
             for bar in bars:
                 x, end = left + scale * bar.start, left + scale * bar.end
-                _draw(picture, bar, x, y, max(end - x, 0.4))
-        return picture.text(bottom + 18 + PAD, self._description())
+                drawn.draw(bar, x, max(end - x, 0.4), self._title(bar, causes))
+            drawn.end()
+        about = {"picture": "timeline", "seconds": f"{self.seconds:.6g}"}
+        about |= {"left": f"{left:.5g}", "width": f"{plot:.5g}"}
+        height = bottom + 18 + PAD
+        return picture.text(height, self._description(), about)
+
+    # -------------------------------------------------------------- what bars say
+
+    def _title(self, bar: Bar, causes: Causes) -> str:
+        """Return what a bar says: what it is, when it ran, how long, and why then."""
+        name = _told(bar)
+        if len(bar.spans) == 1:
+            name += _carried(bar.spans[0])
+        begin, length = moment_text(bar.start, self.seconds), bar.end - bar.start
+        title = f"{name}: at {begin} for {time_text(length)}"
+        busy = bar.busy
+        if 0 < busy < round(0.995 * length * PICO):
+            title += f", {time_text(busy / PICO)} of it busy"
+        if bar.spans and bar.kind not in ("issue", "wait"):
+            why = causes.of(bar.spans[0])
+            title += f"; {why}" if why else ""
+        return title
 
     # -------------------------------------------------------------- parts
 
@@ -157,6 +227,8 @@ class Timeline:
 
 class RanksTimeline(Timeline):
     """A drawing of what ran when on the devices of several ranks; see ``merged``."""
+
+    across = False
 
     def _rows(self, clock: Clock) -> dict[str, list[Bar]]:
         rows = super()._rows(clock)
@@ -192,19 +264,81 @@ def _kind(span: Span) -> str:
     return "communicate" if between else "copy"
 
 
-def _draw(picture: Svg, bar: Bar, x: float, y: float, width: float) -> None:
-    """Draw a bar, with its name inside if there's room, and a gap after it."""
-    colour = KINDS[bar.kind][2]
-    wide = width - 1 if width > 4 else width
-    edge = EDGES.get(colour) if wide > 3 else None
-    picture.box(x, y, wide, BAR, COLOURS[colour], edge)
-    if bar.kind == "issue":
-        return
-    for name in (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for "))):
-        if name and text_width(name, SIZE) + 8 <= wide:
-            ink, middle = INSIDE[colour], x + wide / 2
-            picture.write(middle, y + BAR / 2 + 4.2, name, ink, anchor="middle")
+class _Row:
+    """The bars of a row, whose commonest colour is written once, and their names."""
+
+    def __init__(self, picture: Svg, y: float):
+        self.picture, self.y = picture, y
+        self.bars: list[tuple] = []
+
+    def draw(self, bar: Bar, x: float, width: float, title: str) -> None:
+        """Draw a bar with a gap after it."""
+        colour = KINDS[bar.kind][2]
+        wide = width - 1 if width > 4 else width
+        self.bars.append((bar, x, wide, colour, title))
+
+    def end(self) -> None:
+        """Add the row to the picture, each bar with its name inside if there's room."""
+        if not self.bars:
             return
+        (most, _), *_ = Counter(colour for *_, colour, _ in self.bars).most_common(1)
+        parts = self.picture.parts
+        move = f'transform="translate(0 {self.y:g})"'
+        parts.append(f'<g data-part="row" {move} fill="{COLOURS[most]}">')
+        for _, x, wide, colour, title in self.bars:
+            edge = EDGES.get(colour) if wide > 3 else None
+            fill = None if colour == most else COLOURS[colour]
+            self.picture.box(x, 0, wide, BAR, fill, edge, title)
+        parts.append("</g>")
+        names = [
+            (name, x + wide / 2, INSIDE[colour])
+            for bar, x, wide, colour, _ in self.bars
+            if (name := _inside(bar, wide))
+        ]
+        if not names:
+            return
+        (most, _), *_ = Counter(ink for *_, ink in names).most_common(1)
+        parts.append(  # one points at the bar behind a name
+            f'<g data-part="names" {move} fill="{most}" text-anchor="middle" '
+            'pointer-events="none">'
+        )
+        for name, middle, ink in names:
+            ink = None if ink == most else ink
+            self.picture.write(middle, BAR / 2 + 4.2, name, ink)
+        parts.append("</g>")
+
+
+def _carried(span: Span) -> str:
+    """Return how many bytes a copy or a collective carries, behind a comma."""
+    if span.lane not in ("in", "out") or not span.nbytes:
+        return ""
+    nbytes = quantity(span.nbytes, "B")
+    if isinstance(span.work, CopyCommand):
+        return f", {nbytes}"
+    return f", {'sends' if span.lane == 'out' else 'receives'} {nbytes}"
+
+
+def _inside(bar: Bar, wide: float) -> str:
+    """Return as much of a bar's name as there's room for inside it."""
+    if bar.kind == "issue":
+        return ""
+    names = (bar.name, *(bar.name.partition(part)[0] for part in (", ", " for ")))
+    return next((x for x in names if x and text_width(x, SIZE) + 8 <= wide), "")
+
+
+def _told(bar: Bar) -> str:
+    """Return what a bar stands for: names with their numbers, the commonest first."""
+    verb = "issues " if bar.kind == "issue" else ""
+    names = bar.names or Counter([bar.name])
+    told = [
+        f"{count} × {name}" if count > 1 else name
+        for name, count in names.most_common(NAMES)
+    ]
+    if len(names) <= NAMES:
+        return verb + ", ".join(told)
+    others = names.total() - sum(count for _, count in names.most_common(NAMES - 1))
+    told[NAMES - 1 :] = [f"{others} others"]
+    return f"{verb}{names.total()} {WORK[bar.kind]} ({', '.join(told)})"
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:
@@ -222,8 +356,9 @@ def _joined(bars: list[Bar], finest: float) -> list[Bar]:
             and (bar.end - bar.start < 4 * finest or last.name == bar.name == "")
         ):
             last.end = max(last.end, bar.end)
+            last.spans += bar.spans
             if last.name != bar.name:
                 last.name = ""
         else:
-            joined.append(Bar(bar.kind, bar.start, bar.end, bar.name))
+            joined.append(bar)
     return joined

@@ -6,7 +6,7 @@ last rank reaches it. Each rank notes that moment when it calls the collective. 
 exchange itself is noted once, when all have called it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from . import catalogue
@@ -59,37 +59,45 @@ class Exchange:
     Attributes:
         kind: a key of ``RINGS``, or ``"barrier"``.
         indices: of the devices; of a send, those of the sender and the receiver.
-        nbytes: size of the whole tensor on one device.
-        reached: when each rank reaches it.
+        size: bytes of the whole tensor on one device.
+        reached: when each rank reaches it, by the index of its device.
         done: the moment at which it ends.
     """
 
     kind: str
     indices: Sequence[int]
-    nbytes: int
-    reached: Sequence[Moment]
+    size: int
+    reached: Mapping[int, Moment]
     done: Moment = field(default_factory=Moment)
 
+    @property
+    def ring(self) -> str:
+        """Which key of ``RINGS`` says what it takes."""
+        # NCCL has no barrier: PyTorch adds up one number of each rank.
+        return "all_reduce" if self.kind == "barrier" else self.kind
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that each device sends."""
+        return round(RINGS[self.ring](len(self.indices))[1] * self.size)
+
     def work_off(self, clock: Clock, index: int, stream: int, thread: int) -> None:
-        n, kind = len(self.indices), self.kind
-        if kind == "barrier":  # NCCL has none: PyTorch adds up one number of each rank
-            kind = "all_reduce"
-        duration = pico(ring_seconds(kind, self.nbytes, n, clock.link))
-        sent = round(RINGS[kind](n)[1] * self.nbytes)
+        n = len(self.indices)
+        duration = pico(ring_seconds(self.ring, self.size, n, clock.link))
         if self.kind == "send":
             ends = list(zip(self.indices, ("out", "in"), strict=True))
         else:
             ends = [(i, side) for i in self.indices for side in ("in", "out")]
         lanes = [clock.links[i, side, "device"] for i, side in ends]
         begin = max(
-            *(moment.time or 0 for moment in self.reached),
+            *(moment.time or 0 for moment in self.reached.values()),
             *(lane.free for lane in lanes),
         )
         self.done.time = end = begin + duration
         name = self.kind.replace("_", "-")
         for (i, side), lane in zip(ends, lanes, strict=True):
             lane.begin(begin, duration)
-            lane.carried(sent, duration)
-            clock.draw(i, side, begin, end, name)
+            lane.carried(self.nbytes, duration)
+            clock.draw(i, side, begin, end, name, work=self)
             streams = clock.streams[i]
             streams[COMMUNICATION] = max(streams.get(COMMUNICATION, 0), end)

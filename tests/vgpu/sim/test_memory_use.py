@@ -21,6 +21,7 @@ from d2l_gpu.vgpu.sim.memory_use import (
     STEP,
     MemoryUse,
 )
+from d2l_gpu.vgpu.sim.units import parse_size
 from tests.helpers.pictures import svg_problems
 from tests.helpers.properties import sizes
 
@@ -260,15 +261,80 @@ def test_the_picture_is_described(use):
     assert "activations 24 MiB" in picture.partition("<desc>")[2]
 
 
+def bands(svg: str) -> tuple[dict[str, list[int]], list[float]]:
+    """The bytes of each category at each pixel, as scripts read them from the picture.
+
+    Returns:
+        they and the matrix that puts them into the picture.
+    """
+    root = xml.dom.minidom.parseString(svg).documentElement
+    unit, width = (int(root.getAttribute(f"data-{x}")) for x in ("unit", "width"))
+    (group,) = (
+        x
+        for x in root.getElementsByTagName("g")
+        if x.getAttribute("data-part") == "bands"
+    )
+    found, below = {}, [0] * width
+    for path in reversed(group.getElementsByTagName("path")):
+        edge = path.getAttribute("d")
+        steps = re.findall(r"(?:H(\d+))?V(\d+)(?!Z)(?=[HV])", edge)
+        above = [0] * width
+        for begin, height in steps:
+            begin = int(begin or 0)
+            above[begin:] = [unit * int(height)] * (width - begin)
+        name = path.getElementsByTagName("title")[0].firstChild.data
+        found[name] = [a - b for a, b in zip(above, below, strict=True)]
+        below = above
+    matrix = group.getAttribute("transform").removeprefix("matrix(").rstrip(")")
+    return found, [float(x) for x in matrix.split()]
+
+
 def test_the_bands_reach_the_peak_and_stay_in_the_picture(use):
-    heights, lefts = [], []
-    for path in re.findall(r' d="([^"]+)"', use.svg()):
-        heights += map(float, re.findall(r"V([\d.]+)", path))
-        lefts += map(float, re.findall(r"H([\d.]+)", path))
-    _, _, width, height = map(float, re.search('viewBox="(.*?)"', use.svg())[1].split())
-    axis = max(heights)
-    assert axis - min(heights) == ROOM
-    assert axis < height and min(heights) > 0 and max(lefts) < width
+    found, (across, _, _, up, left, floor) = bands(use.svg())
+    highest = max(map(sum, zip(*found.values(), strict=True)))
+    assert highest == sum(use.peak.values())
+    root = xml.dom.minidom.parseString(use.svg()).documentElement
+    unit, top = (int(root.getAttribute(f"data-{x}")) for x in ("unit", "top"))
+    assert floor + up * highest / unit == pytest.approx(top) == floor - ROOM
+    assert top > 0 and floor < float(root.getAttribute("height"))
+    assert left + across * len(next(iter(found.values()))) < 720
+
+
+@given(events=EVENTS)
+def test_the_bands_hold_the_bytes_of_each_moment(events):
+    program = Program()
+    program.use.start()
+    living = [
+        program.take(KIB * number, phase, category)
+        for _, phase, number, category in events
+    ]
+    program.use.stop()
+    use = program.use
+    found, _ = bands(use.svg())
+    times, columns = use.series()
+    for text, held in found.items():
+        name, _, most = text.partition(", at most ")
+        assert max(columns[name]) == pytest.approx(parse_size(most), rel=0.01)
+        for x, nbytes in enumerate(held):
+            begin, end = (use.seconds * i / len(held) for i in (x, x + 1))
+            inside = [
+                column
+                for time, column in zip(times, columns[name], strict=True)
+                if begin <= time <= end
+            ]
+            assert nbytes in {*inside, use.at(begin)[name]}
+    assert {text.partition(",")[0] for text in found} == {
+        name for name, column in columns.items() if any(column)
+    }
+    assert len(living) == len(events)
+
+
+def test_phases_say_when_they_were(use):
+    document = xml.dom.minidom.parseString(use.svg())
+    titles = [x.firstChild.data for x in document.getElementsByTagName("title")]
+    said = [x for x in titles if ": at " in x]
+    named = [phase for phase, begin, end in use.phases() if phase and begin < end]
+    assert sorted(x.partition(":")[0] for x in said) == sorted(named)
 
 
 def test_nothing_can_be_shown():

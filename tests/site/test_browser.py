@@ -26,6 +26,9 @@ AUDITED = (
     "en/pytorch/glossary.html",
     "en/pytorch/search.html?q=mismatch",
     "zh/jax/02_tensors.html",
+    "vgpu/accuracy.html",
+    "vgpu/tutorial.html",
+    "vgpu/reference/devices.html",
 )
 FIRST_PAGES = ("index.html", "en/pytorch/index.html", "en/pytorch/00_start.html")
 MOST_BYTES = 500_000

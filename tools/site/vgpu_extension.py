@@ -1,6 +1,5 @@
 """A Sphinx extension: the reference of virtual GPUs, and links to it from any page."""
 
-import functools
 import re
 from collections.abc import Iterator
 
@@ -23,6 +22,8 @@ _VARIABLES = {
     "cluster": f"{PACKAGE}.clusters.Cluster",
     "run": f"{PACKAGE}.cluster_run.Run",
 }
+# Where links would be inside of others.
+_NO_LINKS = (nodes.reference, nodes.title, addnodes.pending_xref)
 # The classes that programs get from functions, and don't make.
 _got: set[str] = set()
 # Classes that modules import for type checkers only, so autodoc can't look them up.
@@ -31,6 +32,7 @@ _FULL = {
     "Network": f"{PACKAGE}.sim.fabric.Network",
     "Simulator": f"{PACKAGE}.simulators.Simulator",
 }
+_SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.DOTALL)
 _NAME = re.compile(r"([\w.]+)(?:\(.*\))?")
 
 
@@ -41,7 +43,7 @@ def _link_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """
     entries = app.env.domains.python_domain.objects
     for literal in list(doctree.findall(nodes.literal)):
-        if isinstance(literal.parent, nodes.reference | nodes.title):
+        if any(isinstance(each, _NO_LINKS) for each in _ancestors(literal)):
             continue
         for name in _full_names(literal.astext()):
             entry = entries.get(name)
@@ -73,10 +75,15 @@ def _full_names(text: str) -> Iterator[str]:
         yield f"{PACKAGE}.{name}"
 
 
+def _ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
+    while node := node.parent:
+        yield node
+
+
 def _describes(node: nodes.Node, name: str) -> bool:
     """Return whether a node is part of the entry of this name."""
-    while node := node.parent:
-        signature = node.children[0] if node.children else None
+    for each in _ancestors(node):
+        signature = each.children[0] if each.children else None
         if getattr(signature, "tagname", "") == "desc_signature":
             return name in signature["ids"]
     return False
@@ -150,8 +157,30 @@ def _set_up_devices(app: Sphinx) -> None:
 
 
 def _for_templates(app: Sphinx, pagename, templatename, context: dict, doctree):
-    """Give the templates what mends the theme."""
-    context["mended"] = functools.partial(mended, language=ENGLISH)
+    """Give the templates what mends the theme and Sphinx's own HTML."""
+    context["mended"] = lambda html: _readable(mended(html, ENGLISH))
+
+
+def _readable(html: str) -> str:
+    """Return a page that screen readers and keyboards can follow.
+
+    A signature in several lines is no list of definitions, and what is too wide for the
+    page can have the focus, so that it can be scrolled by keys.
+    """
+    html = _SIGNATURE.sub(
+        lambda found: (
+            found[0]
+            .replace("<dl>", '<span class="sig-lines">')
+            .replace("</dl>", "</span>")
+            .replace("<dd>", '<span class="sig-line">')
+            .replace("</dd>", "</span>")
+        ),
+        html,
+    )
+    html = html.replace("<pre>", '<pre tabindex="0">')
+    return html.replace(
+        '<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'
+    )
 
 
 def setup(app: Sphinx) -> dict:

@@ -77,7 +77,12 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
         # none.
         "suppress_warnings": ["myst.header"],
         "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
-        "html_context": {"elsewhere": [(its["library"], "../../vgpu/index.html")]},
+        "html_context": {
+            "elsewhere": [
+                (its["playground"], "../../playground/index.html"),
+                (its["library"], "../../vgpu/index.html"),
+            ]
+        },
         # An SVG of each formula needs no fonts, which browsers refuse to load from
         # files of other folders.
         "mathjax_path": f"../../../{MATHJAX}",

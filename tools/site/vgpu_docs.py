@@ -68,7 +68,10 @@ def configuration() -> dict:
         "html_title": TITLE,
         "html_css_files": ["book.css", "vgpu.css"],
         "html_context": {
-            "elsewhere": [("The course: GPUs for deep learning", "../index.html")]
+            "elsewhere": [
+                ("Playground: run the simulator", "../playground/index.html"),
+                ("The course: GPUs for deep learning", "../index.html"),
+            ]
         },
         "autodoc_member_order": "bysource",
         "autodoc_typehints_format": "short",

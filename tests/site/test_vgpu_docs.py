@@ -62,9 +62,11 @@ class Entries(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The documentation, built without warnings, beside the page at the root."""
+    """The documentation, built without warnings, beside what it links to."""
     out = tmp_path_factory.mktemp("site")
-    (out / "index.html").touch()
+    for name in ("index.html", "playground/index.html"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).touch()
     assert build(Project(ROOT), out) == []
     return out
 

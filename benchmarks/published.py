@@ -439,7 +439,7 @@ def compared(start: str) -> Iterator[Found]:
 
 HEAD = '''"""Errors on published runs; from benchmarks/published.py --tables."""
 
-# Work, type of number, runs, and the median and the largest of the relative errors.
+# Work, type of number, runs, the median and the largest of the relative errors, GPUs.
 ERRORS = ('''
 RUNS = """
 # The runs, in the order of benchmarks/data/published_training.csv, which has sources:
@@ -508,15 +508,19 @@ def expected(found: Sequence[Found]) -> str:
     It has the errors by kind of work, without inference that waits for the host, which
     is of no kind of a device's work; then all runs.
     """
-    work = {True: "convolutions", False: "products"}
-    kinds = groups(
-        [each for each in found if "inference" not in each.row.model],
-        lambda row: (work[row.model.startswith("ResNe")], row.precision),
-    )
-    lines = [
-        f"    {(*names, len(sizes), *(round(f(sizes), 3) for f in MIDDLE_AND_MOST))},"
-        for names, sizes in kinds.items()
-    ]
+    training = [each for each in found if "inference" not in each.row.model]
+
+    def kind(row: Row) -> tuple[str, str]:
+        work = "convolutions" if row.model.startswith("ResNe") else "products"
+        return work, row.precision
+
+    gpus = defaultdict(dict)  # in order, as in a set
+    for each in training:
+        gpus[kind(each.row)][each.row.gpu.partition("-")[0]] = True
+    lines = []
+    for names, sizes in groups(training, kind).items():
+        errors = (round(f(sizes), 3) for f in MIDDLE_AND_MOST)
+        lines.append(f"    {(*names, len(sizes), *errors, tuple(gpus[names]))},")
     runs = [
         f"    {(*of_run(row), float(f'{step_seconds(row):.4g}'), error)},"
         for row, error in found

@@ -24,6 +24,7 @@ class Expected(NamedTuple):
         kind: the type of their numbers, as in ``Model.rate``.
         runs: how many there are.
         median, largest: of the relative errors of the speed, without their signs.
+        gpus: on which GPUs they were.
     """
 
     work: str
@@ -31,12 +32,18 @@ class Expected(NamedTuple):
     runs: int
     median: float
     largest: float
+    gpus: tuple[str, ...]
 
-    def __str__(self) -> str:
+    def told(self, models: Iterable[Model]) -> str:
+        """Return the errors in a sentence, for work on these models of GPUs."""
         runs = f"{self.runs} published runs" if self.runs > 1 else "one published run"
+        where = " and ".join(self.gpus)
+        names = {model.name: model.name.partition(" ")[0] for model in models}
+        if others := [name for name, short in names.items() if short not in self.gpus]:
+            where += f", none on {' or '.join(others)}"
         return (
             f"The clock was off by {self.median:.0%} in the median, at most "
-            f"{self.largest:.0%}, on {runs} of {self.work} in {self.kind}."
+            f"{self.largest:.0%}, on {runs} of {self.work} in {self.kind} ({where})."
         )
 
 
@@ -86,6 +93,7 @@ def sentence(used: Iterable[tuple[Part, Model, float]]) -> str:
     """
     total = 0.0
     times: Counter[tuple[str, str]] = Counter()
+    models: dict[tuple[str, str], dict[str, Model]] = {}
     for part, model, seconds in used:
         total += seconds
         if part.product is not None:
@@ -95,10 +103,14 @@ def sentence(used: Iterable[tuple[Part, Model, float]]) -> str:
                 part.tensor and part.kind in model.tensor_rates
             )
             kind = "fp32" if plain else part.kind
-            times["convolutions" if named else "products", kind] += seconds
+            what = "convolutions" if named else "products", kind
+            times[what] += seconds
+            models.setdefault(what, {})[model.name] = model
     work, kind = max(times, key=times.__getitem__, default=("", ""))
     if times[work, kind] < LEAST * total or not total:
-        return "No published run has mostly work of this kind: its error isn't known."
+        return (
+            "No published run has mostly such work, so the clock's error isn't known."
+        )
     if (work, kind) in RECORDED:
-        return str(RECORDED[work, kind])
+        return RECORDED[work, kind].told(models[work, kind].values())
     return f"No published run of {work} in {kind} was compared: the error isn't known."

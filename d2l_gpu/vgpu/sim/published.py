@@ -1,14 +1,14 @@
 """Errors on published runs; from benchmarks/published.py --tables."""
 
-# Work, type of number, runs, and the median and the largest of the relative errors.
+# Work, type of number, runs, the median and the largest of the relative errors, GPUs.
 ERRORS = (
-    ("convolutions", "fp32", 6, 0.132, 0.437),
-    ("convolutions", "fp16", 8, 0.103, 0.299),
-    ("convolutions", "tf32", 4, 0.115, 0.14),
-    ("products", "fp32", 6, 0.107, 0.207),
-    ("products", "fp16", 10, 0.028, 0.279),
-    ("products", "tf32", 2, 0.128, 0.134),
-    ("products", "bf16", 3, 0.123, 0.127),
+    ("convolutions", "fp32", 6, 0.132, 0.437, ("V100",)),
+    ("convolutions", "fp16", 8, 0.103, 0.299, ("V100", "A100")),
+    ("convolutions", "tf32", 4, 0.115, 0.14, ("A100",)),
+    ("products", "fp32", 6, 0.107, 0.207, ("V100",)),
+    ("products", "fp16", 10, 0.028, 0.279, ("V100", "A100")),
+    ("products", "tf32", 2, 0.128, 0.134, ("A100",)),
+    ("products", "bf16", 3, 0.123, 0.127, ("H100",)),
 )
 # The runs, in the order of benchmarks/data/published_training.csv, which has sources:
 # network, GPU, how many of them, type of number, year of the software, seconds of a

@@ -29,6 +29,15 @@ def test_it_is_that_of_the_runs_with_the_same_work(work, kind):
     assert found.expected in found._repr_html_()
 
 
+@pytest.mark.parametrize("model", ["V100", "A100 80GB", "L4", "RTX 4090"])
+def test_it_says_on_which_gpus_the_runs_were_and_whether_on_this_one(model):
+    found = report(Part(2 * 4096**3, "fp16", 1, SIZES), model=model).expected
+    gpus = expected.RECORDED["products", "fp16"].gpus
+    assert all(gpu in found for gpu in gpus)
+    is_one_of_them = model.partition(" ")[0] in gpus
+    assert (f"none on {model}" in found) != is_one_of_them
+
+
 def test_it_is_that_of_the_work_that_takes_longest():
     long = Part(2 * 4096**3, "fp16", 1, SIZES)
     short = Part(2 * 4096**2 * 64, "fp16", 1, (1, 4096, 4096, 64), CONVOLUTION)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2l_gpu.vgpu.sim.drawing import COLOURS, EDGES, OTHERS, number
+from d2l_gpu.vgpu.sim.expected import RECORDED
 from d2l_gpu.vgpu.sim.play import choices
-from d2l_gpu.vgpu.sim.published import ERRORS
 from d2l_gpu.vgpu.sim.puzzle import ENOUGH
 from d2l_gpu.vgpu.sim.puzzle_map import svg as puzzle_map
 from d2l_gpu.vgpu.sim.units import size_text, time_text
@@ -33,7 +33,7 @@ _KINDS = {
     "the optimizer": "copy",
     "issuing work on the host": "host",
 }
-# What published.ERRORS calls the work of each kind of model.
+# What expected.RECORDED calls the work of each kind of model.
 _WORK = {"replicas": "convolutions", "plans": "products"}
 # A part of a bar that is narrower can't be seen.
 _NARROW = 0.002
@@ -196,19 +196,25 @@ class Show:
     def _trust(self, setting: Mapping) -> str:
         work = _WORK[self._models[setting["model"]]["kind"]]
         precision = setting["precision"]
-        errors = {found[1]: found[2:] for found in ERRORS if found[0] == work}
+        errors = {
+            kind: found for (what, kind), found in RECORDED.items() if what == work
+        }
         if precision not in errors:
-            largest = max(largest for *_, largest in errors.values())
+            largest = max(found.largest for found in errors.values())
             return self.words["trust_others"].format(
                 precision=precision, largest=f"{largest:.0%}"
             )
-        runs, median, largest = errors[precision]
-        return self.words["trust"].format(
-            runs=runs,
+        found = errors[precision]
+        text = self.words["trust"].format(
+            runs=found.runs,
             precision=precision,
-            median=f"{median:.0%}",
-            largest=f"{largest:.0%}",
+            gpus=", ".join(found.gpus),
+            median=f"{found.median:.0%}",
+            largest=f"{found.largest:.0%}",
         )
+        if setting["gpu"].partition(" ")[0] not in found.gpus:
+            text += " " + self.words["trust_elsewhere"].format(gpu=setting["gpu"])
+        return text
 
     # -------------------------------------------------------------- the puzzle
 

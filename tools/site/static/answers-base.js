@@ -162,7 +162,7 @@ window.answersBase = (() => {
       return this.shown !== this.width;
     }
 
-    get still() {
+    get atRest() {
       return this.factor === 1 && !this.narrow;
     }
 
@@ -255,7 +255,7 @@ window.answersBase = (() => {
     }
 
     drawAxis() {
-      if (this.still) return this.axis.replaceChildren(...this.resting);
+      if (this.atRest) return this.axis.replaceChildren(...this.resting);
       const [label] = this.resting.filter((node) => node.localName === "text");
       const [line] = this.resting.filter((node) => node.localName === "rect");
       const low = this.time(this.resting_place(this.left));

@@ -44,14 +44,15 @@ window.answersKinds = (() => {
     }
 
     draw() {
-      const { still } = this;
+      const still = this.atRest;
+      const pixel = this.drawnWide / this.svg.getBoundingClientRect().width;
       for (const names of this.still) seen(names, still);
       this.moving.replaceChildren();
       for (const row of this.rows) {
         for (const bar of row.bars) {
           const [x, wide] = still ? bar.rest : this.extent(bar);
           bar.rect.setAttribute("x", x);
-          bar.rect.setAttribute("width", wide);
+          bar.rect.setAttribute("width", wide < pixel ? pixel : wide);
         }
         if (still) continue;
         const stretches = row.bars.map((bar) => ({ ...bar, colour: ink(bar.colour) }));
@@ -72,7 +73,7 @@ window.answersKinds = (() => {
       const bar = this.current;
       seen(this.mark, bar);
       if (!bar) return;
-      const [x, wide] = this.still ? bar.rest.map(Number) : this.extent(bar);
+      const [x, wide] = this.atRest ? bar.rest.map(Number) : this.extent(bar);
       const place = { x: x - 1, y: bar.row.y - 1, width: wide + 2, height: 24 };
       for (const [name, value] of Object.entries(place)) {
         this.mark.setAttribute(name, value);
@@ -166,7 +167,7 @@ window.answersKinds = (() => {
     }
 
     draw() {
-      const { still } = this;
+      const still = this.atRest;
       const [, , , up, , floor] = this.matrix;
       const x = this.placed(this.left);
       this.group.setAttribute("transform", `matrix(${this.scale} 0 0 ${up} ${x} ${floor})`);

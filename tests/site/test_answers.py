@@ -468,6 +468,30 @@ def test_a_drawing_becomes_part_of_the_page_unless_it_has_identifiers(timeline):
     assert inlined(cell(FOREIGN), "en") == cell(FOREIGN)
 
 
+def test_dark_pages_have_dark_pictures_but_no_negatives_of_photographs(site, browser):
+    page = browser.new_page(color_scheme="dark")
+    for lesson, selector, dark in (
+        ("03_copying", TIMELINE, True),
+        ("03_copying", "article img", True),
+        ("04_models", ".tag_photographs img", False),
+    ):
+        page.goto((site / f"en/pytorch/{lesson}.html").as_uri())
+        inverted = page.locator(selector).first.evaluate(
+            "picture => getComputedStyle(picture).filter"
+        )
+        assert inverted.startswith("invert") == dark
+    page.close()
+
+
+def test_a_figure_opens_alone(site, browser):
+    page = browser.new_page()
+    page.goto((site / "en/pytorch/01_devices.html").as_uri())
+    for figure in page.locator("article img").all():
+        link = figure.locator("xpath=..")
+        assert link.evaluate("a => a.href") == figure.evaluate("image => image.src")
+    page.close()
+
+
 def test_timelines_are_part_of_their_pages_and_answer(site, browser):
     path = site / "en/pytorch/03_copying.html"
     text = path.read_text("utf-8")

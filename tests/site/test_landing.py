@@ -1,6 +1,7 @@
 """The landing pages: what they say is recorded or computed, in every language."""
 
 import itertools
+import json
 import re
 import string
 import subprocess
@@ -109,6 +110,19 @@ def test_two_gpus_are_said_to_be_slower_just_where_they_are():
     assert ["times as fast" in each for each in found] != slower
 
 
+def test_times_are_those_that_the_lesson_prints(whole):
+    path = ROOT / "notebooks/en/pytorch/07_data_parallel.ipynb"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    printed = [
+        line.split("  simulated")[0].split("  ")[-1].strip()
+        for cell in cells
+        for output in cell.get("outputs", ())
+        for line in output.get("text", ())
+    ]
+    for step in recorded(STEPS):
+        assert Texts(ENGLISH).time(step["end"] / 1e12).replace("\xa0", " ") in printed
+
+
 # ------------------------------------------------------------------ published runs
 
 
@@ -125,6 +139,17 @@ def test_the_worst_run_of_each_network_is_shown(landing):
     text = path_in(landing, ENGLISH).read_text("utf-8")
     for run in shown.values():
         assert f"<td>{Texts(ENGLISH).percent(run.error, sign=True)}</td>" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_memory_has_a_unit(landing, language):
+    text = path_in(landing, language).read_text("utf-8")
+    assert any("-" in run.gpu for run in runs.runs())
+    for run in runs.runs():
+        if "-" in run.gpu:
+            assert run.gpu not in text
+    unit = "\xa0Go" if language == "fr" else " GB"
+    assert f"8 × H100 (96{unit})" in text
 
 
 def test_speed_and_time_agree():

@@ -81,6 +81,13 @@ def test_each_exercise_leads_to_its_solution(site, pages):
     assert 'href="solutions/03_copying.html#exercise-03-1">Solution</a>' in text
 
 
+def test_the_last_solution_is_linked_before_the_page_ends(site, book):
+    for name in book.solved(Edition("en", "pytorch")):
+        end = text_of(site, f"en/pytorch/{name}.html").rpartition("<section")[2]
+        link, report = end.index('class="to-solution"'), end.index("Found a mistake")
+        assert end.index("d2l.") < link < report, name
+
+
 def test_names_in_other_languages_are_marked_as_such(site):
     text = text_of(site, "en/jax/glossary.html")
     entry = text.partition('id="term-device"')[2].partition("</dd>")[0]

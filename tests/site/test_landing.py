@@ -171,8 +171,9 @@ def test_no_two_dots_are_in_the_same_place():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_is_there_with_the_same_places_to_fill(language):
     english, own = tables()[ENGLISH], tables()[language]
-    assert own.keys() - {"networks"} == english.keys()
-    for name, text in english.items():
+    assert own.keys() - {"networks"} == english.keys() - {"networks"}
+    for name in english.keys() - {"networks"}:
+        text = english[name]
         if name != "aims":
             assert placeholders(own[name]) == placeholders(text), name
 

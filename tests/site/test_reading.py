@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tools.edition import ROOT, Project
+from tools.site.book import Edition
 from tools.site.terms import terms_of
 
 FOLDED = re.compile(r'<details class="(\w+)">\s*<summary>(.+?)</summary>')

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tools.edition import ROOT, Project
+from tools.site.book import Edition
 from tools.site.terms import terms_of
 
 FOLDED = re.compile(r'<details class="(\w+)">\s*<summary>(.+?)</summary>')
@@ -79,6 +80,13 @@ def test_each_exercise_leads_to_its_solution(site, pages):
         assert links == [f"{solutions}#{each}" for each in exercises]
     text = text_of(site, "fr/jax/03_copying.html")
     assert 'href="solutions/03_copying.html#exercise-03-1">Solution</a>' in text
+
+
+def test_the_last_solution_is_linked_before_the_page_ends(site, book):
+    for name in book.solved(Edition("en", "pytorch")):
+        end = text_of(site, f"en/pytorch/{name}.html").rpartition("<section")[2]
+        link, report = end.index('class="to-solution"'), end.index("Found a mistake")
+        assert end.index("d2l.") < link < report, name
 
 
 def test_names_in_other_languages_are_marked_as_such(site):

@@ -299,6 +299,32 @@ def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
     )
 
 
+def test_a_strict_suite_runs_under_the_command(tmp_path):
+    # pytest looks for its plugins among the files of installed packages.
+    installed = tmp_path / "packages" / "d2l_gpu-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: d2l-gpu\nVersion: 0\n")
+    (installed / "RECORD").write_text("d2l_gpu/__init__.py,,\n")
+    plugin = "[pytest11]\nd2l_gpu_vgpu = d2l_gpu.vgpu.pytest_plugin\n"
+    (installed / "entry_points.txt").write_text(plugin)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text(
+        "import torch\n\n"
+        "def test_cuda():\n"
+        "    assert torch.ones(2, device='cuda:1').sum().item() == 2\n"
+    )
+    paths = os.pathsep.join([str(installed.parent), str(REPOSITORY)])
+    done = subprocess.run(
+        [sys.executable, "-m", "d2l_gpu.vgpu", "-m", "pytest", "-q"],
+        cwd=tmp_path,
+        env=os.environ | NO_GPUS | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout and "warning" not in done.stdout
+
+
 def test_loading_the_plugin_does_not_load_torch():
     out = run_program_without_torch(
         "pytest_plugin/loading_the_plugin_does_not_load_torch.py"

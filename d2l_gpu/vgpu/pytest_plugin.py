@@ -11,8 +11,8 @@ d2l-gpu is installed. Each test has the devices to itself, with no tensors on th
 all counts at zero. The fixture without the marker gives two devices. The marker without
 the fixture is enough if a test doesn't need their names, and can also mark a class or a
 module. With ``as_cuda=True`` the devices answer to ``cuda:0`` … as well. A fixture that
-puts tensors on the devices must request ``virtual_gpus`` too, and so has the scope of
-one test.
+puts tensors on the devices must request ``virtual_gpus`` too, which makes it one for a
+single test (scope ``function``).
 """
 
 import gc
@@ -53,7 +53,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
-    """The virtual GPUs of this test: two, or as ``@pytest.mark.virtual_gpus`` says.
+    """This test's virtual GPUs, a list: two, or as ``@pytest.mark.virtual_gpus`` says.
 
     The test errors with one sentence if virtual GPUs can't be set up, or if tensors of
     an earlier test are still on devices that this test needs to be set up differently.

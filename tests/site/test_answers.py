@@ -368,6 +368,52 @@ def test_two_fingers_magnify_and_one_pans(browser, file):
     context.close()
 
 
+@pytest.mark.parametrize("width", [320, 390, 540])
+def test_on_a_narrow_screen_everything_is_in_sight_and_legible(
+    page, timeline, memory, width
+):
+    before = [drawn(page, each) for each in (TIMELINE, MEMORY)]
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_selector(".answers-head")
+    for selector in TIMELINE, MEMORY:
+        drawn(page, selector)
+        picture = page.locator(selector)
+        frame = picture.bounding_box()
+        assert frame["x"] + frame["width"] <= width
+        shown = picture.locator("text:visible, [data-part=row] rect")
+        for box in shown.evaluate_all("all => all.map(e => e.getBoundingClientRect())"):
+            assert frame["x"] - 1 <= box["x"]
+            assert box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+        wide = picture.evaluate("svg => svg.viewBox.baseVal.width")
+        assert 12 * frame["width"] / wide >= 10  # pixels high
+    heads = page.locator(".answers-head").all_inner_texts()
+    for name in ("Everything at once", "kernel", "host waits", "between GPUs"):
+        assert name in heads[0]
+    svg = memory.svg()
+    for name, most in re.findall(r"<title>([^<:]+), at most ([^<]+)</title>", svg):
+        assert f"{name} {most}" in heads[1]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_selector(".answers-head", state="hidden")
+    assert [drawn(page, each) for each in (TIMELINE, MEMORY)] == before
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_a_card_hides_no_button_and_not_the_bar(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    focus(page)
+    page.keyboard.press("Home")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "End", "ArrowDown"):
+        page.keyboard.press(key)
+        frame = page.locator(".answers").first
+        shown = frame.locator(".answers-card").bounding_box()
+        for each in ".answers-tools", ".answers-mark":
+            other = frame.locator(each).first.bounding_box()
+            assert (
+                shown["y"] >= other["y"] + other["height"]
+                or shown["y"] + shown["height"] <= other["y"]
+            )
+
+
 def test_a_picture_that_comes_later_answers_and_others_are_left_alone(page, timeline):
     other = page.locator("#other")
     assert other.evaluate("svg => svg.outerHTML") == FOREIGN.replace(

@@ -36,6 +36,8 @@ window.answersBase = (() => {
   const SECONDS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
   const MOST = 100; // times that a picture can be magnified
+  const NARROW = 544; // pixels below which a picture at rest couldn't be read
+  const LEAST = 320; // pixels that a picture is drawn for, however small the window is
 
   // ---------------------------------------------------------------- small things
 
@@ -109,10 +111,11 @@ window.answersBase = (() => {
   }
 
   const pen = document.createElement("canvas").getContext("2d");
-  function fits(text, room) {
+  function lengthOf(text) {
     pen.font = "12px sans-serif";
-    return pen.measureText(text).width + 8 <= room;
+    return pen.measureText(text).width;
   }
+  const fits = (text, room) => lengthOf(text) + 8 <= room;
 
   /** Black or white, whichever is easier to read on a colour such as #0072B2. */
   function ink(colour) {
@@ -129,9 +132,11 @@ window.answersBase = (() => {
   /** A picture with a time axis that can be magnified.
    *
    * `factor` says how many times, `first` is the place of the plot that's at its left
-   * edge, in pixels of the picture at rest. A kind of picture adds `draw`, which puts
-   * everything where it is now; `at`, what's at a place; `next`, what a key leads to;
-   * and `tell`, a card's contents and what a screen reader says.
+   * edge, in pixels of the picture at rest. On a narrow screen the plot is `shown`
+   * narrower than it's at rest, `width`; what's above it becomes text of the page. A kind
+   * of picture adds `draw`, which puts everything where it is now; `upper`, where the
+   * plot begins; `key`, what its colours mean; `at`, what's at a place; `next`, what a
+   * key leads to; and `tell`, a card's contents and what a screen reader says.
    */
   class Picture {
     constructor(svg) {
@@ -141,7 +146,11 @@ window.answersBase = (() => {
       [this.factor, this.first, this.current] = [1, 0, null];
       this.axis = part(svg, "axis")[0];
       this.resting = [...this.axis.childNodes];
-      this.height = svg.viewBox.baseVal.height;
+      const { width: wide, height } = svg.viewBox.baseVal;
+      [this.shown, this.wide, this.height] = [this.width, wide, height];
+      const [, ...rects] = svg.querySelectorAll(":scope > rect"); // the first is the paper
+      this.lines = rects.filter((rect) => number(rect, "width") > this.width / 2)
+        .map((rect) => [rect, number(rect, "width")]);
       // What is magnified is clipped by an inner picture, which needs no identifier.
       this.plot = drawn("svg", {
         x: this.left, y: 0, width: this.width, height: this.height,
@@ -149,13 +158,62 @@ window.answersBase = (() => {
       });
     }
 
+    get narrow() {
+      return this.shown !== this.width;
+    }
+
+    get atRest() {
+      return this.factor === 1 && !this.narrow;
+    }
+
+    /** Pixels of the picture for each pixel of the picture at rest. */
+    get scale() {
+      return (this.factor * this.shown) / this.width;
+    }
+
     /** Where a place of the picture at rest is now, and the other way round. */
     placed(x) {
-      return this.left + (x - this.left - this.first) * this.factor;
+      return this.left + (x - this.left - this.first) * this.scale;
     }
 
     resting_place(x) {
-      return this.left + this.first + (x - this.left) / this.factor;
+      return this.left + this.first + (x - this.left) / this.scale;
+    }
+
+    /** Suit a frame of some width, and return whether it's a narrow one. */
+    fit(room) {
+      const narrow = room < NARROW;
+      const wide = narrow ? Math.max(room, LEAST) : this.wide;
+      const top = narrow ? this.upper : 0;
+      this.shown = narrow ? wide - this.left - 12 : this.width;
+      const size = { width: wide, height: this.height - top };
+      this.drawnWide = wide;
+      const view = `0 ${top} ${wide} ${this.height - top}`;
+      for (const [name, value] of Object.entries({ ...size, viewBox: view })) {
+        this.svg.setAttribute(name, value);
+      }
+      this.plot.setAttribute("width", this.shown);
+      this.plot.setAttribute("viewBox", `${this.left} 0 ${this.shown} ${this.height}`);
+      for (const [line, width] of this.lines) {
+        line.setAttribute("width", width - this.width + this.shown);
+      }
+      this.redraw();
+      return narrow;
+    }
+
+    /** The lines of text above the plot, and what its colours mean. */
+    head() {
+      const above = [...this.svg.children].filter((node) =>
+        node.hasAttribute("y") && number(node, "y") < this.upper);
+      const written = (is) => above.filter((node) => node.localName === "text" && is(node))
+        .map((node) => node.textContent).join(" ");
+      const key = above.filter((node) => node.localName === "rect").map((rect) =>
+        [rect.getAttribute("fill"), rect.nextElementSibling.textContent]);
+      return {
+        title: written((node) => node.hasAttribute("font-weight")),
+        subtitle: written((node) => node.getAttribute("fill") === "#666666"),
+        key: this.key ?? key,
+      };
     }
 
     look(factor, first) {
@@ -174,14 +232,15 @@ window.answersBase = (() => {
     }
 
     /** Magnify, but leave what's at a place there. */
-    zoom(times, x = this.left + this.width / 2) {
+    zoom(times, x = this.left + this.shown / 2) {
       const fixed = this.resting_place(x) - this.left;
       const factor = between(this.factor * times, 1, MOST);
-      this.look(factor, fixed - (x - this.left) / factor);
+      const scale = (factor * this.shown) / this.width;
+      this.look(factor, fixed - (x - this.left) / scale);
     }
 
     pan(pixels) {
-      this.look(this.factor, this.first - pixels / this.factor);
+      this.look(this.factor, this.first - pixels / this.scale);
     }
 
     /** Look at a stretch of the picture at rest, if it isn't in sight. */
@@ -196,15 +255,16 @@ window.answersBase = (() => {
     }
 
     drawAxis() {
-      if (this.factor === 1) return this.axis.replaceChildren(...this.resting);
+      if (this.atRest) return this.axis.replaceChildren(...this.resting);
       const [label] = this.resting.filter((node) => node.localName === "text");
       const [line] = this.resting.filter((node) => node.localName === "rect");
       const low = this.time(this.resting_place(this.left));
-      const high = this.time(this.resting_place(this.left + this.width));
+      const high = this.time(this.resting_place(this.left + this.shown));
       const made = [];
-      for (const [time, text] of ticks(low, high, between(this.width / 90, 2, 8))) {
+      for (const [time, text] of ticks(low, high, between(this.shown / 90, 3, 8))) {
         const x = this.placed(this.left + (time / this.seconds) * this.width);
-        for (const [node, place] of [[line, x - 0.5], [label, x]]) {
+        const last = this.drawnWide - lengthOf(text) / 2 - 2;
+        for (const [node, place] of [[line, x - 0.5], [label, Math.min(x, last)]]) {
           if (!node) continue;
           const copy = node.cloneNode();
           copy.setAttribute("x", place);
@@ -217,7 +277,7 @@ window.answersBase = (() => {
 
     /** Names for stretches, each in the middle of what's in sight of it. */
     names(stretches, y) {
-      const right = this.left + this.width;
+      const right = this.left + this.shown;
       return stretches.flatMap(({ begin, end, texts, colour }) => {
         const from = Math.max(this.placed(this.left + begin), this.left);
         const to = Math.min(this.placed(this.left + end), right);

@@ -20,6 +20,7 @@ window.answersKinds = (() => {
       this.plot.append(...this.rows.map((row) => row.group), ...this.still);
       this.plot.append(this.moving, this.mark);
       svg.append(this.plot);
+      this.upper = this.rows[0].y - 6;
     }
 
     row(group) {
@@ -43,14 +44,15 @@ window.answersKinds = (() => {
     }
 
     draw() {
-      const still = this.factor === 1;
+      const still = this.atRest;
+      const pixel = this.drawnWide / this.svg.getBoundingClientRect().width;
       for (const names of this.still) seen(names, still);
       this.moving.replaceChildren();
       for (const row of this.rows) {
         for (const bar of row.bars) {
           const [x, wide] = still ? bar.rest : this.extent(bar);
           bar.rect.setAttribute("x", x);
-          bar.rect.setAttribute("width", wide);
+          bar.rect.setAttribute("width", wide < pixel ? pixel : wide);
         }
         if (still) continue;
         const stretches = row.bars.map((bar) => ({ ...bar, colour: ink(bar.colour) }));
@@ -62,7 +64,7 @@ window.answersKinds = (() => {
     /** Where a bar is, with the gap after it that it has in the picture at rest. */
     extent(bar) {
       const x = this.placed(this.left + bar.begin);
-      const wide = (bar.end - bar.begin) * this.factor;
+      const wide = (bar.end - bar.begin) * this.scale;
       const inside = wide > 4 ? wide - 1 : Math.max(wide, 0.4);
       return bar.edged ? [x + 0.5, Math.max(inside - 1, 0.4)] : [x, inside];
     }
@@ -71,7 +73,7 @@ window.answersKinds = (() => {
       const bar = this.current;
       seen(this.mark, bar);
       if (!bar) return;
-      const [x, wide] = this.factor === 1 ? bar.rest.map(Number) : this.extent(bar);
+      const [x, wide] = this.atRest ? bar.rest.map(Number) : this.extent(bar);
       const place = { x: x - 1, y: bar.row.y - 1, width: wide + 2, height: 24 };
       for (const [name, value] of Object.entries(place)) {
         this.mark.setAttribute(name, value);
@@ -80,7 +82,7 @@ window.answersKinds = (() => {
 
     at(x, y) {
       const row = this.rows.find((each) => y >= each.y - 4 && y < each.y + 26);
-      if (!row || x < this.left - NEAR || x > this.left + this.width + NEAR) return null;
+      if (!row || x < this.left - NEAR || x > this.left + this.shown + NEAR) return null;
       const away = (bar) => {
         const begin = this.placed(this.left + bar.begin);
         const end = this.placed(this.left + bar.end);
@@ -101,10 +103,9 @@ window.answersKinds = (() => {
       return row?.bars.reduce((a, b) => (away(b) < away(a) ? b : a)) || bar;
     }
 
-    /** From where to where something is, and above and below what its card goes. */
+    /** From where to where something is, and its upper and its lower edge. */
     span(bar) {
-      const last = this.rows.at(-1);
-      return [bar.begin, bar.end, this.rows[0].y, last.y + 22];
+      return [bar.begin, bar.end, bar.row.y, bar.row.y + 22];
     }
 
     tell(bar) {
@@ -121,20 +122,24 @@ window.answersKinds = (() => {
 
   class Memory extends Picture {
     kind = words.memory;
-    beside = 14; // pixels from the moment to its card
+    get beside() { // pixels from the moment to its card, if there's room
+      return this.narrow ? 0 : 14;
+    }
 
     constructor(svg) {
       super(svg);
       this.top = Number(svg.dataset.top);
+      this.upper = this.top - 10;
       const unit = Number(svg.dataset.unit);
       [this.group] = part(svg, "bands");
       this.matrix = this.group.getAttribute("transform").match(/-?[\d.e-]+/g).map(Number);
       this.floor = this.matrix[5];
-      this.bands = [...this.group.children].map((path) => ({
-        name: taken(path).split(", ")[0],
-        colour: path.getAttribute("fill"),
-        above: this.heights(path.getAttribute("d"), unit),
-      }));
+      this.bands = [...this.group.children].map((path) => {
+        const [name, most] = taken(path).split(/, at most (?=[^,]+$)/);
+        const colour = path.getAttribute("fill");
+        return { name, most, colour, above: this.heights(path.getAttribute("d"), unit) };
+      });
+      this.key = this.bands.map(({ name, most, colour }) => [colour, name, most]);
       [this.phases] = part(svg, "phases");
       this.spans = [...this.phases.querySelectorAll("rect")].map((rect) => {
         const [x, wide] = [number(rect, "x") - 1, number(rect, "width") + 2];
@@ -162,19 +167,19 @@ window.answersKinds = (() => {
     }
 
     draw() {
-      const still = this.factor === 1;
+      const still = this.atRest;
       const [, , , up, , floor] = this.matrix;
       const x = this.placed(this.left);
-      this.group.setAttribute("transform", `matrix(${this.factor} 0 0 ${up} ${x} ${floor})`);
+      this.group.setAttribute("transform", `matrix(${this.scale} 0 0 ${up} ${x} ${floor})`);
       for (const text of this.still.children) {
         const inside = number(text, "x") < this.left + this.width;
-        seen(text, still || !inside);
+        seen(text, still || (!inside && !this.narrow));
       }
       for (const text of this.phases.querySelectorAll("text")) {
         seen(text, still);
       }
       for (const { rect, begin, end } of this.spans) {
-        const right = this.left + this.width;
+        const right = this.left + this.shown;
         const from = between(this.placed(this.left + begin), this.left, right);
         const to = between(this.placed(this.left + end), this.left, right);
         rect.setAttribute("x", from + 1);
@@ -213,7 +218,7 @@ window.answersKinds = (() => {
     }
 
     span(column) {
-      return [column, column + 1, this.top, this.top];
+      return [column, column + 1, this.top, this.beside ? this.top : this.floor];
     }
 
     tell(column) {

@@ -18,6 +18,7 @@ window.answers = (() => {
     const help = element("span", { id: `answers-help-${++count}` });
     help.textContent = coarse ? words.touch : words.help;
     const buttons = {};
+    const head = framedHead(picture);
     const tools = element("div", { class: "answers-tools" });
     for (const [name, text] of [["out", "−"], ["in", "+"], ["reset", words.all]]) {
       buttons[name] = element("button", { type: "button", title: words[name] }, text);
@@ -26,14 +27,14 @@ window.answers = (() => {
     }
     tools.append(help);
     const card = element("div", { class: "answers-card", "aria-hidden": "true" });
-    card.classList.toggle("is-beside", Boolean(picture.beside));
     card.hidden = true;
     const voice = element("div", { class: "answers-said", "aria-live": "polite" });
     const scroll = element("div", { class: "answers-scroll" });
     const around = element("div", { class: "answers" });
     svg.replaceWith(around);
     scroll.append(svg);
-    around.append(scroll, tools, card, voice);
+    // A card below the picture hides neither the buttons nor the picture.
+    around.append(head, tools, scroll, card, voice);
 
     const title = taken(svg);
     const description = svg.querySelector(":scope > desc")?.textContent ?? "";
@@ -44,7 +45,23 @@ window.answers = (() => {
     })) {
       svg.setAttribute(name, value);
     }
-    return { around, buttons, card, scroll, voice };
+    return { around, buttons, card, head, scroll, tools, voice };
+  }
+
+  /** What's written above a plot, as text of the page: in a narrow picture it has no room. */
+  function framedHead(picture) {
+    const { title, subtitle, key } = picture.head();
+    // The picture's label says the same.
+    const head = element("div", { class: "answers-head", "aria-hidden": "true" });
+    head.append(element("p", { class: "answers-name" }, title));
+    if (subtitle) head.append(element("p", { class: "answers-where" }, subtitle));
+    const list = element("ul");
+    for (const [colour, name, most = ""] of key) {
+      const swatch = element("i", { style: `background:${colour}` });
+      list.append(element("li", {}, swatch, `${name} ${most}`.trim()));
+    }
+    head.append(list);
+    return head;
   }
 
   /** Make a picture answer, unless it isn't one of ours or does already. */
@@ -52,7 +69,7 @@ window.answers = (() => {
     const Kind = kinds[svg?.dataset?.picture];
     if (!Kind || svg.closest(".answers") || !(svg.dataset.seconds > 0)) return;
     const picture = new Kind(svg);
-    const { around, buttons, card, scroll, voice } = framed(picture, svg);
+    const { around, buttons, card, head, scroll, tools, voice } = framed(picture, svg);
     let hiding = 0;
 
     function place(event) {
@@ -73,10 +90,12 @@ window.answers = (() => {
       const told = picture.tell(item);
       card.replaceChildren(...told.card);
       putCard();
+      if (speak) card.scrollIntoView({ block: "nearest" });
       if (speak) voice.textContent = told.said;
     }
 
-    /** Put the card below or above what it's about, and inside the frame. */
+    /** Put the card beside a moment, or below the picture; without room in the window
+     * below or above what it's about. */
     function putCard() {
       if (picture.current === null) return;
       const [begin, end, top, bottom] = picture.span(picture.current);
@@ -84,18 +103,22 @@ window.answers = (() => {
       const box = around.getBoundingClientRect();
       const at = (x, y) => new DOMPoint(x, y).matrixTransform(matrix);
       const low = at(Math.max(picture.placed(picture.left + begin), picture.left), bottom);
-      const right = picture.left + picture.width;
+      const right = picture.left + picture.shown;
       const high = at(Math.min(picture.placed(picture.left + end), right), top);
       const middle = (low.x + high.x) / 2 - box.left;
-      const side = picture.beside ?? 0; // beside a moment, below all bars
+      const side = picture.beside ?? 0;
       const room = around.clientWidth - card.offsetWidth;
       let x = middle + (side || -card.offsetWidth / 2);
       if (side && x > room) x = middle - side - card.offsetWidth;
       card.style.left = `${Math.max(0, Math.min(x, room))}px`;
-      const below = low.y - box.top + 8;
-      const fits = box.top + below + card.offsetHeight < innerHeight;
-      const above = high.y - box.top - 8 - card.offsetHeight;
-      card.style.top = `${fits || box.top + above < 0 ? below : above}px`;
+      const under = svg.getBoundingClientRect().bottom + 4;
+      const places = side ? [low.y + 8]
+        : [under, low.y + 8, high.y - 8 - card.offsetHeight];
+      const highest = Math.max(tools.getBoundingClientRect().bottom, 0);
+      const y = places.find((each) =>
+        each >= highest && each + card.offsetHeight < innerHeight) ?? places[0];
+      card.classList.toggle("is-beside", y !== under);
+      card.style.top = `${y - box.top}px`;
     }
 
     function hideSoon() {
@@ -226,13 +249,15 @@ window.answers = (() => {
     buttons.in.addEventListener("click", () => zoom(STEP));
     buttons.out.addEventListener("click", () => zoom(1 / STEP));
     buttons.reset.addEventListener("click", reset);
-    scroll.addEventListener("scroll", putCard, { passive: true });
+    const fit = (room) => head.hidden = !picture.fit(room);
     addEventListener("beforeprint", () => {
       Object.assign(picture, { factor: 1, first: 0 });
       choose(null);
-      picture.redraw();
+      fit(Infinity);
     });
-    picture.onLook();
+    addEventListener("afterprint", () => fit(scroll.clientWidth));
+    new ResizeObserver(() => fit(scroll.clientWidth)).observe(scroll);
+    fit(scroll.clientWidth);
   }
 
   const begin = () => document.querySelectorAll("svg[data-picture]").forEach(answers);

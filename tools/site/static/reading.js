@@ -36,6 +36,14 @@
     // The browser keeps nothing for this site.
   }
 
+  // On a phone a figure is small: a tap opens it alone, where it can be magnified.
+  for (const image of document.querySelectorAll("article img:not(a img)")) {
+    const link = document.createElement("a");
+    link.href = image.src;
+    image.replaceWith(link);
+    link.append(image);
+  }
+
   // Only what's wider than its frame takes a press of the Tab key.
   const frames = new ResizeObserver((entries) => {
     for (const { target } of entries) {

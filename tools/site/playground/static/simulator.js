@@ -29,7 +29,19 @@ function showParts(parts) {
     part.innerHTML = html;
     part.querySelectorAll("svg").forEach((svg) => window.answers?.(svg));
   }
+  showStar();
 }
+
+/** Scroll a map that's wider than the screen to the player's plan. */
+function showStar() {
+  const star = document.querySelector('.picture path[fill="#222222"][stroke="#FFFFFF"]');
+  const frame = star?.closest(".picture");
+  if (!frame) return;
+  const { left, width } = star.getBoundingClientRect();
+  const middle = frame.getBoundingClientRect().left + frame.clientWidth / 2;
+  frame.scrollLeft += left + width / 2 - middle;
+}
+showStar();
 
 // ------------------------------------------------------------------ the simulator
 

@@ -82,11 +82,15 @@ def test_each_exercise_leads_to_its_solution(site, pages):
     assert 'href="solutions/03_copying.html#exercise-03-1">Solution</a>' in text
 
 
-def test_the_last_solution_is_linked_before_the_page_ends(site, book):
+def test_a_solution_is_linked_right_after_what_its_exercise_asks_for(site, book):
     for name in book.solved(Edition("en", "pytorch")):
-        end = text_of(site, f"en/pytorch/{name}.html").rpartition("<section")[2]
-        link, report = end.index('class="to-solution"'), end.index("Found a mistake")
-        assert end.index("d2l.") < link < report, name
+        text = text_of(site, f"en/pytorch/{name}.html")
+        for section in re.split('(?=id="exercise-)', text)[1:]:
+            exercise = section.partition("<section")[0].partition("Found a mistake")[0]
+            code, link = exercise.rindex("</pre>"), exercise.index("to-solution")
+            assert re.fullmatch(r"</pre>[\s</div>]*<p class=\"", exercise[code:link]), (
+                name
+            )
 
 
 def test_names_in_other_languages_are_marked_as_such(site):

@@ -28,8 +28,8 @@ _LEFT_OUT.add(_OPEN)
 # What a lesson leads to in the playground.
 _PLAYED = {"17_puzzle": "puzzle.html"}
 
-# A notebook's title, what it says one can do after it, and how it begins.
-_START = re.compile(r"(# [^\n]+)((?:\n\n\*(?!\*).+?\*(?=\n\n|$))?)(.*)", re.DOTALL)
+# What a notebook says one can do after it, if that comes first, and the rest.
+_START = re.compile(r"(# [^\n]+\n\n\*(?!\*).+?\*(?=\n\n|$)|.+)(.*)", re.DOTALL)
 _EMBEDDED = re.compile(r"\]\(data:image/(\w+);base64,([^)\s]+)\)")
 _PICTURES = "pictures"
 
@@ -90,7 +90,7 @@ def _cells(
 ) -> Iterator[dict]:
     """Yield the cells of a notebook as the site shows them."""
     to_run = _to_run(project, edition, name, any(c.get("id") == _OPEN for c in cells))
-    shown = words(edition.language)["shown"]
+    its = words(edition.language)
     setup = True  # is still to come
     for place, cell in enumerate(cells):
         key = cell.get("id", "")
@@ -104,8 +104,9 @@ def _cells(
         if cell["cell_type"] == "markdown":
             text = _with_files(text, name, folder)
             if place == 0:
-                title, aims, rest = _START.fullmatch(text).groups()
-                text = f"{title}{aims}\n\n{_note(f'{shown} {to_run}')}\n\n{rest}"
+                start, rest = _START.fullmatch(text).groups()
+                note = _note(its["space"].join([its["shown"], to_run]))
+                text = f"{start}\n\n{note}\n\n{rest}"
             elif key == INTRODUCTION:
                 text += f"\n\n{_note(to_run)}"
         elif setup:
@@ -120,7 +121,7 @@ def _cells(
 
 def _note(text: str) -> str:
     """Return a paragraph that is about the page, not the lesson."""
-    return f"```{{div}} to-run\n{text}\n```"
+    return f"```{{div}} to-run no-search\n{text}\n```"
 
 
 def _description(cell: dict, edition: Edition) -> str | None:
@@ -156,7 +157,7 @@ def _to_run(project: Project, edition: Edition, name: str, hosted: bool) -> str:
     if name in _PLAYED:
         sentences.append(its["play"].format(puzzle=f"../../playground/{_PLAYED[name]}"))
     sentences.append(its["files"].format(file=path.name, github=on_github(path)))
-    return " ".join(sentences)
+    return its["space"].join(sentences)
 
 
 def _installation(project: Project, language: str) -> str:

@@ -14,11 +14,14 @@ SCRIPTS = ("answers-base.js", "answers-kinds.js", "answers.js")
 
 STYLE = "answers.css"
 
+PHOTOGRAPHS = "photographs"
+"""The tag of cells that show images, which would be negatives if they were inverted."""
+
 _SVG, _HTML = "image/svg+xml", "text/html"
 
 
 def inlined(cell: dict, language: str) -> dict:
-    """Return a cell of a notebook whose drawings are HTML.
+    """Return a cell of a notebook whose drawings are HTML, and photographs are tagged.
 
     A drawing with identifiers stays a file, because another one on the page may have
     the same.
@@ -27,6 +30,10 @@ def inlined(cell: dict, language: str) -> dict:
         cell: the cell, which stays as it is.
         language: of the page; drawings speak English.
     """
+    if "show_images(" in "".join(cell.get("source", "")):
+        metadata = cell.get("metadata", {})
+        tags = [*metadata.get("tags", ()), PHOTOGRAPHS]
+        cell = {**cell, "metadata": {**metadata, "tags": tags}}
     outputs = []
     for output in cell.get("outputs", ()):
         data = output.get("data", {})

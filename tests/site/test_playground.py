@@ -61,6 +61,7 @@ def test_pages_show_a_result_before_any_script_runs(site):
     text = (site / "playground" / "puzzle.html").read_text("utf-8")
     level = puzzle.level("17.1")
     assert level.score(pages.first_plan(level)).sentence in text
+    assert pages.words("en")["start_plan"] in text
 
 
 @pytest.mark.parametrize("number", puzzle.LEVELS)
@@ -186,6 +187,9 @@ def page(watched, only_page):
 
 def choose(page, **values) -> None:
     for name, value in values.items():
+        if name == "gpus":  # may be any number
+            page.fill("#gpus", str(value))
+            continue
         page.select_option(f"#{name}", "" if value is None else str(value))
 
 
@@ -227,7 +231,7 @@ def test_a_page_computes_what_python_computes(page, site):
     assert shown(page) == expected(other)
 
 
-@pytest.mark.parametrize("gpus", COUNTS)
+@pytest.mark.parametrize("gpus", [*COUNTS, 5])
 def test_resnet_on_so_many_gpus_takes_as_long_as_in_python(page, gpus):
     setting = {"model": "ResNet-18", "gpu": "V100", "gpus": gpus, "precision": "fp16"}
     choose(page, **setting)
@@ -266,6 +270,24 @@ def test_a_bad_combination_is_explained_beside_the_last_good_result(page):
     choose(page, pipeline=1)
     page.wait_for_selector("#results:not(.stale)")
     assert page.is_hidden("#problem")
+    # Somebody who is typing a number is left in peace.
+    page.fill("#gpus", "")
+    assert page.is_hidden("#problem")
+    page.fill("#gpus", "0")
+    page.wait_for_selector("#results.stale")
+    assert "gpus must be from 1 to 72" in page.inner_text("#problem")
+
+
+def test_the_form_says_what_is_usual_and_what_settings_mean(page):
+    for gpu in play.choices()["gpus"][:3]:
+        choose(page, gpu=gpu["name"], gpus=2, nodes=2)
+        for name in ("link", "network"):
+            chosen = page.locator(f"#{name} option:checked").text_content()
+            assert gpu[name] in chosen
+    choose(page, **LLAMA)
+    for control in page.locator("[data-when='kind=plans'] select").all():
+        about = page.locator(f"#{control.get_attribute('aria-describedby')}")
+        assert about.text_content().strip()
 
 
 def test_controls_that_do_not_apply_are_not_shown(page):
@@ -287,6 +309,7 @@ def test_what_does_not_fit_is_said(page):
     choose(page, **large)
     settled(page, large)
     assert found["reason"] in page.inner_text("[data-part=memory]")
+    assert found["hint"] and found["hint"] in page.inner_text("[data-part=memory]")
     assert "doesn't fit" in page.inner_text("#said")
 
 
@@ -318,12 +341,21 @@ def scored(page, sentence: str) -> None:
 def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     opened, wrong = watched
     page, level = opened("puzzle.html"), puzzle.level("17.1")
+    # The plan that the page begins with is nobody's.
+    page.click("button[type=submit]")
+    page.wait_for_selector("#results[data-scored]")
+    assert page.inner_text("[data-best='17.1']") == pages.words("en")["best_none"]
     choose(page, tensor=1, shards=256, sequences=2)
     assert "256 of 256" in page.inner_text("#gpus_used")
+    assert "changed the plan" in page.inner_text("#problem")
+    assert page.locator("#results.stale").count() == 1
     page.click("button[type=submit]")
     score = level.score(SOLUTION)
-    scored(page, score.sentence)
-    assert score.sentence in page.inner_text("[data-part=verdict]")
+    assert score.ties
+    said = "as fast as the fastest plan of the grid"
+    scored(page, said)
+    assert said in page.inner_text("[data-part=verdict]")
+    assert page.locator("#results.stale").count() == 0
     # After a plan that's worse, and in a new page, it's still the best.
     choose(page, tensor=8, shards=32, sequences=16)
     page.click("button[type=submit]")
@@ -332,7 +364,7 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     page = opened("puzzle.html")
     assert score.percent() in page.inner_text("[data-best='17.1']")
     page.click("#best")
-    scored(page, score.sentence)
+    scored(page, said)
     assert page.input_value("#shards") == "256"
     # Another level, with a plan that breaks its rules.
     level = puzzle.level("17.3")

@@ -2,8 +2,11 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import median
 
 from d2l_gpu.vgpu.sim.drawing import linear_ticks, number
+from d2l_gpu.vgpu.sim.expected import RUNS, Run
 from d2l_gpu.vgpu.sim.units import time_text
 
 PICO = 10**12
@@ -27,14 +30,48 @@ def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
     lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
     if max(row["efficiency"] for row in rows) >= _ABOVE:
         lead += f" {words['scaling_above']}"
+    first = next((row for row in rows if row["fits"]), rows[0])
+    if first is not rows[0]:
+        lead += " " + words["scaling_base"].format(gpus=first["gpus"])
+    real = words["scaling_real"].format(**grown())
     return (
         f'<p>{html.escape(lead)}</p><div class="pair">'
         f"{_picture(rows, unit, words)}{_table(rows, unit, words)}</div>"
+        f'<p class="trust">{html.escape(real)}</p>'
     )
 
 
+@cache
+def grown() -> dict[str, str]:
+    """Return by how much steps of published runs take longer on 8 GPUs than on 1.
+
+    Returns:
+        ``pairs``, how many there are that differ in nothing else; the ``median`` and
+        the ``largest`` growth of the step as published, and the largest one
+        ``simulated``.
+    """
+    found: dict[tuple, dict[int, Run]] = {}
+    for run in RUNS:
+        alike = run.network, run.gpu, run.kind, run.year, run.batch, run.how
+        found.setdefault(alike, {})[run.gpus] = run
+    pairs = [(runs[1], runs[8]) for runs in found.values() if {1, 8} <= set(runs)]
+    real = [eight.seconds / one.seconds - 1 for one, eight in pairs]
+    # A speed that's too high by the error makes the step as much shorter.
+    simulated = [
+        (1 + grows) * (1 + one.error) / (1 + eight.error) - 1
+        for grows, (one, eight) in zip(real, pairs, strict=True)
+    ]
+    return {
+        "pairs": str(len(pairs)),
+        "median": f"{median(real):.0%}",
+        "largest": f"{max(real):.0%}",
+        "simulated": f"{max(simulated):.1%}",
+    }
+
+
 def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
-    most, ideal = rows[-1]["gpus"], rows[0]["rate"] / rows[0]["gpus"]
+    most, first = rows[-1]["gpus"], rows[0]
+    ideal = first["rate"] / first["gpus"] / first["efficiency"]
     highest = 1.05 * max(ideal * most, *(row["rate"] for row in rows))
 
     def x(gpus: float) -> float:
@@ -102,10 +139,11 @@ def _table(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
             gpus += f" <small>({row['nodes']} × {row['gpus'] // row['nodes']})</small>"
         if not row["fits"]:
             gpus += f' <small class="bad">{html.escape(words["not_fitting"])}</small>'
+        efficiency = f"{row['efficiency']:.1%}" if row["fits"] else "–"
         lines.append(
             f'<tr data-picoseconds="{row["picoseconds"]}">{gpus}</th>'
             f"<td>{time_text(row['picoseconds'] / PICO)}</td>"
-            f"<td>{number(row['rate'], 4)}</td><td>{row['efficiency']:.1%}</td></tr>"
+            f"<td>{number(row['rate'], 4)}</td><td>{efficiency}</td></tr>"
         )
     return (
         f'<table class="numbers"><thead><tr>{head}</tr></thead>'

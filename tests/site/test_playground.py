@@ -9,6 +9,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import fields
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlencode
@@ -116,6 +117,7 @@ def test_every_text_is_used():
     quoted = set(re.findall(r'["\'](\w+)["\']', text))
     quoted |= set(re.findall(r"\bwords\.(\w+)", text))
     quoted |= {"rate_images", "rate_tokens"}  # composed
+    quoted |= {f"help_{field.name}" for field in fields(Plan)}
     assert words <= asked | quoted
 
 

@@ -38,7 +38,7 @@ def abouts() -> dict[str, dict[str, Any]]:
         }
         found[name] = {
             "name": name,
-            "title": f"{name}, sequences of {size}",
+            "title": f"{name}, {size}",
             "size": size,
             "kind": "plans",
             "unit": "tokens",

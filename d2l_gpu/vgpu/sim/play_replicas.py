@@ -24,10 +24,10 @@ def abouts() -> dict[str, dict[str, Any]]:
     found = {}
     for name in FILES:
         recorded = network(name)
-        title, _, size = recorded.title.partition(", ")
+        size = recorded.title.rpartition(", ")[2]
         found[name] = {
             "name": name,
-            "title": f"{title}, images of {size}",
+            "title": recorded.title,
             "size": size,
             "kind": "replicas",
             "unit": "images",

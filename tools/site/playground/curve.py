@@ -28,11 +28,11 @@ def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
     if not rows:
         return f"<p>{html.escape(words['scaling_none'])}</p>"
     lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
-    if max(row["efficiency"] for row in rows) >= _ABOVE:
+    if any(row["fits"] and row["efficiency"] >= _ABOVE for row in rows):
         lead += f" {words['scaling_above']}"
-    first = next((row for row in rows if row["fits"]), rows[0])
-    if first is not rows[0]:
-        lead += " " + words["scaling_base"].format(gpus=first["gpus"])
+    fewest = next((row["gpus"] for row in rows if row["fits"]), None)
+    if fewest not in (None, rows[0]["gpus"]):
+        lead += " " + words["scaling_base"].format(gpus=fewest)
     real = words["scaling_real"].format(**grown())
     return (
         f'<p>{html.escape(lead)}</p><div class="pair">'
@@ -105,18 +105,23 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
         above, below = min(above, below) - shift, max(above, below) + shift
     end = WIDTH - RIGHT + 10
     parts.append(_text(end, above + 4, words["ideal"], "start"))
-    parts.append(
-        _text(end, below + 4, f"{rows[-1]['efficiency']:.0%}", "start", "strong")
-    )
+    if rows[-1]["fits"]:
+        share = f"{rows[-1]['efficiency']:.0%}"
+        parts.append(_text(end, below + 4, share, "start", "strong"))
     said = words["scaling_picture"].format(
         unit=f"{unit}/s",
         counts=", ".join(str(row["gpus"]) for row in rows),
-        efficiencies=", ".join(f"{row['efficiency']:.0%}" for row in rows),
+        efficiencies=", ".join(map(_efficiency, rows)),
     )
     return (
         f'<svg class="scales" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{html.escape(said)}">{"".join(parts)}</svg>'
     )
+
+
+def _efficiency(row: Mapping) -> str:
+    """Return an efficiency, which has no meaning if it doesn't fit."""
+    return f"{row['efficiency']:.1%}" if row["fits"] else "–"
 
 
 def _text(x: float, y: float, text: object, anchor: str, look: str = "") -> str:
@@ -139,11 +144,10 @@ def _table(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
             gpus += f" <small>({row['nodes']} × {row['gpus'] // row['nodes']})</small>"
         if not row["fits"]:
             gpus += f' <small class="bad">{html.escape(words["not_fitting"])}</small>'
-        efficiency = f"{row['efficiency']:.1%}" if row["fits"] else "–"
         lines.append(
             f'<tr data-picoseconds="{row["picoseconds"]}">{gpus}</th>'
             f"<td>{time_text(row['picoseconds'] / PICO)}</td>"
-            f"<td>{number(row['rate'], 4)}</td><td>{efficiency}</td></tr>"
+            f"<td>{number(row['rate'], 4)}</td><td>{_efficiency(row)}</td></tr>"
         )
     return (
         f'<table class="numbers"><thead><tr>{head}</tr></thead>'

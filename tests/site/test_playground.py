@@ -21,7 +21,7 @@ from d2l_gpu.vgpu.sim.plans import Plan
 from tests.helpers.chromium import chromium
 from tools.edition import ROOT, Project
 from tools.site.book import Book
-from tools.site.playground import pages
+from tools.site.playground import curve, pages
 
 if not pages.INSTALLED.is_dir():
     pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
@@ -106,6 +106,15 @@ def test_the_site_has_the_pyodide_with_which_the_simulator_is_tested():
         each["packages"]["node_modules/pyodide"]["version"] for each in versions
     )
     assert site == tested
+
+
+def test_a_curve_warns_of_real_clusters_as_the_first_lesson_does():
+    lesson = (ROOT / "lessons/pytorch/00_start.md").read_text("utf-8")
+    assert f"grew by up to {curve.grown()['largest']}" in lesson
+    rows = play.scaling({"model": "Llama 3.1 70B"}, (8, 16, 32, 64))
+    text = curve.figure(rows, "tokens", pages.words("en"))
+    assert "relative to 32 GPUs" in text
+    assert text.count("<td>–</td>") == 2 and "<td>100.0%</td>" in text
 
 
 def test_every_text_is_used():
@@ -220,8 +229,10 @@ def shown(page) -> list[int]:
 
 
 def expected(setting: dict) -> list[int]:
-    rows = play.scaling(setting, COUNTS)
-    return [play.play(setting)["picoseconds"], *(row["picoseconds"] for row in rows)]
+    found = play.play(setting)
+    gpus = found["setting"]["nodes"] * found["setting"]["gpus"]
+    rows = play.scaling(setting, sorted({*COUNTS, gpus}))
+    return [found["picoseconds"], *(row["picoseconds"] for row in rows)]
 
 
 def test_a_page_computes_what_python_computes(page, site):

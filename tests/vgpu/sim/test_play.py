@@ -100,7 +100,11 @@ def test_what_does_not_fit_says_how_much_is_missing():
 @pytest.mark.parametrize(
     ("setting", "change", "said"),
     [
-        (LLAMA | {"gpus": 4, "batch": 1, "checkpoint": "none"}, {"checkpoint": "full"}, "full checkpointing"),
+        (
+            LLAMA | {"gpus": 4, "batch": 1, "checkpoint": "none"},
+            {"checkpoint": "full"},
+            "full checkpointing",
+        ),
         (LLAMA | {"batch": 32}, {"microbatches": 32}, "32 microbatches"),
         (
             LLAMA | {"batch": 32, "zero": 1, "microbatches": 4},

@@ -11,6 +11,9 @@ that the course, the helpers and the virtual GPUs can each be used alone.
 * ``exercises``: exercises that check themselves.
 * ``common``: what the helpers of all frameworks share.
 * ``cli``: the command ``d2l-gpu``; ``course`` and ``doctor`` are what it does.
+
+PYTEST_DONT_REWRITE: pytest reads this. It would warn otherwise where a program has
+imported us before it starts pytest, as ``python -m d2l_gpu.vgpu -m pytest`` does.
 """
 
 __version__ = "0.1.0"

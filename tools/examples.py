@@ -108,7 +108,7 @@ def _environment() -> dict[str, str]:
     """Return an environment in which programs print the same everywhere."""
     env = {name: os.environ[name] for name in os.environ if name not in _VARYING}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env["PATH"]])
-    env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    env |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     if not entry_points(group="pytest11", name="d2l_gpu_vgpu"):
         env["PYTEST_PLUGINS"] = "d2l_gpu.vgpu.pytest_plugin"
     return env

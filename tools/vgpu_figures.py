@@ -39,7 +39,8 @@ def table() -> str:
         "|---|---|---:|---:|---:|",
         *(f"| {' | '.join(cells)} |" for cells in [*_time(), *_memory()]),
         "",
-        "| kernels on a V100 | by DeepBench | median error | off by over a quarter |",
+        "| kernels of DeepBench, on a V100 | how many | median error "
+        "| off by over a quarter |",
         "|---|---:|---:|---:|",
         *(f"| {' | '.join(cells)} |" for cells in _kernels()),
     ]

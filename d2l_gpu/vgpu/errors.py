@@ -24,8 +24,12 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
         for x in value if isinstance(value, list | tuple) else (value,):
             if isinstance(x, torch.Tensor):
                 found.append((name, x))
-    # PyTorch compares every tensor with the first one that isn't on the CPU.
-    first = next(x for _, x in found if x.device.type != "cpu")
+    virtual = next(x for _, x in found if x.device.type != "cpu")
+    # TensorIterator compares every tensor with the first one that isn't on the CPU. The
+    # checks that PyTorch generates for other operators compare with the very first one.
+    first = virtual
+    if not op.pointwise:
+        first = next(x for _, x in found if x is virtual or not op.accepts_host(x))
     name, other = next(
         (
             (n, x)
@@ -38,8 +42,8 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
     if other is None:
         kinds = {type(x).__name__ for _, x in found if not hasattr(x, "_backing")}
         return RuntimeError(
-            f"{op.name} can't be computed on tensors of {name_of(first)} together with "
-            f"a {' and a '.join(sorted(kinds))}, although all are on that device."
+            f"{op.name} can't be computed on tensors of {name_of(virtual)} together "
+            f"with a {' and a '.join(sorted(kinds))}, although all are on that device."
         )
     if op.pointwise:
         return RuntimeError(
@@ -51,10 +55,11 @@ def device_mismatch(op, args, kwargs) -> RuntimeError:
             "indices should be either on cpu or on the same device as the indexed "
             f"tensor ({name_of(found[0][1])})"
         )
+    method = f"wrapper_{name_of(virtual).type.upper()}_{op.name}"
     return RuntimeError(
         f"Expected all tensors to be on the same device, but got {name} is on "
         f"{name_of(other)}, different from other tensors on {name_of(first)} (when "
-        f"checking argument in method wrapper_{name_of(first).type.upper()}_{op.name})"
+        f"checking argument in method {method})"
     )
 
 

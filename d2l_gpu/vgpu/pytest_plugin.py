@@ -11,13 +11,14 @@ d2l-gpu is installed. Each test has the devices to itself, with no tensors on th
 all counts at zero. The fixture without the marker gives two devices. The marker without
 the fixture is enough if a test doesn't need their names, and can also mark a class or a
 module. With ``as_cuda=True`` the devices answer to ``cuda:0`` … as well. A fixture that
-puts tensors on the devices must request ``virtual_gpus`` too, and so has the scope of
-one test.
+puts tensors on the devices must request ``virtual_gpus`` too, which makes it one for a
+single test (scope ``function``).
 """
 
 import gc
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,14 @@ if TYPE_CHECKING:  # pytest always loads this file, so it must not import torch
     import torch
 
 NAME = "virtual_gpus"
+SIGNATURE = f"{NAME}(n=2, *, memory=None, as_cuda=False, allocator=None, model=None)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{NAME}(n=2, *, memory=None, as_cuda=False): run the test on n virtual GPUs, "
-        "each with this much memory, such as '1GiB'.",
+        f"{SIGNATURE}: run the test on n virtual GPUs, which vgpu.enable sets up with "
+        "these arguments, such as memory='1GiB'.",
     )
     config.stash[_LAST] = _Last()
 
@@ -51,7 +53,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]]":
-    """The virtual GPUs of this test: two, or as ``@pytest.mark.virtual_gpus`` says.
+    """This test's virtual GPUs, a list: two, or as ``@pytest.mark.virtual_gpus`` says.
 
     The test errors with one sentence if virtual GPUs can't be set up, or if tensors of
     an earlier test are still on devices that this test needs to be set up differently.
@@ -79,7 +81,8 @@ def virtual_gpus(request: pytest.FixtureRequest) -> "Iterator[list[torch.device]
         pytest.fail(str(error), pytrace=False)
     last.machine, last.settings = vgpu.machine_in_use(), settings
     last.test = request.node.nodeid
-    yield _current_devices(last.machine.count)
+    with _same_sync_debug_mode_after():
+        yield _current_devices(last.machine.count)
 
 
 @dataclass
@@ -109,8 +112,10 @@ _LAST = pytest.StashKey[_Last]()
 def _settings(marker: pytest.Mark | None) -> dict:
     """Return the arguments of ``vgpu.enable`` that a marker asks for."""
 
-    def settings(n=2, *, memory=None, as_cuda=False):
-        return {"n": n, "memory": memory} | ({"as_cuda": True} if as_cuda else {})
+    def settings(n=2, *, memory=None, as_cuda=False, allocator=None, model=None):
+        others = {"as_cuda": as_cuda, "allocator": allocator, "model": model}
+        given = {key: value for key, value in others.items() if value}
+        return {"n": n, "memory": memory} | given
 
     if marker is None:
         return settings()
@@ -119,9 +124,7 @@ def _settings(marker: pytest.Mark | None) -> dict:
     except TypeError as error:
         problem = str(error).partition("settings() ")[2]
         problem = problem.partition(".")[0]  # Python 3.13 adds a question
-        raise TypeError(
-            f"@pytest.mark.{NAME}(n=2, *, memory=None, as_cuda=False) {problem}."
-        ) from None
+        raise TypeError(f"@pytest.mark.{SIGNATURE} {problem}.") from None
 
 
 def _bytes_in_use() -> int:
@@ -144,6 +147,16 @@ def _reset_counts(machine: Machine) -> None:
         machine.limit(i, 1.0)
         machine.reset_peak(i)
     machine.kernels[:] = [0] * machine.count
+
+
+@contextmanager
+def _same_sync_debug_mode_after() -> Iterator[None]:
+    """Undo ``set_sync_debug_mode``, which is of the process and not of a machine."""
+    from .sync_debug import get_sync_debug_mode, set_sync_debug_mode
+
+    before = get_sync_debug_mode()
+    yield
+    set_sync_debug_mode(before)
 
 
 def _current_devices(count: int) -> "list[torch.device]":

@@ -60,6 +60,7 @@ class VirtualTensor(Methods, torch.Tensor):
 
     @staticmethod
     def __torch_dispatch__(func, types, args=(), kwargs=None):
+        __tracebackhide__ = hidden_in_pytest
         if len(types) != 1:
             return leave_to_others(types)
         try:
@@ -74,6 +75,15 @@ class VirtualTensor(Methods, torch.Tensor):
             if isinstance(error, NotImplementedError | RuntimeError | IndexError):
                 error = errors.explained(error, op, (args, kwargs))
             return contained(error, sys._getframe(1), op)
+
+
+def hidden_in_pytest(info) -> bool:
+    """Whether pytest leaves out our frames: the program's line is what matters.
+
+    Args:
+        info: pytest's ``ExceptionInfo``. Other errors than these could be our own.
+    """
+    return isinstance(info.value, RuntimeError | IndexError)
 
 
 def leave_to_others(types):
@@ -115,6 +125,7 @@ def contained(error: BaseException, caller, op: Operator):
     something that isn't a tensor. C++ then raises an error of its own, and the patched
     ``run_backward`` raises the one that we kept.
     """
+    __tracebackhide__ = hidden_in_pytest
     if caller.f_code is engine.code and op.aliases:
         if engine.error is None:
             engine.error = error
@@ -134,6 +145,7 @@ def _simple(op: Operator, args):
     These are the steps of ``run``, unrolled for speed: most calls come here, and
     PyTorch itself takes only a microsecond or two for a call.
     """
+    __tracebackhide__ = hidden_in_pytest
     a = args[0]
     if type(a) is not VirtualTensor:
         return _general(op, args, {})
@@ -186,6 +198,7 @@ def _simple(op: Operator, args):
 
 def _general(op: Operator, args, kwargs):
     """Run any other operator, by its handler if it has one."""
+    __tracebackhide__ = hidden_in_pytest
     if op.handler is not None:
         return op.handler(op, *args, **kwargs)
     return run(op, args, kwargs)
@@ -193,6 +206,7 @@ def _general(op: Operator, args, kwargs):
 
 def run(op: Operator, args, kwargs):
     """Run an operator on backing tensors: every step, any arguments and results."""
+    __tracebackhide__ = hidden_in_pytest
     operands, backing_args, backing_kwargs = unwrap(op, args, kwargs)
     index, on_host = operands.index, False
     if op.has_device:
@@ -380,6 +394,7 @@ def unwrap(op: Operator, args, kwargs) -> tuple[Operands, list, dict]:
 
     Raises RuntimeError when operands live on different devices.
     """
+    __tracebackhide__ = hidden_in_pytest
     operands, backing_args, backing_kwargs = Operands(), list(args), kwargs
     given = len(args)
     for i in op.places:

@@ -1,6 +1,7 @@
 """The landing pages: what they say is recorded or computed, in every language."""
 
 import itertools
+import json
 import re
 import string
 import subprocess
@@ -109,6 +110,19 @@ def test_two_gpus_are_said_to_be_slower_just_where_they_are():
     assert ["times as fast" in each for each in found] != slower
 
 
+def test_times_are_those_that_the_lesson_prints(whole):
+    path = ROOT / "notebooks/en/pytorch/07_data_parallel.ipynb"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    printed = [
+        line.split("  simulated")[0].split("  ")[-1].strip()
+        for cell in cells
+        for output in cell.get("outputs", ())
+        for line in output.get("text", ())
+    ]
+    for step in recorded(STEPS):
+        assert Texts(ENGLISH).time(step["end"] / 1e12).replace("\xa0", " ") in printed
+
+
 # ------------------------------------------------------------------ published runs
 
 
@@ -125,6 +139,17 @@ def test_the_worst_run_of_each_network_is_shown(landing):
     text = path_in(landing, ENGLISH).read_text("utf-8")
     for run in shown.values():
         assert f"<td>{Texts(ENGLISH).percent(run.error, sign=True)}</td>" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_memory_has_a_unit(landing, language):
+    text = path_in(landing, language).read_text("utf-8")
+    assert any("-" in run.gpu for run in runs.runs())
+    for run in runs.runs():
+        if "-" in run.gpu:
+            assert run.gpu not in text
+    unit = "\xa0Go" if language == "fr" else " GB"
+    assert f"8 × H100 (96{unit})" in text
 
 
 def test_speed_and_time_agree():
@@ -146,8 +171,9 @@ def test_no_two_dots_are_in_the_same_place():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_is_there_with_the_same_places_to_fill(language):
     english, own = tables()[ENGLISH], tables()[language]
-    assert own.keys() - {"networks"} == english.keys()
-    for name, text in english.items():
+    assert own.keys() - {"networks"} == english.keys() - {"networks"}
+    for name in english.keys() - {"networks"}:
+        text = english[name]
         if name != "aims":
             assert placeholders(own[name]) == placeholders(text), name
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import fields
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlencode
@@ -20,7 +21,7 @@ from d2l_gpu.vgpu.sim.plans import Plan
 from tests.helpers.chromium import chromium
 from tools.edition import ROOT, Project
 from tools.site.book import Book
-from tools.site.playground import pages
+from tools.site.playground import curve, pages
 
 if not pages.INSTALLED.is_dir():
     pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
@@ -61,6 +62,7 @@ def test_pages_show_a_result_before_any_script_runs(site):
     text = (site / "playground" / "puzzle.html").read_text("utf-8")
     level = puzzle.level("17.1")
     assert level.score(pages.first_plan(level)).sentence in text
+    assert pages.words("en")["start_plan"] in text
 
 
 @pytest.mark.parametrize("number", puzzle.LEVELS)
@@ -106,6 +108,15 @@ def test_the_site_has_the_pyodide_with_which_the_simulator_is_tested():
     assert site == tested
 
 
+def test_a_curve_warns_of_real_clusters_as_the_first_lesson_does():
+    lesson = (ROOT / "lessons/pytorch/00_start.md").read_text("utf-8")
+    assert f"grew by up to {curve.grown()['largest']}" in lesson
+    rows = play.scaling({"model": "Llama 3.1 70B"}, (8, 16, 32, 64))
+    text = curve.figure(rows, "tokens", pages.words("en"))
+    assert "relative to 32 GPUs" in text
+    assert text.count("<td>–</td>") == 2 and "<td>100.0%</td>" in text
+
+
 def test_every_text_is_used():
     words = set(pages.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
@@ -115,6 +126,7 @@ def test_every_text_is_used():
     quoted = set(re.findall(r'["\'](\w+)["\']', text))
     quoted |= set(re.findall(r"\bwords\.(\w+)", text))
     quoted |= {"rate_images", "rate_tokens"}  # composed
+    quoted |= {f"help_{field.name}" for field in fields(Plan)}
     assert words <= asked | quoted
 
 
@@ -186,6 +198,9 @@ def page(watched, only_page):
 
 def choose(page, **values) -> None:
     for name, value in values.items():
+        if name == "gpus":  # may be any number
+            page.fill("#gpus", str(value))
+            continue
         page.select_option(f"#{name}", "" if value is None else str(value))
 
 
@@ -214,8 +229,10 @@ def shown(page) -> list[int]:
 
 
 def expected(setting: dict) -> list[int]:
-    rows = play.scaling(setting, COUNTS)
-    return [play.play(setting)["picoseconds"], *(row["picoseconds"] for row in rows)]
+    found = play.play(setting)
+    gpus = found["setting"]["nodes"] * found["setting"]["gpus"]
+    rows = play.scaling(setting, sorted({*COUNTS, gpus}))
+    return [found["picoseconds"], *(row["picoseconds"] for row in rows)]
 
 
 def test_a_page_computes_what_python_computes(page, site):
@@ -227,7 +244,7 @@ def test_a_page_computes_what_python_computes(page, site):
     assert shown(page) == expected(other)
 
 
-@pytest.mark.parametrize("gpus", COUNTS)
+@pytest.mark.parametrize("gpus", [*COUNTS, 5])
 def test_resnet_on_so_many_gpus_takes_as_long_as_in_python(page, gpus):
     setting = {"model": "ResNet-18", "gpu": "V100", "gpus": gpus, "precision": "fp16"}
     choose(page, **setting)
@@ -266,6 +283,24 @@ def test_a_bad_combination_is_explained_beside_the_last_good_result(page):
     choose(page, pipeline=1)
     page.wait_for_selector("#results:not(.stale)")
     assert page.is_hidden("#problem")
+    # Somebody who is typing a number is left in peace.
+    page.fill("#gpus", "")
+    assert page.is_hidden("#problem")
+    page.fill("#gpus", "0")
+    page.wait_for_selector("#results.stale")
+    assert "gpus must be from 1 to 72" in page.inner_text("#problem")
+
+
+def test_the_form_says_what_is_usual_and_what_settings_mean(page):
+    for gpu in play.choices()["gpus"][:3]:
+        choose(page, gpu=gpu["name"], gpus=2, nodes=2)
+        for name in ("link", "network"):
+            chosen = page.locator(f"#{name} option:checked").text_content()
+            assert gpu[name] in chosen
+    choose(page, **LLAMA)
+    for control in page.locator("[data-when='kind=plans'] select").all():
+        about = page.locator(f"#{control.get_attribute('aria-describedby')}")
+        assert about.text_content().strip()
 
 
 def test_controls_that_do_not_apply_are_not_shown(page):
@@ -287,6 +322,7 @@ def test_what_does_not_fit_is_said(page):
     choose(page, **large)
     settled(page, large)
     assert found["reason"] in page.inner_text("[data-part=memory]")
+    assert found["hint"] and found["hint"] in page.inner_text("[data-part=memory]")
     assert "doesn't fit" in page.inner_text("#said")
 
 
@@ -318,12 +354,21 @@ def scored(page, sentence: str) -> None:
 def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     opened, wrong = watched
     page, level = opened("puzzle.html"), puzzle.level("17.1")
+    # The plan that the page begins with is nobody's.
+    page.click("button[type=submit]")
+    page.wait_for_selector("#results[data-scored]")
+    assert page.inner_text("[data-best='17.1']") == pages.words("en")["best_none"]
     choose(page, tensor=1, shards=256, sequences=2)
     assert "256 of 256" in page.inner_text("#gpus_used")
+    assert "changed the plan" in page.inner_text("#problem")
+    assert page.locator("#results.stale").count() == 1
     page.click("button[type=submit]")
     score = level.score(SOLUTION)
-    scored(page, score.sentence)
-    assert score.sentence in page.inner_text("[data-part=verdict]")
+    assert score.ties
+    said = "as fast as the fastest plan of the grid"
+    scored(page, said)
+    assert said in page.inner_text("[data-part=verdict]")
+    assert page.locator("#results.stale").count() == 0
     # After a plan that's worse, and in a new page, it's still the best.
     choose(page, tensor=8, shards=32, sequences=16)
     page.click("button[type=submit]")
@@ -332,7 +377,7 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     page = opened("puzzle.html")
     assert score.percent() in page.inner_text("[data-best='17.1']")
     page.click("#best")
-    scored(page, score.sentence)
+    scored(page, said)
     assert page.input_value("#shards") == "256"
     # Another level, with a plan that breaks its rules.
     level = puzzle.level("17.3")

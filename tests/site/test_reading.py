@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tools.edition import ROOT, Project
+from tools.site.book import Edition
 from tools.site.terms import terms_of
 
 FOLDED = re.compile(r'<details class="(\w+)">\s*<summary>(.+?)</summary>')
@@ -79,6 +80,17 @@ def test_each_exercise_leads_to_its_solution(site, pages):
         assert links == [f"{solutions}#{each}" for each in exercises]
     text = text_of(site, "fr/jax/03_copying.html")
     assert 'href="solutions/03_copying.html#exercise-03-1">Solution</a>' in text
+
+
+def test_a_solution_is_linked_right_after_what_its_exercise_asks_for(site, book):
+    for name in book.solved(Edition("en", "pytorch")):
+        text = text_of(site, f"en/pytorch/{name}.html")
+        for section in re.split('(?=id="exercise-)', text)[1:]:
+            exercise = section.partition("<section")[0].partition("Found a mistake")[0]
+            code, link = exercise.rindex("</pre>"), exercise.index("to-solution")
+            assert re.fullmatch(r"</pre>[\s</div>]*<p class=\"", exercise[code:link]), (
+                name
+            )
 
 
 def test_names_in_other_languages_are_marked_as_such(site):

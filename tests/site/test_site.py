@@ -4,7 +4,9 @@ import json
 import posixpath
 import re
 import shutil
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+import pytest
 
 from tools.edition import ROOT
 from tools.site.book import Edition
@@ -95,12 +97,52 @@ def test_a_notebook_is_downloaded_from_the_site(book, site, pages):
             name = path.relative_to(ROOT / "notebooks")
             assert (site / name).read_bytes() == path.read_bytes()
             page = pages[name.with_suffix(".html").as_posix()]
-            assert path.name in page.links or "header-open" not in path.read_text()
+            assert path.name in page.links, name
+
+
+def test_every_page_leads_to_the_start_in_its_language(book, site, pages):
+    starts = {each.folder: site / each.language / "index.html" for each in book.built}
+    starts["vgpu"] = starts["en/pytorch"] = starts["en/jax"] = site / "index.html"
+    for name in pages:
+        for folder, start in starts.items():
+            if name.startswith(f"{folder}/"):
+                text = (site / name).read_text("utf-8")
+                links = re.findall(r'<a class="brand" href="([^"]+)"', text)
+                assert len(links) == 2, name  # beside the text, and above on a phone
+                for link in links:
+                    assert ((site / name).parent / link).resolve() == start, name
+
+
+@pytest.mark.parametrize(
+    "edition, anchor",
+    [
+        ("en/jax", "README.md#start"),
+        ("fr/jax", "#lancer-le-cours"),
+        ("zh/jax", "#运行课程"),
+    ],
+)
+def test_a_lesson_leads_to_the_installation_in_its_language(pages, edition, anchor):
+    links = pages[f"{edition}/03_copying.html"].links
+    assert sum(unquote(each).endswith(anchor) for each in links) == 2
+
+
+def test_the_puzzle_can_be_played(site, pages):
+    link = "../../playground/puzzle.html"
+    leading = [name for name, page in pages.items() if link in page.links]
+    assert leading == ["en/pytorch/17_puzzle.html"]
+    assert (site / "playground/puzzle.html").is_file()
+
+
+def test_english_editions_have_the_page_for_teachers(pages):
+    assert "en/pytorch/teaching.html" in pages
+    assert "fr/jax/teaching.html" not in pages
+    assert "en/pytorch/teaching.html" in pages["index.html"].links
+    assert "../en/pytorch/teaching.html" in pages["fr/index.html"].links
 
 
 def test_the_switch_keeps_the_lesson(site):
     text = (site / "en/pytorch/03_copying.html").read_text("utf-8")
-    switch = text.partition('<div class="switch">')[2].partition("</div>")[0]
+    switch = text.partition('<details class="switch">')[2].partition("</details>")[0]
     assert '<strong aria-current="true">English</strong>' in switch
     assert re.search(r'<a href="[^"]*/notebooks/fr/pytorch/03_copying.ipynb"', switch)
     text = (site / "zh/jax/03_copying.html").read_text("utf-8")
@@ -109,7 +151,7 @@ def test_the_switch_keeps_the_lesson(site):
 
 def test_the_switch_says_where_a_lesson_does_not_exist(site):
     text = (site / "en/pytorch/05_time.html").read_text("utf-8")
-    switch = text.partition('<div class="switch">')[2].partition("</div>")[0]
+    switch = text.partition('<details class="switch">')[2].partition("</details>")[0]
     assert "This lesson doesn't exist for TensorFlow, JAX, MXNet." in switch
     assert "jax/05_time" not in switch
 

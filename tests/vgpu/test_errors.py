@@ -58,6 +58,14 @@ ZEROS = torch.zeros(2, dtype=torch.int64)
         (lambda X, Y: X @ Y, wrong("mat2", "mm")),
         (lambda X, Y: F.linear(X, Y), wrong("mat2", "mm")),
         (lambda X, Y: F.linear(X, X, Y[0]), wrong("mat1", "addmm", "vgpu:0", "vgpu:1")),
+        # The first argument says where the others should be, on the CPU too.
+        (lambda X, Y: X.cpu() @ Y, wrong("mat2", "mm", "vgpu:1", "cpu")),
+        (
+            lambda X, Y: F.linear(X, X, Y[0].cpu()),
+            wrong("mat1", "addmm", "vgpu:0", "cpu"),
+        ),
+        (lambda X, Y: torch.cat([X.cpu(), Y]), wrong("tensors", "cat", first="cpu")),
+        (lambda X, Y: X[0].cpu() + Y, found("cpu", "vgpu:1")),
         (lambda X, Y: torch.bmm(X[None], Y[None]), wrong("mat2", "bmm")),
         (lambda X, Y: torch.cat([X, Y]), wrong("tensors", "cat")),
         (lambda X, Y: torch.stack([X, Y]), wrong("tensors", "stack")),

@@ -232,14 +232,19 @@ def test_a_marker_without_sense_is_an_error_of_one_sentence(run_tests):
         @pytest.mark.virtual_gpus(2, memroy=1)
         def test_name():
             pass
+
+        @pytest.mark.virtual_gpus(2, model="Z80")
+        def test_model():
+            pass
         """,
-        errors=3,
+        errors=4,
     )
     result.stdout.fnmatch_lines(
         [
             "The number of virtual GPUs must be at least 1, but got 0.",
             "Cannot parse the memory size 'lots': *",
             "@pytest.mark.virtual_gpus(n=2, *) got an unexpected * 'memroy'.",
+            "*'Z80'*",
         ]
     )
     result.stdout.no_fnmatch_line("*pytest_plugin.py:*: *")
@@ -297,6 +302,93 @@ def test_as_cuda_is_passed_on_when_it_is_asked_for(run_tests):
         """,
         passed=2,
     )
+
+
+@pytest.mark.all
+def test_the_marker_chooses_the_allocator_and_the_model(run_tests):
+    run_tests(
+        """
+        @pytest.mark.virtual_gpus(2, allocator="caching", model=["H100", "A100"])
+        def test_chosen():
+            X = torch.ones(1, device="vgpu")
+            assert torch.vgpu.memory_allocated() == 512
+            assert torch.vgpu.memory_reserved() == 2 * 2**20
+            assert "H100" in str(vgpu.current_simulator().report())
+
+        @pytest.mark.virtual_gpus(2)
+        def test_not_chosen():
+            X = torch.ones(1, device="vgpu")
+            assert torch.vgpu.memory_reserved() == 512
+            assert "H100" not in str(vgpu.current_simulator().report())
+        """,
+        passed=2,
+    )
+
+
+@pytest.mark.all
+def test_the_sync_debug_mode_of_a_test_ends_with_it(run_tests):
+    run_tests(
+        """
+        @pytest.fixture(autouse=True, scope="module")
+        def of_the_program():
+            torch.ones(0)  # virtual GPUs aren't there yet
+            vgpu.enable()
+            torch.vgpu.set_sync_debug_mode("warn")
+
+        @pytest.mark.parametrize("fails", [True, False])
+        def test_strict(virtual_gpus, fails):
+            assert torch.vgpu.get_sync_debug_mode() == 1
+            torch.vgpu.set_sync_debug_mode("error")
+            if fails:
+                torch.ones(1, device=virtual_gpus[1]).item()
+
+        def test_afterwards():
+            assert torch.vgpu.get_sync_debug_mode() == 1
+        """,
+        passed=2,
+        failed=1,
+    )
+
+
+@pytest.mark.all
+def test_a_traceback_ends_at_the_line_of_the_program(run_tests):
+    result = run_tests(
+        """
+        def test_it(virtual_gpus):
+            X, Y = (torch.ones(2, 2, device=device) for device in virtual_gpus)
+            net = torch.nn.Linear(2, 2).to(virtual_gpus[0])
+            net(Y)
+        """,
+        failed=1,
+    )
+    result.stdout.fnmatch_lines([">       net(Y)"])
+    result.stdout.no_fnmatch_line("*vgpu/tensor.py*")
+
+
+def test_a_strict_suite_runs_under_the_command(tmp_path):
+    # pytest looks for its plugins among the files of installed packages.
+    installed = tmp_path / "packages" / "d2l_gpu-0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: d2l-gpu\nVersion: 0\n")
+    (installed / "RECORD").write_text("d2l_gpu/__init__.py,,\n")
+    plugin = "[pytest11]\nd2l_gpu_vgpu = d2l_gpu.vgpu.pytest_plugin\n"
+    (installed / "entry_points.txt").write_text(plugin)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text(
+        "import torch\n\n"
+        "def test_cuda():\n"
+        "    assert torch.ones(2, device='cuda:1').sum().item() == 2\n"
+    )
+    paths = os.pathsep.join([str(installed.parent), str(REPOSITORY)])
+    done = subprocess.run(
+        [sys.executable, "-m", "d2l_gpu.vgpu", "-m", "pytest", "-q"],
+        cwd=tmp_path,
+        env=os.environ | NO_GPUS | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout and "warning" not in done.stdout
 
 
 def test_loading_the_plugin_does_not_load_torch():

@@ -17,6 +17,9 @@ from tools.languages import ENGLISH
 INDEX, GLOSSARY = "index", "glossary"
 """The names of the pages that every edition has."""
 
+TEACHING = "teaching"
+"""The page for teachers, which exists in English only."""
+
 _WORDS = Path(__file__).with_name("words.toml")
 
 
@@ -140,6 +143,8 @@ class Book:
         """Return whether an edition has a page, built or not."""
         if name in (INDEX, GLOSSARY, SOLUTIONS):
             return True
+        if name == TEACHING:
+            return edition.language == ENGLISH
         return f"{edition.folder}/{name}" in self.notebooks
 
     def link(self, edition: Edition, name: str, start: str) -> str:
@@ -155,6 +160,8 @@ class Book:
         if name == GLOSSARY:
             suffix = "" if edition.language == ENGLISH else f".{edition.language}"
             return on_github(PurePosixPath(f"docs/glossary{suffix}.md"))
+        if name == TEACHING:
+            return on_github(PurePosixPath(f"docs/{TEACHING}.md"))
         if name in (INDEX, SOLUTIONS):
             return on_github(PurePosixPath(f"notebooks/{edition.folder}"))
         return on_github(PurePosixPath(f"notebooks/{edition.folder}/{name}.ipynb"))
@@ -175,6 +182,8 @@ class Book:
         if glossary := re.fullmatch(r"docs/glossary(?:\.(\w+))?\.md", match["path"]):
             target = Edition(glossary[1] or ENGLISH, edition.framework)
             name = GLOSSARY
+        elif match["path"] == f"docs/{TEACHING}.md":
+            target, name = Edition(ENGLISH, edition.framework), TEACHING
         else:
             path = match["path"].removeprefix("notebooks/").removesuffix(".ipynb")
             if path not in self.notebooks:

@@ -44,7 +44,7 @@ def mended(html: str, language: str) -> str:
     # The first press of the Tab key leads to the link to the text.
     html = _moved(html, r'<a class="skip-to-content.*?</a>', '<input type="checkbox"')
     # What's in the article is in the excerpts of the search, too.
-    html = _moved(html, '<div class="switch">.*?</div>', '<article role="main"')
+    html = _moved(html, '<details class="switch">.*?</details>', '<article role="main"')
     # A heading needs a level.
     return html.replace('role="heading">', 'role="heading" aria-level="2">')
 

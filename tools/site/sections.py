@@ -113,4 +113,12 @@ def link_solutions(app: Sphinx, doctree: nodes.document) -> None:
                 refuri=f"{SOLUTIONS}/{name}.html#{anchor}",
                 internal=True,
             )
-            section += nodes.paragraph("", "", link, classes=["to-solution"])
+            # The last exercise's section goes on with what ends the page.
+            codes = [
+                place
+                for place, each in enumerate(section)
+                if isinstance(each, nodes.container) and "cell" in each["classes"]
+            ]
+            place = codes[-1] + 1 if codes else len(section)
+            paragraph = nodes.paragraph("", "", link, classes=["to-solution"])
+            section.insert(place, paragraph)

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from html import unescape
 from pathlib import Path, PurePosixPath
@@ -14,15 +15,21 @@ from tools.edition import Project
 from tools.glossary_page import page_of
 from tools.header import INTRODUCTION, MARK, PLATFORMS, on_github, platform_links
 from tools.lesson import aims_and_minutes
+from tools.readme import readme_of
 from tools.site.answering import inlined
-from tools.site.book import GLOSSARY, INDEX, Book, Edition, titles, words
+from tools.site.book import GLOSSARY, INDEX, TEACHING, Book, Edition, titles, words
 from tools.site.folding import SETUP
 
-# Cells of the header that a page doesn't need: the switch has their links, and nothing
-# runs here that would have to be installed.
-_LEFT_OUT = {"header-languages", "header-frameworks", "header-alone", "header-install"}
 _OPEN = "header-open"
+# Cells of the header that a page doesn't need: the switch and a note have their links,
+# and nothing runs here that would have to be installed.
+_LEFT_OUT = {"header-languages", "header-frameworks", "header-alone", "header-install"}
+_LEFT_OUT.add(_OPEN)
+# What a lesson leads to in the playground.
+_PLAYED = {"17_puzzle": "puzzle.html"}
 
+# What a notebook says one can do after it, if that comes first, and the rest.
+_START = re.compile(r"(# [^\n]+\n\n\*(?!\*).+?\*(?=\n\n|$)|.+)(.*)", re.DOTALL)
 _EMBEDDED = re.compile(r"\]\(data:image/(\w+);base64,([^)\s]+)\)")
 _PICTURES = "pictures"
 
@@ -41,7 +48,8 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
     for name in pages_of(book, edition):
         path = project.root / "notebooks" / edition.folder / f"{name}.ipynb"
         notebook = json.loads(path.read_text("utf-8"))
-        notebook["cells"] = list(_cells(notebook["cells"], edition, name, folder))
+        cells = _cells(notebook["cells"], project, edition, name, folder)
+        notebook["cells"] = list(cells)
         text = json.dumps(notebook, ensure_ascii=False)
         (folder / f"{name}.ipynb").write_text(text, "utf-8")
     its = words(edition.language)
@@ -49,12 +57,18 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
     if has_glossary:
         text = _glossary(project, book, edition)
         (folder / f"{GLOSSARY}.md").write_text(text, "utf-8")
+    teaching = project.root / "docs" / f"{TEACHING}.md"
+    more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
+    more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
+    if book.has(edition, TEACHING) and teaching.is_file():
+        shutil.copy(teaching, folder)
+        more[TEACHING] = its["teaching"]
     if solved := book.solved(edition):
         heads = titles(project.root / "notebooks", edition, solved)
         pages = {f"{SOLUTIONS}/{name}": _numbered(name, heads[name]) for name in solved}
         text = f"# {its['solutions']}\n\n{_toctree(pages)}\n"
         (folder / f"{SOLUTIONS}.md").write_text(text, "utf-8")
-    index = _index(project, book, edition, has_glossary)
+    index = _index(project, book, edition, more)
     (folder / f"{INDEX}.md").write_text(index, "utf-8")
 
 
@@ -71,11 +85,14 @@ def solution_mark(project: Project, language: str) -> str:
     return next((each.source.strip("*") for each in cells if each.key == MARK), "")
 
 
-def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[dict]:
+def _cells(
+    cells: list, project: Project, edition: Edition, name: str, folder: Path
+) -> Iterator[dict]:
     """Yield the cells of a notebook as the site shows them."""
-    hosted = any(cell.get("id") == _OPEN for cell in cells)
+    to_run = _to_run(project, edition, name, any(c.get("id") == _OPEN for c in cells))
+    its = words(edition.language)
     setup = True  # is still to come
-    for cell in cells:
+    for place, cell in enumerate(cells):
         key = cell.get("id", "")
         if key in _LEFT_OUT:
             continue
@@ -84,20 +101,27 @@ def _cells(cells: list, edition: Edition, name: str, folder: Path) -> Iterator[d
             if not cell.get("outputs"):
                 continue  # one of the course's own tests
             cell = {**cell, "metadata": {"tags": ["remove-input"]}}
-        if key == _OPEN:
-            text = _open(edition, name, hosted)
-        elif cell["cell_type"] == "markdown":
+        if cell["cell_type"] == "markdown":
             text = _with_files(text, name, folder)
-            if key == INTRODUCTION:
-                text += f"\n\n{_open(edition, name, hosted)}"
+            if place == 0:
+                start, rest = _START.fullmatch(text).groups()
+                note = _note(its["space"].join([its["shown"], to_run]))
+                text = f"{start}\n\n{note}\n\n{rest}"
+            elif key == INTRODUCTION:
+                text += f"\n\n{_note(to_run)}"
         elif setup:
             setup = False
             if "print(" not in text:
                 cell = {**cell, "metadata": {"tags": [SETUP]}}
         if alt := _description(cell, edition):
-            shown = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
-            cell = {**cell, "metadata": shown}
+            described = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
+            cell = {**cell, "metadata": described}
         yield inlined({**cell, "source": text}, edition.language)
+
+
+def _note(text: str) -> str:
+    """Return a paragraph that is about the page, not the lesson."""
+    return f"```{{div}} to-run no-search\n{text}\n```"
 
 
 def _description(cell: dict, edition: Edition) -> str | None:
@@ -112,24 +136,36 @@ def _description(cell: dict, edition: Edition) -> str | None:
     return None
 
 
-def _open(edition: Edition, name: str, hosted: bool) -> str:
-    """Return links that open a notebook, or get it.
+def _to_run(project: Project, edition: Edition, name: str, hosted: bool) -> str:
+    """Return sentences that say where a notebook runs, and where its file is.
 
     Args:
+        project: the project.
         edition: the notebook's edition.
         name: its name.
         hosted: whether platforms can run it.
     """
     its = words(edition.language)
-    own = f"{PurePosixPath(name).name}.ipynb"
-    if not hosted:
-        return f'<a href="{own}" download>{its["download_only"]}</a>'
     path = PurePosixPath(f"notebooks/{edition.folder}/{name}.ipynb")
     links = platform_links(path)
-    opens = [f"[{title}]({links[key]})" for key, (title, _) in PLATFORMS.items()]
-    opens.append(f"[GitHub]({on_github(path)})")
-    download = f'<a href="{own}" download>{its["download"]}</a>'
-    return its["open"].format(places=" · ".join(opens), download=download)
+    places = (f"[{title}]({links[key]})" for key, (title, _) in PLATFORMS.items())
+    sentences = [
+        its["run" if hosted else "run_own"].format(
+            places=" · ".join(places), install=_installation(project, edition.language)
+        )
+    ]
+    if name in _PLAYED:
+        sentences.append(its["play"].format(puzzle=f"../../playground/{_PLAYED[name]}"))
+    sentences.append(its["files"].format(file=path.name, github=on_github(path)))
+    return its["space"].join(sentences)
+
+
+def _installation(project: Project, language: str) -> str:
+    """Return the link to what a README says first: how to install the course."""
+    path = readme_of(project, language)
+    heading = re.search("^## (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    anchor = re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-")
+    return f"{on_github(PurePosixPath(path.name))}#{anchor}"
 
 
 def _with_files(text: str, name: str, folder: Path) -> str:
@@ -159,8 +195,17 @@ def _glossary(project: Project, book: Book, edition: Edition) -> str:
     return lessons.sub(link, "\n\n".join(paragraphs))
 
 
-def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -> str:
-    """Return the page with the map of the course."""
+def _index(
+    project: Project, book: Book, edition: Edition, more: Mapping[str, str]
+) -> str:
+    """Return the page with the map of the course.
+
+    Args:
+        project: the project.
+        book: its pages.
+        edition: the edition.
+        more: the titles of the pages after the lessons, by name.
+    """
     its = words(edition.language)
     text = [f"# {its['title']}", f"## {its['map']}", _map(project, book, edition)]
     heads = titles(project.root / "notebooks", edition, book.lessons(edition))
@@ -168,8 +213,6 @@ def _index(project: Project, book: Book, edition: Edition, has_glossary: bool) -
         ({name: _numbered(name, heads[name]) for name in names}, part)
         for part, names in by_part(heads, parts_of(project.header_in(edition.language)))
     ]
-    more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
-    more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
     pages.append((more, its["more"]))
     text += [_toctree(*each) for each in pages if each[0]]
     return "\n\n".join(text) + "\n"

@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 
 from tools.edition import Project
 from tools.site.book import INDEX, Book, Edition, words
+from tools.site.landing import folder_of
 from tools.site.source import pages_of, solution_mark, write_source
 
 HERE = Path(__file__).parent
@@ -23,11 +24,11 @@ THEME = {
     "templates_path": [str(HERE / "templates")],
     "html_theme": "furo",
     "html_static_path": [str(HERE / "static")],
-    "html_css_files": ["book.css"],
+    "html_css_files": ["book.css", "brand.css"],
     "html_favicon": str(HERE / "static" / "icon.svg"),
     "html_sidebars": {
         "**": [
-            "sidebar/brand.html",
+            "sidebar-brand.html",
             "sidebar/search.html",
             "sidebar-switch.html",
             "sidebar/scroll-start.html",
@@ -78,10 +79,11 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
         "suppress_warnings": ["myst.header"],
         "html_title": f"{its['title']} · {book.frameworks[edition.framework]}",
         "html_context": {
+            "home": f"../../{folder_of(edition.language)}/index.html",
             "elsewhere": [
                 (its["playground"], "../../playground/index.html"),
                 (its["library"], "../../vgpu/index.html"),
-            ]
+            ],
         },
         # An SVG of each formula needs no fonts, which browsers refuse to load from
         # files of other folders.

@@ -66,12 +66,13 @@ def configuration() -> dict:
         "root_doc": "index",
         "myst_heading_anchors": 3,
         "html_title": TITLE,
-        "html_css_files": ["book.css", "vgpu.css"],
+        "html_css_files": ["book.css", "brand.css", "vgpu.css"],
         "html_context": {
+            "home": "../index.html",
             "elsewhere": [
                 ("Playground: run the simulator", "../playground/index.html"),
                 ("The course: GPUs for deep learning", "../index.html"),
-            ]
+            ],
         },
         "autodoc_member_order": "bysource",
         "autodoc_typehints_format": "short",

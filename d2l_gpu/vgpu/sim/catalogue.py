@@ -638,6 +638,8 @@ REPLICA = Measured(
 class Host:
     """What a program's own work takes the host, in seconds.
 
+    The defaults are published measurements.
+
     Attributes:
         operator: an operator that Python issues.
         layer: an operator that a layer with parameters issues, going forward.
@@ -648,7 +650,7 @@ class Host:
     operator: float = ISSUE.value
     layer: float = LAYER.value
     replica: float = REPLICA.value
-    source: str = "Published measurements: ISSUE, LAYER and REPLICA in this file."
+    source: str = "Published measurements: ISSUE, LAYER and REPLICA in sim.catalogue."
 
 
 COLLECTIVE = Measured(

@@ -48,6 +48,10 @@ CAUSES = {
 }
 
 
+# What sentences call a category of memory, where that isn't a noun.
+NOUNS = {"temporary": "temporary tensors"}
+
+
 class Outcome:
     """What a plan would do on a machine, simulated.
 
@@ -187,7 +191,7 @@ class Outcome:
         missing = size_text(sizes[place] - self.machine.capacity)
         return (
             f"{where} needs {size_text(sizes[place])}, {missing} more than there is. "
-            f"The largest part is for {largest}."
+            f"The largest part is for {NOUNS.get(largest, largest)}."
         )
 
     # -------------------------------------------------------------- limits

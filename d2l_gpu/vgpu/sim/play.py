@@ -39,7 +39,7 @@ COUNTS = (1, 2, 4, 8, 16)
 USUAL, USUAL_OF = 8, {"GB200": 72}
 
 # More would take a browser too long.
-MOST = {"nodes": 512, "gpus": 72, "batch": 2**16, "microbatches": 64}
+MOST = {"nodes": 512, "gpus": 72, "cards": 72, "batch": 2**16, "microbatches": 64}
 
 # The networks and GPUs of published runs, as they are called here.
 PUBLISHED = {
@@ -50,7 +50,7 @@ PUBLISHED = {
 }
 
 # Settings that may be None: what's usual.
-MAY_BE_NONE = ("link", "network", "shards")
+MAY_BE_NONE = ("link", "network", "cards", "shards")
 
 
 def precisions_of(gpu: Processor) -> list[str]:
@@ -63,9 +63,10 @@ def choices() -> dict[str, Any]:
 
     Returns:
         ``models``, with their ``default`` settings and the batches and precisions that
-        each has; ``gpus`` with their memory in bytes and their precisions; ``links``
-        within a node and ``networks`` between nodes; ``algorithms`` of the all-reduce;
-        and for language models ``checkpoints``, ``schedules`` and ``zero``.
+        each has; ``gpus`` with their memory in bytes, their precisions, and the
+        ``link`` and ``network`` that usually connect them; ``links`` within a node and
+        ``networks`` between nodes; ``algorithms`` of the all-reduce; and for language
+        models ``checkpoints``, ``schedules`` and ``zero``.
     """
     return {
         "models": list(_models().values()),
@@ -75,9 +76,12 @@ def choices() -> dict[str, Any]:
                 "title": f"{name}, {size_text(gpu.memory)}",
                 "memory": gpu.memory,
                 "precisions": precisions_of(gpu),
+                "link": usual.link.name,
+                "network": usual.network.name,
                 "source": gpu.source,
             }
             for name, gpu in GPUS.items()
+            for usual in (Machine(nodes=2, model=name).fabric,)
         ],
         "links": [_titled(link) for link in LINKS.values()],
         "networks": [_titled(network) for network in NETWORKS.values()],
@@ -133,7 +137,7 @@ def completed(setting: Mapping[str, Any]) -> dict[str, Any]:
             )
     full = {**about["default"], **setting}
     for key, value in full.items():
-        if isinstance(about["default"][key], int) or key == "shards":
+        if isinstance(about["default"][key], int) or key in ("cards", "shards"):
             _check_number(key, value)
     _check_names(full, about["precisions"])
     return full
@@ -182,6 +186,7 @@ def machine_of(full: Mapping[str, Any]) -> Machine:
     only = None if full["algorithm"] == AUTOMATIC else full["algorithm"]
     return Machine(
         *(full["nodes"], full["gpus"], full["gpu"], full["network"], full["link"]),
+        cards=full["cards"],
         algorithm=only,
     )
 
@@ -194,8 +199,9 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         setting: ``model``, ``gpu``, ``nodes``, ``gpus`` of each node, ``link`` and
-            ``network`` (None: what's usual), ``precision``, ``batch`` of each GPU and
-            step, and ``algorithm`` of the all-reduce. For language models the batch is
+            ``network`` (None: what's usual), network ``cards`` of each node (None: one
+            for each GPU), ``precision``, ``batch`` of each GPU and step, and
+            ``algorithm`` of the all-reduce. For language models the batch is
             that of GPUs that share a replica, and there are ``pipeline``, ``tensor``,
             ``shards`` (None: all GPUs that the others leave), ``replicas``,
             ``microbatches``, ``checkpoint``, ``schedule``, ``stages`` and ``zero``, as
@@ -203,12 +209,13 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         ``setting`` with all its keys; ``machine`` in words; ``picoseconds`` of a step;
-        ``rate`` of all GPUs together in ``unit``; ``fits``, and a ``reason`` if it
-        doesn't; ``memory`` of the fullest GPU at its peak, by category, ``allocated``
-        and ``capacity`` in bytes; ``limit``, a sentence on what limits the speed;
-        ``spent``, what the step is spent on, in shares of it; ``timeline`` and
-        ``memory_picture`` as SVG, the latter None for language models; and
-        ``published`` measurements of this model, GPU, number of them and precision.
+        ``rate`` of all GPUs together in ``unit``; ``fits``; if it doesn't, a ``reason``
+        and a ``hint``, which names a change with which it would; ``memory`` of the
+        fullest GPU at its peak, by category, ``allocated`` and ``capacity`` in bytes;
+        ``limit``, a sentence on what limits the speed; ``spent``, what the step is
+        spent on, in shares of it; ``timeline`` and ``memory_picture`` as SVG, the
+        latter None for language models; and ``published`` measurements of this model,
+        GPU, number of them and precision.
 
     Raises:
         ValueError: something in the setting makes no sense.
@@ -222,6 +229,7 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
         **_rates(outcome),
         "unit": f"{_models()[full['model']]['unit']}/s",
         "reason": outcome.reason,
+        "hint": "" if outcome.fits else _kind(full).hint(full, machine_of),
         "memory": [
             {"category": name, "bytes": nbytes}
             for name, nbytes in fullest.items()
@@ -306,7 +314,8 @@ def scaling(
 
     Returns:
         for each number: ``gpus`` in all, ``nodes``, ``picoseconds``, ``rate``,
-        ``efficiency`` (the rate per GPU as a share of the first one's) and ``fits``.
+        ``efficiency`` (the rate per GPU as a share of that of the fewest GPUs on which
+        it fits, or of the first ones if it never does) and ``fits``.
 
     Raises:
         ValueError: something in the setting makes no sense.
@@ -325,7 +334,8 @@ def scaling(
         except ValueError:
             continue
         found.append({"gpus": count, "nodes": other["nodes"], **rates})
+    first = next((each for each in found if each["fits"]), found[0] if found else {})
     for each in found:
-        alone = found[0]["rate"] / found[0]["gpus"]
+        alone = first["rate"] / first["gpus"]
         each["efficiency"] = each["rate"] / (each["gpus"] * alone)
     return found

@@ -1,11 +1,12 @@
 """Language models in a playground: a setting is a ``plans.Plan``; see ``play.py``."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from .plans import Machine, Outcome, Plan, model, simulate
 from .recordings import FILES
+from .units import size_text
 
 BATCHES = (1, 2, 4, 8, 16, 32)
 PRECISION = "bf16"  # that of the recordings, beside fp32 for what is kept
@@ -26,17 +27,19 @@ def abouts() -> dict[str, dict[str, Any]]:
     found = {}
     for name in FILES:
         recorded = model(name)
+        size = f"{recorded.shape.length:,} tokens"
         default = {
             **{"model": name, "gpu": "H100", "nodes": 1, "gpus": 8},
-            **{"link": None, "network": None, "precision": PRECISION, "batch": 1},
-            "algorithm": "automatic",
+            **{"link": None, "network": None, "cards": None, "precision": PRECISION},
+            **{"batch": 1, "algorithm": "automatic"},
             **{field.name: field.default for field in CHOSEN},
             "shards": None,
             **DEFAULTS.get(name, {}),
         }
         found[name] = {
             "name": name,
-            "title": name,
+            "title": f"{name}, {size}",
+            "size": size,
             "kind": "plans",
             "unit": "tokens",
             "batches": list(BATCHES),
@@ -70,8 +73,9 @@ def plan_of(full: Mapping[str, Any]) -> Plan:
     batch, parts = full["batch"], full["microbatches"]
     if batch % parts:
         raise ValueError(
-            f"A batch of {batch} can't be divided into {parts} microbatches: choose a "
-            f"batch that is a multiple of {parts}."
+            f"{batch} sequence{'s' if batch > 1 else ''} per shard can't be divided "
+            f"into {parts} microbatches: choose a multiple of {parts} sequences, or "
+            "fewer microbatches."
         )
     return Plan(**of_plan, sequences=batch // parts)
 
@@ -92,3 +96,48 @@ def on_others(full: Mapping[str, Any], gpus: int) -> dict[str, Any] | None:
         return None
     replicas = full["replicas"] if gpus // group % full["replicas"] == 0 else 1
     return {**full, "shards": None, "replicas": replicas}
+
+
+def hint(
+    full: Mapping[str, Any], machine_of: Callable[[Mapping[str, Any]], Machine]
+) -> str:
+    """Return a change with which a setting would fit, in a sentence; empty if none.
+
+    Args:
+        machine_of: returns the cluster of a complete setting.
+    """
+    for change, words in _changes(full):
+        other = {**full, **change}
+        machine = machine_of(other)
+        try:
+            # In a byte nothing fits, so no time is simulated, which would be slow.
+            outcome = simulated(other, replace(machine, memory=1))
+        except ValueError:
+            continue
+        if outcome.allocated <= machine.capacity:
+            return f"{words} it would need {size_text(outcome.allocated)}, which fits."
+    return ""
+
+
+def _changes(full: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield what saves memory, beginning with what costs least, and its words."""
+    single: list[tuple[dict[str, Any], str]] = []
+    if full["zero"] < 3:
+        single.append(({"zero": 3}, "ZeRO stage 3"))
+    batch = full["batch"]
+    if full["microbatches"] < batch:
+        words = f"1 sequence per microbatch ({batch} microbatches)"
+        single.append(({"microbatches": batch}, words))
+    if full["checkpoint"] != "full":
+        single.append(({"checkpoint": "full"}, "full checkpointing"))
+    yield from ((change, f"With {words}") for change, words in single)
+    every = {key: value for change, _ in single for key, value in change.items()}
+    *others, last = [words for _, words in single] or [""]
+    said = f"With {', '.join(others)} and {last}" if others else f"With {last}"
+    if len(single) > 1:
+        yield every, said
+    for times in (2, 4, 8, 16, 32, 64):
+        nodes = times * full["nodes"]
+        gpus = f"{nodes * full['gpus']:,} GPUs"
+        words = f"{said}, on {gpus}," if single else f"On {gpus}"
+        yield {**every, "nodes": nodes, "shards": None}, words

@@ -28,7 +28,7 @@ from .critical_path import COMPUTING, HOSTED, critical_path
 from .machine import Machine as Devices
 from .memory_use import CATEGORIES, OTHER, Holding, MemoryUse
 from .plan_results import CAUSES as CAUSES_OF_PLANS
-from .plan_results import MOSTLY
+from .plan_results import MOSTLY, NOUNS
 from .plans import Machine
 from .recordings.networks import (
     BUCKETS,
@@ -217,6 +217,7 @@ class Outcome:
         missing = self.allocated - self.machine.capacity
         needs = f"Each GPU needs {size_text(self.allocated)}"
         largest = max(self.usage.peak, key=self.usage.peak.get)
+        largest = NOUNS.get(largest, largest)
         if missing <= 0:
             return (
                 f"{needs} of its {size_text(self.machine.capacity)}, but not enough of "

@@ -9,6 +9,7 @@ from d2l_gpu.vgpu.sim.catalogue import MODELS
 from d2l_gpu.vgpu.sim.expected import RUNS
 from d2l_gpu.vgpu.sim.plans import Machine, Plan, simulate
 from d2l_gpu.vgpu.sim.play import choices, play, scaling
+from d2l_gpu.vgpu.sim.units import size_text
 
 NAMES = [about["name"] for about in choices()["models"]]
 LLAMA = {"model": "Llama 3.1 8B"}
@@ -96,6 +97,60 @@ def test_what_does_not_fit_says_how_much_is_missing():
     assert found["allocated"] > found["capacity"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "change", "said"),
+    [
+        (
+            LLAMA | {"gpus": 4, "batch": 1, "checkpoint": "none"},
+            {"checkpoint": "full"},
+            "full checkpointing",
+        ),
+        (LLAMA | {"batch": 32}, {"microbatches": 32}, "32 microbatches"),
+        (
+            LLAMA | {"batch": 32, "zero": 1, "microbatches": 4},
+            {"zero": 3, "microbatches": 32, "checkpoint": "full"},
+            "ZeRO stage 3, 1 sequence per microbatch (32 microbatches) and full",
+        ),
+        ({"model": "Llama 3.1 70B", "nodes": 1}, {"nodes": 4}, "On 32 GPUs it"),
+        ({"model": "ResNet-50", "batch": 512}, {"batch": 192}, "A batch of 192"),
+    ],
+)
+def test_what_does_not_fit_comes_with_a_change_that_does(setting, change, said):
+    found, changed = play(setting), play(setting | change)
+    assert not found["fits"] and changed["fits"] and changed["hint"] == ""
+    assert said in found["hint"]
+    assert size_text(changed["allocated"]) in found["hint"]
+
+
+def test_what_is_hopeless_has_no_hint():
+    tiny = {"model": "Llama 3.1 70B", "gpu": "RTX 4060 Laptop", "nodes": 1, "gpus": 1}
+    assert play(tiny)["hint"] == ""
+
+
+def test_nodes_can_share_a_network_card():
+    setting = RESNET | {"nodes": 2, "gpus": 8, "network": "Ethernet 25"}
+    one, own = play(setting | {"cards": 1}), play(setting)
+    assert "1 × Ethernet 25" in one["machine"] and "8 × Ethernet 25" in own["machine"]
+    assert one["picoseconds"] > own["picoseconds"]
+    machine = Machine(2, 8, "V100", network="Ethernet 25", cards=1)
+    outcome = replicas.simulate("ResNet-18", machine, 256)
+    assert one["picoseconds"] == outcome.picoseconds
+
+
+def test_what_is_usual_is_what_a_setting_takes_that_names_nothing():
+    for gpu in choices()["gpus"]:
+        setting = {"model": "LeNet", "gpu": gpu["name"], "nodes": 2}
+        named = {"link": gpu["link"], "network": gpu["network"], "cards": 2}
+        assert play(setting)["picoseconds"] == play(setting | named)["picoseconds"]
+
+
+def test_efficiency_is_that_of_the_smallest_run_that_fits():
+    found = scaling({"model": "Llama 3.1 70B"}, (8, 16, 32, 64))
+    fitting = [each for each in found if each["fits"]]
+    assert len(found) > len(fitting) > 1
+    assert fitting[0]["efficiency"] == 1
+
+
 def test_an_algorithm_of_the_all_reduce_can_be_chosen():
     setting = LLAMA | {"replicas": 8, "link": "NVLink3", "gpu": "A100 80GB"}
     times = {a: play(setting | {"algorithm": a}) for a in ("Ring", "Tree")}
@@ -131,7 +186,11 @@ def test_an_algorithm_of_the_all_reduce_can_be_chosen():
         (LLAMA | {"nodes": "2"}, "nodes must be a whole number, but got '2'"),
         (LLAMA | {"nodes": 10**9}, "nodes must be from 1 to"),
         (LLAMA | {"batch": float("nan")}, "batch must be a whole number"),
-        (LLAMA | {"batch": 3, "microbatches": 2}, "can't be divided into 2"),
+        (LLAMA | {"cards": 0}, "cards must be from 1 to 72, but got 0"),
+        (
+            LLAMA | {"batch": 3, "microbatches": 2},
+            "3 sequences per shard can't be divided into 2 microbatches",
+        ),
         (LLAMA | {"shards": 3}, "= 3 GPUs"),
         (LLAMA | {"pipeline": 5}, "8 GPUs can't be divided into groups of 5"),
         (LLAMA | {"tensor": 4, "gpus": 6, "shards": 1}, "= 4 GPUs"),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from tools.edition import Project
 from tools.header import on_github
 from tools.languages import ENGLISH
-from tools.site.book import GLOSSARY, Book
+from tools.site.book import GLOSSARY, TEACHING, Book
 from tools.site.landing import course, runs
 from tools.site.landing.recordings import MISMATCH, STEPS, recorded
 from tools.site.landing.steps import panels
@@ -132,7 +132,7 @@ def landing_page(
         hours=texts.number(sum(each.minutes for each in every) / 60),
         framework=book.frameworks[edition.framework],
         others=_listed(texts, list(book.frameworks.values())[1:]),
-        doors=list(_doors(folder, sections)),
+        doors=list(_doors(book, folder, sections)),
         places=places,
         shown=SHOWN,
         sums=recorded(MISMATCH),
@@ -142,6 +142,7 @@ def landing_page(
         model=recorded(STEPS)[0]["model"],
         runs=runs.runs(),
         conditions=runs.conditions,
+        gpus_of=runs.gpus_of,
         worst=worst,
         median_error=runs.median_error(),
         median=texts.percent(runs.median_error()),
@@ -166,9 +167,10 @@ def _listed(texts: Texts, names: list[str]) -> str:
     return texts["and"].join([texts["comma"].join(before), last])
 
 
-def _doors(folder: str, sections: set[str]) -> Iterator[Door]:
+def _doors(book: Book, folder: str, sections: set[str]) -> Iterator[Door]:
     """Yield the ways in, of which none leads nowhere."""
-    yield Door("teach", on_github(PurePosixPath("docs/teaching.md")))
+    english = course.edition_of(book, ENGLISH)
+    yield Door("teach", book.link(english, TEACHING, folder))
     for name, instead in _SECTIONS.items():
         own = posixpath.relpath(f"{name}/index.html", folder or ".")
         if target := own if name in sections else instead:

@@ -115,7 +115,7 @@ def dots(texts: Texts) -> Iterator[Dot]:
         column = round(run.error / BIN)
         level = levels.get(column, 0)
         levels[column] = level + 1
-        title = f"{texts.name(run.network)}, {conditions(run)}: "
+        title = f"{texts.name(run.network)}, {conditions(run, texts)}: "
         title += texts.percent(run.error, sign=True)
         worst = abs(run.error) == most
         yield Dot(scale.place(column * BIN), level, title, worst)
@@ -137,7 +137,16 @@ def described(texts: Texts) -> str:
     )
 
 
-def conditions(run: Run) -> str:
+def gpus_of(run: Run, texts: Texts) -> str:
+    """Return how many GPUs a network ran on, and which.
+
+    A model with an unusual memory has its size behind a dash, such as ``H100-96``.
+    """
+    name, _, memory = run.gpu.partition("-")
+    size = f" ({texts['memory'].format(gigabytes=memory)})" if memory else ""
+    return f"{run.gpus} × {name}{size}"
+
+
+def conditions(run: Run, texts: Texts) -> str:
     """Return on what a network ran."""
-    gpus = f"{run.gpus} × {run.gpu}"
-    return f"{gpus}, {run.precision}, {run.year}"
+    return f"{gpus_of(run, texts)}, {run.precision}, {run.year}"

@@ -2,8 +2,11 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import median
 
 from d2l_gpu.vgpu.sim.drawing import linear_ticks, number
+from d2l_gpu.vgpu.sim.expected import RUNS, Run
 from d2l_gpu.vgpu.sim.units import time_text
 
 PICO = 10**12
@@ -25,16 +28,50 @@ def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
     if not rows:
         return f"<p>{html.escape(words['scaling_none'])}</p>"
     lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
-    if max(row["efficiency"] for row in rows) >= _ABOVE:
+    if any(row["fits"] and row["efficiency"] >= _ABOVE for row in rows):
         lead += f" {words['scaling_above']}"
+    fewest = next((row["gpus"] for row in rows if row["fits"]), None)
+    if fewest not in (None, rows[0]["gpus"]):
+        lead += " " + words["scaling_base"].format(gpus=fewest)
+    real = words["scaling_real"].format(**grown())
     return (
         f'<p>{html.escape(lead)}</p><div class="pair">'
         f"{_picture(rows, unit, words)}{_table(rows, unit, words)}</div>"
+        f'<p class="trust">{html.escape(real)}</p>'
     )
 
 
+@cache
+def grown() -> dict[str, str]:
+    """Return by how much steps of published runs take longer on 8 GPUs than on 1.
+
+    Returns:
+        ``pairs``, how many there are that differ in nothing else; the ``median`` and
+        the ``largest`` growth of the step as published, and the largest one
+        ``simulated``.
+    """
+    found: dict[tuple, dict[int, Run]] = {}
+    for run in RUNS:
+        alike = run.network, run.gpu, run.kind, run.year, run.batch, run.how
+        found.setdefault(alike, {})[run.gpus] = run
+    pairs = [(runs[1], runs[8]) for runs in found.values() if {1, 8} <= set(runs)]
+    real = [eight.seconds / one.seconds - 1 for one, eight in pairs]
+    # A speed that's too high by the error makes the step as much shorter.
+    simulated = [
+        (1 + grows) * (1 + one.error) / (1 + eight.error) - 1
+        for grows, (one, eight) in zip(real, pairs, strict=True)
+    ]
+    return {
+        "pairs": str(len(pairs)),
+        "median": f"{median(real):.0%}",
+        "largest": f"{max(real):.0%}",
+        "simulated": f"{max(simulated):.1%}",
+    }
+
+
 def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
-    most, ideal = rows[-1]["gpus"], rows[0]["rate"] / rows[0]["gpus"]
+    most, first = rows[-1]["gpus"], rows[0]
+    ideal = first["rate"] / first["gpus"] / first["efficiency"]
     highest = 1.05 * max(ideal * most, *(row["rate"] for row in rows))
 
     def x(gpus: float) -> float:
@@ -68,18 +105,23 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
         above, below = min(above, below) - shift, max(above, below) + shift
     end = WIDTH - RIGHT + 10
     parts.append(_text(end, above + 4, words["ideal"], "start"))
-    parts.append(
-        _text(end, below + 4, f"{rows[-1]['efficiency']:.0%}", "start", "strong")
-    )
+    if rows[-1]["fits"]:
+        share = f"{rows[-1]['efficiency']:.0%}"
+        parts.append(_text(end, below + 4, share, "start", "strong"))
     said = words["scaling_picture"].format(
         unit=f"{unit}/s",
         counts=", ".join(str(row["gpus"]) for row in rows),
-        efficiencies=", ".join(f"{row['efficiency']:.0%}" for row in rows),
+        efficiencies=", ".join(map(_efficiency, rows)),
     )
     return (
         f'<svg class="scales" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{html.escape(said)}">{"".join(parts)}</svg>'
     )
+
+
+def _efficiency(row: Mapping) -> str:
+    """Return an efficiency, which has no meaning if it doesn't fit."""
+    return f"{row['efficiency']:.1%}" if row["fits"] else "–"
 
 
 def _text(x: float, y: float, text: object, anchor: str, look: str = "") -> str:
@@ -105,7 +147,7 @@ def _table(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
         lines.append(
             f'<tr data-picoseconds="{row["picoseconds"]}">{gpus}</th>'
             f"<td>{time_text(row['picoseconds'] / PICO)}</td>"
-            f"<td>{number(row['rate'], 4)}</td><td>{row['efficiency']:.1%}</td></tr>"
+            f"<td>{number(row['rate'], 4)}</td><td>{_efficiency(row)}</td></tr>"
         )
     return (
         f'<table class="numbers"><thead><tr>{head}</tr></thead>'

@@ -2,11 +2,30 @@
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from d2l_gpu.vgpu.sim.play import AUTOMATIC
+from d2l_gpu.vgpu.sim.play import AUTOMATIC, MOST
+from tools.site.terms import anchor
 
+TERMS = {
+    "pipeline": "pipeline parallelism",
+    "tensor": "tensor parallelism",
+    "shards": "FSDP",
+    "replicas": "HSDP",
+    "microbatches": "microbatch",
+    "checkpoint": "activation checkpointing",
+    "zero": "ZeRO",
+    "schedule": "1F1B",
+    "stages": "interleaved schedule",
+}
+"""The glossary's terms for settings of a plan."""
+
+USUAL = ("link", "network")
+"""Settings whose usual value depends on the GPU."""
+
+_GPUS = (1, 2, 4, 8, 16, 72)
+_CARDS = (1, 2, 4, 8)
 _TENSOR = (1, 2, 4, 8)
 _POWERS = [2**n for n in range(10)]
 # Numbers that divide the layers of the recorded models.
@@ -27,6 +46,9 @@ class Field:
             one of these conditions holds, which are separated by spaces: a setting is
             more than 1 (``gpus>1``), or has a value (``kind=plans``).
         wide: whether it takes a whole line.
+        most: of a number that may be any from 1 on, for which the options are only
+            suggestions; 0 if there's only what the options say.
+        help: what it means, and a link with more, as HTML; empty if that's clear.
     """
 
     name: str
@@ -34,6 +56,8 @@ class Field:
     options: Sequence[tuple[Any, str]]
     when: str = ""
     wide: bool = False
+    most: int = 0
+    help: str = ""
 
     def html(self, setting: Mapping[str, Any]) -> str:
         """Return the control with the setting's value chosen."""
@@ -45,12 +69,22 @@ class Field:
             for value, text in self.options
         )
         hidden = "" if holds(self.when, setting) else " hidden"
+        about = f'id="{self.name}" name="{self.name}" autocomplete="off"'
+        if self.help:
+            about += f' aria-describedby="{self.name}-help"'
+        if self.most:
+            control = (
+                f'<input type="number" {about} min="1" max="{self.most}" '
+                f'value="{chosen}" list="{self.name}-list" required data-number>'
+                f'<datalist id="{self.name}-list">{options}</datalist>'
+            )
+        else:
+            number = " data-number" if numbers else ""
+            control = f"<select {about}{number}>{options}</select>"
         return (
             f'<div class="field{" wide" if self.wide else ""}" '
             f'data-when="{html.escape(self.when)}"{hidden}>'
-            f'<label for="{self.name}">{html.escape(self.label)}</label>'
-            f'<select id="{self.name}" name="{self.name}" autocomplete="off"'
-            f"{' data-number' if numbers else ''}>{options}</select></div>"
+            f'<label for="{self.name}">{html.escape(self.label)}</label>{control}</div>'
         )
 
 
@@ -67,42 +101,69 @@ def holds(when: str, setting: Mapping[str, Any]) -> bool:
 
 
 def fieldset(
-    title: str, fields: Iterable[Field], setting: Mapping[str, Any], when: str = ""
+    title: str,
+    fields: Iterable[Field],
+    setting: Mapping[str, Any],
+    when: str = "",
+    explain: str = "",
 ) -> str:
-    """Return controls that belong together."""
+    """Return controls that belong together, and what they mean under ``explain``."""
     hidden = "" if holds(when, setting) else " hidden"
+    fields = list(fields)
     return (
         f'<fieldset data-when="{html.escape(when)}"{hidden}>'
         f"<legend>{html.escape(title)}</legend>"
-        f"{''.join(field.html(setting) for field in fields)}</fieldset>"
+        f"{''.join(field.html(setting) for field in fields)}"
+        f"{_explained(fields, explain)}</fieldset>"
     )
 
 
-def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
+def _explained(fields: Iterable[Field], summary: str) -> str:
+    """Return what the fields mean, folded; nothing if that's clear of all of them."""
+    entries = "".join(
+        f'<dt>{html.escape(field.label)}</dt><dd id="{field.name}-help">{field.help}'
+        "</dd>"
+        for field in fields
+        if field.help
+    )
+    if not entries:
+        return ""
+    return (
+        f'<details class="help"><summary>{html.escape(summary)}</summary>'
+        f"<dl>{entries}</dl></details>"
+    )
+
+
+def training(
+    choices: Mapping, setting: Mapping, its: Mapping[str, str], glossary: str
+) -> str:
     """Return the controls of a setting.
 
     Args:
         choices: what there is to choose from, as ``play.choices`` returns it.
         setting: what's chosen, with the ``kind`` of its model.
         its: the texts of the page.
+        glossary: the address of the page that explains terms, empty if there's none.
     """
     about = next(x for x in choices["models"] if x["name"] == setting["model"])
     gpu = next(x for x in choices["gpus"] if x["name"] == setting["gpu"])
-    networks = _named(choices["networks"])
-    usual = [(None, its["usual"])]
+    links, networks = _named(choices["links"]), _named(choices["networks"])
+    cards = [(None, its["cards_usual"])]
+    usual = {key: [(None, its["usual"].format(name=gpu[key]))] for key in USUAL}
     precisions = [x for x in about["precisions"] if x in gpu["precisions"]]
     batch = its["batch" if about["unit"] == "images" else "sequences"]
     model = [
-        Field("model", its["model"], _named(choices["models"], "name"), wide=True),
+        Field("model", its["model"], _named(choices["models"]), wide=True),
         Field("batch", batch, _same(batches(about))),
         Field("precision", its["precision"], _same(precisions)),
     ]
     machine = [
         Field("gpu", its["gpu"], _named(choices["gpus"]), wide=True),
-        Field("gpus", its["gpus"], _same([1, 2, 4, 8, 16, 72])),
+        Field("gpus", its["gpus"], _same(_GPUS), most=MOST["gpus"]),
         Field("nodes", its["nodes"], _same(_POWERS)),
-        Field("link", its["link"], usual + _named(choices["links"]), "gpus>1", True),
-        Field("network", its["network"], usual + networks, "nodes>1", True),
+        Field("link", its["link"], usual["link"] + links, "gpus>1", True),
+        Field("network", its["network"], usual["network"] + networks, "nodes>1", True),
+        Field("cards", its["cards"], cards + _same(_CARDS), "nodes>1", True),
         Field(
             "algorithm",
             its["algorithm"],
@@ -116,8 +177,8 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
     ]
     rest = [(None, its["rest"])]
     divided = [
-        Field("tensor", its["tensor"], _same(about.get("tensor", _TENSOR))),
         Field("pipeline", its["pipeline"], _same(_STAGES)),
+        Field("tensor", its["tensor"], _same(about.get("tensor", _TENSOR))),
         Field("shards", its["shards"], rest + _same(_POWERS)),
         Field("replicas", its["replicas"], _same(_POWERS)),
         *_rest({**choices, **about}, its),
@@ -125,21 +186,41 @@ def training(choices: Mapping, setting: Mapping, its: Mapping[str, str]) -> str:
     return (
         fieldset(its["fields_model"], model, setting)
         + fieldset(its["fields_machine"], machine, setting)
-        + fieldset(its["fields_plan"], divided, setting, "kind=plans")
+        + fieldset(
+            *(its["fields_plan"], _helped(divided, its, glossary), setting),
+            *("kind=plans", its["help"]),
+        )
     )
 
 
-def planning(choices: Mapping, plan: Mapping, its: Mapping[str, str]) -> str:
-    """Return the controls of a plan for the puzzle."""
+def planning(
+    choices: Mapping, plan: Mapping, its: Mapping[str, str], glossary: str
+) -> str:
+    """Return the controls of a plan for the puzzle; see ``training``."""
     divided = [
-        Field("tensor", its["tensor"], _same(_TENSOR)),
         Field("pipeline", its["pipeline"], _same(_STAGES)),
+        Field("tensor", its["tensor"], _same(_TENSOR)),
         Field("shards", its["shards"], _same([*_POWERS, 1024])),
         Field("replicas", its["replicas"], _same(_POWERS)),
         Field("sequences", its["sequences_plan"], _same(_POWERS[:7])),
         *_rest(choices, its),
     ]
-    return fieldset(its["plan"], divided, plan)
+    fields = _helped(divided, its, glossary)
+    return fieldset(its["plan"], fields, plan, explain=its["help"])
+
+
+def _helped(
+    fields: Iterable[Field], its: Mapping[str, str], glossary: str
+) -> list[Field]:
+    """Return fields with what they mean."""
+    found = []
+    for field in fields:
+        text, term = html.escape(its[f"help_{field.name}"]), TERMS.get(field.name)
+        if glossary and term:
+            more = html.escape(its["help_more"].format(term=term))
+            text += f' <a href="{glossary}#{anchor(term)}">{more}</a>'
+        found.append(replace(field, help=text))
+    return found
 
 
 def _rest(choices: Mapping, its: Mapping[str, str]) -> list[Field]:

@@ -84,7 +84,7 @@ class Live:
         score = puzzle.level(level).score(Plan(**plan))
         return {
             "parts": self._show.score(score),
-            "say": f"{self._show.verdict(score)} {score.sentence}",
+            "say": f"{self._show.verdict(score)} {self._show.scored(score)}",
             "share": score.share,
             "percent": score.percent(),
         }

@@ -1,7 +1,6 @@
 """Writes the playground's pages, and what they load."""
 
 import json
-import re
 import shutil
 import string
 import tomllib
@@ -16,9 +15,10 @@ from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level
 from d2l_gpu.vgpu.sim.units import size_text
 from tools.edition import ROOT
 from tools.languages import ENGLISH
-from tools.site.book import Book, Edition
+from tools.site.book import GLOSSARY, Book, Edition
 from tools.site.playground import form
 from tools.site.playground.live import Live
+from tools.site.playground.show import first_plan, marked
 
 HERE = Path(__file__).parent
 FOLDER = "playground"
@@ -27,6 +27,9 @@ INSTALLED = HERE.parent / "node_modules" / "pyodide"
 
 PYODIDE = "_pyodide"
 """Where the site has its one copy of Pyodide, relative to its root."""
+
+COURSE = Edition(ENGLISH, "pytorch")
+"""The edition to which the pages link."""
 
 START = {"model": "ResNet-18", "gpu": "V100", "gpus": 2}
 """The setting that the page shows first, as far as it isn't the model's default."""
@@ -75,8 +78,10 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
     fetched = [out / PYODIDE / name for name in _LOADED if not name.endswith(".mjs")]
     fetched.append(folder / "simulator.zip")
     nbytes = sum(path.stat().st_size for path in fetched)
+    lesson = book.link(COURSE, "17_puzzle", FOLDER)
     its = words(ENGLISH)
-    (folder / "index.html").write_text(training_page(its, nbytes), "utf-8")
+    its["more_hints"] = its["more_hints"].format(lesson=lesson)
+    (folder / "index.html").write_text(training_page(its, nbytes, book), "utf-8")
     (folder / "puzzle.html").write_text(puzzle_page(its, nbytes, book), "utf-8")
 
 
@@ -101,7 +106,7 @@ def write_simulator(path: Path) -> None:
 # ------------------------------------------------------------------ the pages
 
 
-def training_page(its: dict[str, str], nbytes: int) -> str:
+def training_page(its: dict[str, str], nbytes: int, book: Book) -> str:
     """Return the page that trains a model, with the result of its first setting."""
     live, offered = Live(its), choices()
     start = play(START)["setting"]
@@ -112,13 +117,13 @@ def training_page(its: dict[str, str], nbytes: int) -> str:
     batches = {each["name"]: form.batches(each) for each in offered["models"]}
     return _page(
         "index.html",
-        {**its, "title": its["train"], "lead": escape(its["train_lead"])},
+        {**its, "title": its["train"], "lead": marked(its["train_lead"])},
         nbytes,
         {
             **{f"{name}_part": part for name, part in parts.items()},
             "headline": parts["headline"],
             "said": escape(answer["say"]),
-            "form": form.training(offered, setting, its),
+            "form": form.training(offered, setting, its, _glossary(book)),
         },
         {"words": its, "choices": offered, "batches": batches, "start": start},
         "train.js",
@@ -129,7 +134,7 @@ def puzzle_page(its: dict[str, str], nbytes: int, book: Book) -> str:
     """Return the page with the puzzle, and the score of the first plan of a level."""
     first = next(iter(LEVELS.values()))
     answer = Live(its).score(first.number, asdict(first_plan(first)))
-    lesson = book.link(Edition(ENGLISH, "pytorch"), "17_puzzle", FOLDER)
+    lesson = book.link(COURSE, "17_puzzle", FOLDER)
     levels = {
         each.number: {
             "gpus": each.machine.world_size,
@@ -143,36 +148,24 @@ def puzzle_page(its: dict[str, str], nbytes: int, book: Book) -> str:
         {
             **its,
             "title": its["puzzle"],
-            "lead": _marked(its["puzzle_lead"].format(lesson=lesson)),
+            "lead": marked(its["puzzle_lead"].format(lesson=lesson)),
         },
         nbytes,
         {
             **{f"{name}_part": part for name, part in answer["parts"].items()},
             "levels_part": "".join(_level(each, its) for each in LEVELS.values()),
-            "form": form.planning(choices(), asdict(first_plan(first)), its),
+            "form": form.planning(
+                *(choices(), asdict(first_plan(first)), its, _glossary(book))
+            ),
         },
         {"words": its, "levels": levels, "plan": asdict(Plan())},
         "puzzle.js",
     )
 
 
-def first_plan(level: Level) -> Plan:
-    """Return the plan that a level begins with.
-
-    It's the published one, or FSDP over all GPUs with full checkpointing; if there are
-    more GPUs than sequences, those that have to share each layer do.
-    """
-    if level.published is not None:
-        return level.published.plan
-    gpus = level.machine.world_size
-    tensor = max(1, gpus // level.batch)
-    shards = gpus // tensor
-    return Plan(
-        tensor=tensor,
-        shards=shards,
-        sequences=level.batch // shards,
-        checkpoint="full",
-    )
+def _glossary(book: Book) -> str:
+    """Return the address of the page that explains terms; empty if it isn't built."""
+    return book.link(COURSE, GLOSSARY, FOLDER) if COURSE in book.built else ""
 
 
 def _level(level: Level, its: dict[str, str]) -> str:
@@ -225,7 +218,7 @@ def _page(
             f'<link rel="stylesheet" href="{each}">'
             for each in [*styles, "playground.css"]
         ),
-        "about": _marked(its["about"].format(pyodide=_SOURCE)),
+        "about": marked(its["about"].format(pyodide=_SOURCE)),
         # So that no text ends the element.
         "config": json.dumps(config).replace("<", "\\u003c"),
         "scripts": "\n".join(f'<script src="{each}"></script>' for each in scripts),
@@ -242,9 +235,3 @@ def _tabs(here: str, its: dict[str, str]) -> list[str]:
         f"{escape(title)}</a>"
         for name, title in pages.items()
     ]
-
-
-def _marked(text: str) -> str:
-    """Return a text with links and code, as Markdown writes them, in HTML."""
-    text = re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
-    return re.sub(r"\[([^]]+)\]\(([^)\s]+)\)", r'<a href="\2">\1</a>', text)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from d2l_gpu.vgpu.sim.drawing import COLOURS, EDGES, OTHERS, number
 from d2l_gpu.vgpu.sim.expected import RECORDED
+from d2l_gpu.vgpu.sim.plans import Plan
 from d2l_gpu.vgpu.sim.play import choices
 from d2l_gpu.vgpu.sim.puzzle import ENOUGH
 from d2l_gpu.vgpu.sim.puzzle_map import svg as puzzle_map
 from d2l_gpu.vgpu.sim.units import size_text, time_text
 
 if TYPE_CHECKING:
-    from d2l_gpu.vgpu.sim.puzzle import Score
+    from d2l_gpu.vgpu.sim.puzzle import Level, Score
 
 PICO = 10**12
 
@@ -35,8 +36,29 @@ _KINDS = {
 }
 # What expected.RECORDED calls the work of each kind of model.
 _WORK = {"replicas": "convolutions", "plans": "products"}
+# A smaller share would be shown as 0.0%.
+_SMALL = 0.0005
 # A part of a bar that is narrower can't be seen.
 _NARROW = 0.002
+
+
+def first_plan(level: "Level") -> Plan:
+    """Return the plan that a level begins with.
+
+    It's the published one, or FSDP over all GPUs with full checkpointing; if there are
+    more GPUs than sequences, those that have to share each layer do.
+    """
+    if level.published is not None:
+        return level.published.plan
+    gpus = level.machine.world_size
+    tensor = max(1, gpus // level.batch)
+    shards = gpus // tensor
+    return Plan(
+        tensor=tensor,
+        shards=shards,
+        sequences=level.batch // shards,
+        checkpoint="full",
+    )
 
 
 class Part(NamedTuple):
@@ -91,12 +113,11 @@ class Show:
         )
 
     def _batch(self, setting: Mapping) -> str:
-        n = setting["batch"]
+        n, size = setting["batch"], self._models[setting["model"]]["size"]
         if self.unit(setting["model"]) == "images":
-            return self.words["said_images"].format(n=n)
-        if n == 1:
-            return self.words["said_one_sequence"]
-        return self.words["said_sequences"].format(n=n)
+            return self.words["said_images"].format(n=n, size=size)
+        key = "said_one_sequence" if n == 1 else "said_sequences"
+        return self.words[key].format(n=n, size=size)
 
     def _room(self, result: Mapping) -> str:
         """Return whether there's enough memory, in a sentence."""
@@ -129,7 +150,7 @@ class Show:
         parts = [
             Part(each["name"], each["share"], f"{each['share']:.1%}")
             for each in sorted(result["spent"], key=lambda x: -x["share"])
-            if each["share"] > 0
+            if each["share"] >= _SMALL
         ]
         its = self.words
         heads = (its["spent"], its["share"])
@@ -152,6 +173,11 @@ class Show:
         text = f'<p class="finding{mood}">{room}</p>'
         if result["reason"]:
             text += f"<p>{html.escape(result['reason'])}</p>"
+        if not result["fits"]:
+            hint = html.escape(result["hint"])
+            if self.unit(result["setting"]["model"]) == "tokens":
+                hint += f" {marked(its['more_hints'])}"
+            text += f"<p>{hint}</p>" if hint else ""
         text += _bar(parts, capacity / scale, size_text(capacity))
         return text + _key(parts, (its["category"], its["size"]))
 
@@ -220,18 +246,34 @@ class Show:
 
     def verdict(self, score: "Score") -> str:
         """Return whether a plan solves its level, in a few words."""
+        if score.plan == first_plan(score.level):
+            return self.words["start_plan"]
         if not score.outcome.fits:
             return self.words["does_not_fit"]
         return self.words["solved" if score.solved else "not_solved"]
+
+    def scored(self, score: "Score") -> str:
+        """Return how fast a plan is beside others, in a sentence."""
+        if score.ties:
+            speed = number(score.outcome.tokens_per_second, 6)
+            return self.words["score_ties"].format(speed=speed)
+        return score.sentence.removesuffix(".") + "."
 
     def score(self, score: "Score") -> dict[str, str]:
         """Return the score of a plan as the HTML of each part of the page."""
         return {
             "verdict": self._verdict(score),
+            "map_lead": self._grid(score.level),
             "map": puzzle_map(score.level, score),
             "details": self._details(score),
             "code": _puzzle_code(score),
         }
+
+    def _grid(self, level: "Level") -> str:
+        """Return what the grid of a level is, in a sentence or two."""
+        plans, fitting = len(level.neighbours), len(level.fitting)
+        text = self.words["map_lead"].format(plans=f"{plans:,}", fitting=f"{fitting:,}")
+        return html.escape(text)
 
     def _verdict(self, score: "Score") -> str:
         its, outcome = self.words, score.outcome
@@ -247,13 +289,13 @@ class Show:
                 *figures,
                 (its["mfu"], f"{outcome.mfu:.1%}", "", ""),
             ]
-        sentence = score.sentence.removesuffix(".") + "."
         mood = "good" if score.solved else "" if fits else "bad"
         limits = f"<p>{html.escape(outcome.limits)}</p>" if fits else ""
         enough = its["solved_from"].format(enough=f"{ENOUGH:.0%}")
         return (
             f'<p class="finding"><strong class="{mood}">'
-            f"{html.escape(self.verdict(score))}</strong> {html.escape(sentence)}</p>"
+            f"{html.escape(self.verdict(score))}</strong> "
+            f"{html.escape(self.scored(score))}</p>"
             f"{limits}"
             f'<dl class="figures">{_figures(figures)}</dl>'
             f'<p class="note">{html.escape(enough)}</p>'
@@ -323,6 +365,12 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
         f'<table class="key"><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
+
+
+def marked(text: str) -> str:
+    """Return a text with links and code, as Markdown writes them, in HTML."""
+    text = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"\[([^]]+)\]\(([^)\s]+)\)", r'<a href="\2">\1</a>', text)
 
 
 def _linked(text: str) -> str:

@@ -52,7 +52,7 @@ function count() {
   const plan = readAll();
   const its = config.levels[level];
   for (const [name, factors, all] of [
-    ["gpus_used", ["tensor", "pipeline", "shards", "replicas"], its.gpus],
+    ["gpus_used", ["pipeline", "tensor", "shards", "replicas"], its.gpus],
     ["sequences_used", ["shards", "replicas", "microbatches", "sequences"], its.batch],
   ]) {
     const n = factors.reduce((product, factor) => product * plan[factor], 1);
@@ -80,17 +80,36 @@ async function score() {
   const answer = await ask({ ask: "score", level: number, plan });
   results.removeAttribute("aria-busy");
   if (number !== level) return;
-  const sentences = [badLink, answer.problem, answer.problem && words.kept];
+  const sentences = [badLink, answer.problem, answer.problem && words.kept_score];
   tell(problem, sentences.filter(Boolean).join(" "));
   results.classList.toggle("stale", Boolean(answer.problem));
   if (answer.problem) return;
   showParts(answer.parts);
   said.textContent = answer.say;
-  keep(number, { share: answer.share, percent: answer.percent, plan });
+  if (!starts(number, plan)) {
+    keep(number, { share: answer.share, percent: answer.percent, plan });
+  }
   showBest();
   // On a phone the result is below the form.
   document.querySelector(".summary").scrollIntoView({ block: "nearest" });
   results.dataset.scored = JSON.stringify({ level: number, plan });
+}
+
+/** Return whether a plan is the one that its level begins with. */
+function starts(number, plan) {
+  const first = { ...config.plan, ...config.levels[number].plan };
+  return Object.entries(first).every(([key, value]) => (plan[key] ?? value) === value);
+}
+
+/** Dim the score once the plan is another one. */
+function outdate() {
+  const scored = JSON.parse(results.dataset.scored ?? "null");
+  const plan = read();
+  const same = scored
+    ? JSON.stringify(scored) === JSON.stringify({ level, plan })
+    : starts(level, plan);
+  results.classList.toggle("stale", !same);
+  tell(problem, same ? "" : words.changed_plan);
 }
 
 function begin(number) {
@@ -123,6 +142,7 @@ document.querySelector(".levels").addEventListener("input", (event) => {
 form.addEventListener("input", () => {
   readForm();
   count();
+  outdate();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();

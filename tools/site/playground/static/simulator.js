@@ -113,9 +113,10 @@ function holds(when, values) {
 /** Return the values of all controls, and of `more`. */
 function readAll(more = {}) {
   const values = { ...more };
-  for (const control of form.querySelectorAll("select")) {
+  for (const control of form.querySelectorAll("select, input[type=number]")) {
     const { name, value } = control;
-    values[name] = value === "" ? null : "number" in control.dataset ? +value : value;
+    if (value === "") values[name] = control.type === "number" ? undefined : null;
+    else values[name] = "number" in control.dataset ? +value : value;
   }
   return values;
 }
@@ -140,6 +141,11 @@ function choose(name, value) {
   if (control instanceof RadioNodeList) {
     if ([...control].some((each) => each.value === text)) control.value = text;
     return control.value === text;
+  }
+  if (control?.type === "number") {
+    const right = /^\d+$/.test(text) && +text >= +control.min && +text <= +control.max;
+    if (right) control.value = text;
+    return right;
   }
   if (!(control instanceof HTMLSelectElement)) return false;
   const has = () => [...control.options].some((option) => option.value === text);

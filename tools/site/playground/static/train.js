@@ -33,8 +33,11 @@ function adapt() {
     // What suits one kind of model seldom suits the other.
     if (other) Object.entries(its.default).forEach(([key, value]) => choose(key, value));
   }
-  const known = gpuNamed(form.elements.gpu.value).precisions;
-  setOptions("precision", its.precisions.filter((each) => known.includes(each)));
+  const gpu = gpuNamed(form.elements.gpu.value);
+  setOptions("precision", its.precisions.filter((each) => gpu.precisions.includes(each)));
+  for (const name of ["link", "network"]) {
+    form.elements[name].options[0].text = say("usual", { name: gpu[name] });
+  }
 }
 
 function read() {
@@ -53,7 +56,9 @@ let wanted = null;
 let busy = false;
 
 async function update() {
-  wanted = read();
+  const all = read();
+  if (Object.values(all).includes(undefined)) return; // somebody is still typing
+  wanted = all;
   toAddress(wanted);
   if (!ask || busy) return;
   busy = true;

@@ -256,7 +256,10 @@ window.answers = (() => {
       fit(Infinity);
     });
     addEventListener("afterprint", () => fit(scroll.clientWidth));
-    new ResizeObserver(() => fit(scroll.clientWidth)).observe(scroll);
+    new ResizeObserver(() => {
+      // What isn't shown, or isn't in the page any more, has no width to fit into.
+      if (scroll.clientWidth) fit(scroll.clientWidth);
+    }).observe(scroll);
     fit(scroll.clientWidth);
   }
 

@@ -10,7 +10,7 @@ from tools.edition import ROOT, Project
 from tools.site.book import Book, Edition
 from tools.site.links import Page, Site
 
-# Without what the site needs, `pip install -e '.[site]'`, these modules can't be imported.
+# Without the extra `site`, these modules can't be imported.
 SITE = "sphinx", "furo", "myst_nb", "sphinx_copybutton", "sphinx_design"
 collect_ignore_glob = [] if all(map(find_spec, SITE)) else ["test_*.py"]
 

@@ -2,7 +2,7 @@
 
 ``python -m tools.record`` does it. Each program of ``tools/network_training.py`` runs
 on virtual GPUs, on shapes only: in each precision, alone and with another GPU. What it
-issues in its three steps is written down: kernels, memory that it gets and frees, and
+issues in its four steps is written down: kernels, memory that it gets and frees, and
 collectives. That's done with batches of three sizes. Every number grows by the same
 amount with each further image, or the recording fails. The algorithms of a convolution
 do not, so of a convolution the shapes are kept, from which ``sim/cudnn.py`` finds them.

@@ -11,7 +11,7 @@ from d2l_gpu import vgpu
 from d2l_gpu.vgpu.sim.plans import Machine
 from d2l_gpu.vgpu.sim.recordings import networks
 from d2l_gpu.vgpu.sim.replicas import KINDS, Outcome, simulate
-from tools.network_training import program
+from tools.network_training import STEPS, program
 from tools.record_networks import (
     BATCHES,
     SUBJECTS,
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:In a simulated cluster")
 ROOMY = {"memory": "1000GiB"}
 
 
-def both(name: str, batch: int, precision: str, steps: int = 3, **machine):
+def both(name: str, batch: int, precision: str, steps: int = STEPS, **machine):
     """The same training as a program on a cluster, and replayed."""
     run = vgpu.cluster(**machine).run(program(name, batch, precision, steps))
     return run, simulate(name, Machine(**machine), batch, precision)
@@ -85,7 +85,7 @@ def test_links_networks_and_algorithms_make_the_same_difference(algorithm):
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_later_steps_are_like_the_third(gpus, precision):
+def test_later_steps_are_like_the_last(gpus, precision):
     run, outcome = both("LeNet", 64, precision, 6, gpus=gpus, model="V100")
     assert picoseconds(run) == outcome.picoseconds
 

@@ -285,7 +285,7 @@ def simulate(
 ) -> Outcome:
     """Simulate a step of training in which each GPU has a replica of a network.
 
-    It's the third step of a program; all that follow are like it.
+    It's the last of four steps, and all that follow are like it.
 
     Args:
         trained: a network, or its name in ``FILES``.

@@ -34,13 +34,13 @@ def test_networks_have_as_many_parameters_as_published():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_recording_is_small_and_has_three_steps(name):
+def test_a_recording_is_small_and_has_four_steps(name):
     text = files(recordings).joinpath(f"{FILES[name]}.json").read_text("utf-8")
     assert len(text) < 150_000
     for precision in PRECISIONS:
         for gpus in (1, 2, 64):
             found = [what for what, _ in words(name, precision, gpus)]
-            assert found.count("step") == 3 and found[-1] == "step"
+            assert found.count("step") == 4 and found[-1] == "step"
             assert ("meet" in found) == (gpus > 1)
 
 
@@ -58,7 +58,7 @@ def all_reduces(name: str) -> list[list[int]]:
 @pytest.mark.parametrize("name", FILES)
 def test_gradients_are_summed_once_a_step_in_buckets_of_25_mb(name):
     steps = all_reduces(name)
-    assert list(map(sum, steps)) == [4 * network(name).parameters] * 3
+    assert list(map(sum, steps)) == [4 * network(name).parameters] * 4
     # All but the last bucket are full: the first one of 1 MiB, others of 25 MiB.
     full = steps[-1][:-1]
     assert full[:1] >= [2**20] * len(full[:1])
@@ -196,3 +196,13 @@ def test_nonsense_is_answered_in_one_sentence(arguments, said):
     with pytest.raises(ValueError) as error:
         simulate(*arguments)
     assert said in str(error.value) and str(error.value).endswith(".")
+
+
+@pytest.mark.parametrize("model", ["V100", "H100", "B200"])
+def test_more_gpus_never_make_a_step_shorter(model):
+    # Also where the host is the limit: no step uses up what was issued before it.
+    times = [
+        simulate("LeNet", Machine(nodes, 8, model), 128).picoseconds
+        for nodes in (1, 4, 32, 128, 512)
+    ]
+    assert times == sorted(times)

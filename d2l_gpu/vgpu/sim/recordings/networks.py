@@ -1,6 +1,6 @@
 """Networks for images whose training was recorded, for ``replicas.py``.
 
-``python -m tools.record`` writes the files. A file holds three steps of training, in
+``python -m tools.record`` writes the files. A file holds four steps of training, in
 each precision, on one GPU alone and on several. It says in words what a rank does, in
 the order of the program:
 
@@ -19,7 +19,7 @@ the order of the program:
 
 Numbers such as ``64+784*n`` grow with the batch. The first step also creates the
 network, the second one divides the gradients into buckets as backward has made them,
-and the third one is like all that follow.
+after which the host waits for the GPU. The fourth step is like all that follow.
 """
 
 import json
@@ -77,7 +77,7 @@ def network(name: str) -> Network:
 
 
 def words(name: str, precision: str, gpus: int) -> tuple[Word, ...]:
-    """Return what a rank does in three steps.
+    """Return what a rank does in four steps.
 
     Returns:
         words, each as what it's about and a value; of ``kernel`` and ``get`` the number

@@ -264,6 +264,18 @@ def test_a_link_opens_the_same_setting(page, watched):
     again.close()
 
 
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_a_link_and_a_reload_keep_the_precision(watched, precision):
+    setting = {"model": "LeNet", "gpu": "H100", "precision": precision}
+    page = watched[0](f"#{urlencode(setting)}")
+    for _ in range(2):
+        settled(page, setting)
+        assert page.is_hidden("#problem")
+        assert page.input_value("#precision") == precision
+        page.reload()
+    page.close()
+
+
 def test_nonsense_in_a_link_is_named_and_the_rest_of_it_shown(page):
     follow(page, {"gpu": "V900", "gpus": 4, "colour": "red", "batch": -1})
     settled(page, pages.START | {"gpus": 4})

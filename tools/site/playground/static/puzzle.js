@@ -121,7 +121,7 @@ function begin(number) {
 }
 
 function restore() {
-  const what = chooseFromAddress("level", () => {
+  const what = chooseFromAddress(["level"], () => {
     level = form.elements.level.value;
     choosePlan(config.levels[level].plan);
   });

@@ -182,13 +182,18 @@ function toAddress(values) {
 
 /**
  * Choose what the address asks for; return what there isn't.
- * On the control `first` the others depend: `onFirst` is called when it's chosen.
+ * What controls offer depends on those named `first`: `adapt` is called after each.
  */
-function chooseFromAddress(first, onFirst) {
+function chooseFromAddress(first, adapt) {
   const asked = fromAddress();
-  const right = asked.filter(([name, value]) => name === first && choose(name, value));
-  onFirst();
-  right.push(...asked.filter(([name, value]) => name !== first && choose(name, value)));
+  const right = [];
+  for (const one of first) {
+    right.push(...asked.filter(([name, value]) => name === one && choose(name, value)));
+    adapt();
+  }
+  right.push(
+    ...asked.filter(([name, value]) => !first.includes(name) && choose(name, value)),
+  );
   return asked.filter((pair) => !right.includes(pair))
     .map((pair) => pair.join("=")).join(", ");
 }

@@ -88,7 +88,7 @@ async function update() {
 /** Show the setting of the address; without one the form's, which the build computed. */
 function restore() {
   if (!ask) return;
-  const what = chooseFromAddress("model", adapt);
+  const what = chooseFromAddress(["model", "gpu"], adapt);
   badLink = what && say("bad_link", { what });
   tell(problem, badLink);
   if (fromAddress().length) {

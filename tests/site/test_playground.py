@@ -117,6 +117,14 @@ def test_a_curve_warns_of_real_clusters_as_the_first_lesson_does():
     assert text.count("<td>–</td>") == 2 and "<td>100.0%</td>" in text
 
 
+def test_only_shards_are_a_reason_to_scale_better_than_ideally():
+    its = pages.words("en")
+    rows = play.scaling({"model": "Llama 3.1 8B"}, (8, 16))
+    rows[-1]["efficiency"] = 1.02
+    assert its["scaling_above"] in curve.figure(rows, "tokens", its, sharded=True)
+    assert its["scaling_above"] not in curve.figure(rows, "images", its)
+
+
 def test_every_text_is_used():
     words = set(pages.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
@@ -268,11 +276,12 @@ def test_a_link_opens_the_same_setting(page, watched):
 def test_a_link_and_a_reload_keep_the_precision(watched, precision):
     setting = {"model": "LeNet", "gpu": "H100", "precision": precision}
     page = watched[0](f"#{urlencode(setting)}")
-    for _ in range(2):
+    for again in (False, True):
+        if again:
+            page.reload()
         settled(page, setting)
         assert page.is_hidden("#problem")
         assert page.input_value("#precision") == precision
-        page.reload()
     page.close()
 
 
@@ -303,6 +312,15 @@ def test_a_bad_combination_is_explained_beside_the_last_good_result(page):
     assert "gpus must be from 1 to 72" in page.inner_text("#problem")
 
 
+def test_a_gpu_without_the_only_precision_is_answered_with_one_that_has_it(page):
+    follow(page, LLAMA)
+    settled(page, LLAMA)
+    choose(page, gpu="V100")
+    page.wait_for_selector("#results.stale")
+    assert "A V100 trains in fp32 or fp16, but not in" in page.inner_text("#problem")
+    assert page.input_value("#precision") == "bf16"
+
+
 def test_the_form_says_what_is_usual_and_what_settings_mean(page):
     for gpu in play.choices()["gpus"][:3]:
         choose(page, gpu=gpu["name"], gpus=2, nodes=2)
@@ -323,8 +341,23 @@ def test_controls_that_do_not_apply_are_not_shown(page):
     assert page.is_hidden("#stages")
     choose(page, schedule="interleaved")
     assert page.is_visible("#stages")
+    assert page.input_value("#stages") == "2"
+    assert page.locator("#stages option[value='1']").count() == 0
+    interleaved = LLAMA | {"nodes": 2, "pipeline": 2, "schedule": "interleaved"}
+    page.wait_for_selector("#results:not([aria-busy])")
+    follow(page, interleaved | {"stages": 4})
+    assert page.input_value("#stages") == "4"
+    choose(page, pipeline=1)
+    assert page.is_hidden("#stages")
+    choose(page, pipeline=2)
+    assert page.input_value("#schedule") == "1F1B" and page.is_hidden("#stages")
     choose(page, nodes=1, gpus=1)
     assert page.is_hidden("#link") and page.is_hidden("#algorithm")
+
+
+def test_no_more_microbatches_are_offered_than_can_be_simulated(page):
+    offered = page.locator("#microbatches option").all_text_contents()
+    assert max(map(int, offered)) == play.MOST["microbatches"]
 
 
 def test_what_does_not_fit_is_said(page):

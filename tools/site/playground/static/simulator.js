@@ -121,8 +121,22 @@ function readAll(more = {}) {
   return values;
 }
 
+/** Take back what would make no sense beside other values of a plan. */
+function tidy() {
+  const { pipeline, schedule, stages } = form.elements;
+  if (!schedule) return;
+  if (pipeline.value === "1") schedule.selectedIndex = 0;
+  // Plans that aren't interleaved have one stage; then the first option is chosen.
+  if (schedule.value === "interleaved") {
+    stages.querySelector('option[value="1"]')?.remove();
+  } else {
+    choose("stages", 1);
+  }
+}
+
 /** Show the controls that apply; return the values of those. */
 function readForm(more) {
+  tidy();
   const all = readAll(more);
   for (const element of form.querySelectorAll("[data-when]")) {
     element.hidden = !holds(element.dataset.when, all);
@@ -194,19 +208,21 @@ function chooseFromAddress(first, adapt) {
   right.push(
     ...asked.filter(([name, value]) => !first.includes(name) && choose(name, value)),
   );
-  return asked.filter((pair) => !right.includes(pair))
+  const missing = asked.filter((pair) => !right.includes(pair))
     .map((pair) => pair.join("=")).join(", ");
+  return missing.length > 60 ? `${missing.slice(0, 59)}…` : missing;
 }
 
 /** Copy a text, and say so on the button for a moment. */
 async function copy(button, text) {
+  // A second click may come while it still says so.
+  const label = (button.dataset.label ??= button.textContent);
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    window.prompt(button.textContent, text);
+    window.prompt(label, text);
     return;
   }
-  const before = button.textContent;
   button.textContent = words.copied;
-  setTimeout(() => { button.textContent = before; }, 1500);
+  setTimeout(() => { button.textContent = label; }, 1500);
 }

@@ -34,7 +34,9 @@ function adapt() {
     if (other) Object.entries(its.default).forEach(([key, value]) => choose(key, value));
   }
   const gpu = gpuNamed(form.elements.gpu.value);
-  setOptions("precision", its.precisions.filter((each) => gpu.precisions.includes(each)));
+  const able = its.precisions.filter((each) => gpu.precisions.includes(each));
+  // If there's none, the simulator says which GPUs have it.
+  setOptions("precision", able.length ? able : its.precisions);
   for (const name of ["link", "network"]) {
     form.elements[name].options[0].text = say("usual", { name: gpu[name] });
   }

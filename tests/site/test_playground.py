@@ -183,7 +183,8 @@ def watched(browser, address):
         page.on("request", foreign)
         page.goto(address + name)
         page.wait_for_function("document.getElementById('loaded').hidden")
-        assert page.inner_text("#state") == pages.words("en")["ready"]
+        its = pages.words("en")
+        assert page.inner_text("#state") in (its["ready"], its["computing"])
         return page
 
     yield opened, wrong
@@ -438,6 +439,41 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     assert wrong == []
 
 
+def test_a_link_is_not_the_players_own_best(watched):
+    opened, wrong = watched
+    level, its = puzzle.level("17.1"), pages.words("en")
+    solution = {"level": "17.1", "tensor": 1, "shards": 256, "sequences": 2}
+    page = opened("")
+    page.evaluate("localStorage.clear()")
+    page.close()
+    page = opened(f"puzzle.html#{urlencode(solution)}")
+    scored(page, "as fast as the fastest plan of the grid")
+    assert page.inner_text("[data-best='17.1']") == its["best_none"]
+    assert page.is_hidden("#best")
+    # If nothing can be kept, the page itself remembers, and says nothing of others.
+    page.evaluate(
+        "Storage.prototype.getItem = Storage.prototype.setItem = () => {throw Error()}"
+    )
+    page.click("button[type=submit]")
+    page.wait_for_selector("#best:not([hidden])")
+    best = page.inner_text("[data-best='17.1']")
+    assert level.score(SOLUTION).percent() in best
+    assert page.inner_text("[data-best='17.2']") == ""
+    page.close()
+    assert wrong == []
+
+
+def test_a_copied_link_is_said_only_for_a_moment(page):
+    label = page.inner_text("#copy-link")
+    page.evaluate("navigator.clipboard.writeText = async () => {}")
+    page.click("#copy-link")
+    page.click("#copy-link")
+    copied = pages.words("en")["copied"]
+    assert page.inner_text("#copy-link") == copied
+    page.wait_for_timeout(2000)
+    assert page.inner_text("#copy-link") == label
+
+
 @pytest.mark.parametrize("file", ["simulator.zip", "pyodide.asm.wasm", "worker.mjs"])
 def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
     with browser.new_context() as context:
@@ -448,6 +484,43 @@ def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
         assert "couldn't be loaded" in page.inner_text("#state")
         assert page.is_hidden("#loaded")
         assert shown(page) == expected(pages.START)
+        # It doesn't promise anything that won't come.
+        its = pages.words("en")
+        assert page.inner_text("#problem") == its["other_setting"]
+        assert page.locator("#results.stale:not([aria-busy])").count() == 1
+
+
+@pytest.mark.parametrize(
+    "file", ["simulator.zip", "pyodide.asm.wasm", "python_stdlib.zip"]
+)
+@pytest.mark.parametrize("kind", ["HTML", "truncated"])
+def test_a_page_says_if_something_else_arrives(browser, address, site, file, kind):
+    path = next(site.glob(f"*/{file}"))
+    body = path.read_bytes()[: path.stat().st_size // 2]
+    body, sort = {
+        "HTML": (b"<!doctype html><title>Hello</title>", "text/html"),
+        "truncated": (body, "application/wasm"),
+    }[kind]
+    with browser.new_context() as context:
+        page = context.new_page()
+        context.route(
+            f"**/{file}", lambda route: route.fulfill(body=body, content_type=sort)
+        )
+        page.goto(address)
+        page.wait_for_selector("#state.bad", timeout=PATIENCE)
+        assert "couldn't be loaded" in page.inner_text("#state")
+        assert page.is_hidden("#problem")
+
+
+def test_a_page_stops_waiting_if_nothing_arrives(browser, address):
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.clock.install()
+        context.route("**/simulator.zip", lambda route: None)
+        page.goto(address)
+        page.clock.fast_forward(61_000)
+        page.wait_for_selector("#state.bad")
+        assert pages.words("en")["silent"] in page.inner_text("#state")
 
 
 def test_a_page_without_scripts_shows_the_result(browser, address):
@@ -467,4 +540,10 @@ def test_a_page_opened_as_a_file_says_what_to_do(browser, site, name):
         page.goto((site / "playground" / name).as_uri())
         assert "python -m http.server" in page.inner_text("#state")
         assert page.is_visible("#results svg")
+        assert page.locator("#results.stale").count() == 0
+        if name == "puzzle.html":
+            page.check("input[value='17.3']")
+            assert page.locator("#results.stale").count() == 1
+            said = pages.words("en")["other_level"].format(level="17.1")
+            assert page.inner_text("#problem") == said
         assert wrong == []

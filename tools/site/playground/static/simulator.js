@@ -48,52 +48,91 @@ showStar();
 const state = document.getElementById("state");
 const progress = document.getElementById("loaded");
 
-/** Load the simulator; return a function that asks it, or null if that can't work. */
-function startSimulator(onReady) {
+// While it loads, something arrives or happens at least so often.
+const PATIENCE = 60_000;
+
+/**
+ * Load the simulator; return a function that asks it, or null if that can't work.
+ * If it fails later, `onFailure` is called, and answers are null.
+ */
+function startSimulator(onReady, onFailure) {
+  const waiting = new Map();
+  let worker = null;
+  let ready = false;
+  let failed = false;
+  let last = 0;
+  let timer = 0;
+
   const fail = (key, why) => {
+    if (failed) return null; // the first cause is the one to tell
+    failed = true;
+    clearTimeout(timer);
+    worker?.terminate();
     progress.hidden = true;
     state.classList.add("bad");
     tell(state, say(key, { why }));
     document.querySelector("form").inert = true;
+    waiting.forEach((resolve) => resolve(null));
+    if (worker) onFailure();
     return null;
   };
+  const wait = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => fail("failed", words.silent), PATIENCE);
+  };
+  // What's answered at once needn't be announced.
+  const announce = () => {
+    clearTimeout(timer);
+    if (!waiting.size) tell(state, words.ready);
+    else timer = setTimeout(() => tell(state, words.computing), 300);
+  };
+
   if (location.protocol === "file:") return fail("as_file");
   if (typeof WebAssembly !== "object" || typeof Worker !== "function") {
     return fail("no_webassembly");
   }
-  const waiting = new Map();
-  let ready = false;
-  let last = 0;
-  const worker = new Worker("worker.mjs", { type: "module" });
-  worker.onerror = (event) => fail("failed", event.message ?? "worker.mjs");
+  worker = new Worker("worker.mjs", { type: "module" });
+  worker.onerror = (event) => {
+    fail(ready ? "stopped" : "failed", event.message ?? "worker.mjs");
+  };
   worker.onmessage = ({ data }) => {
+    if (failed) return;
     if (data.loaded) {
+      if (ready) return;
+      wait();
       progress.value = data.loaded;
       if (data.loaded > 0.99 * progress.max) tell(state, words.starting);
     } else if (data.ready) {
       ready = true;
       progress.hidden = true;
-      tell(state, words.ready);
+      announce();
       onReady();
     } else if (!ready) {
       fail("failed", data.failure);
-    } else {
+    } else if (waiting.has(data.id)) {
       waiting.get(data.id)(
         data.failure
           ? { problem: say("stopped", { why: data.failure }) }
           : JSON.parse(data.answer),
       );
       waiting.delete(data.id);
+      announce();
     }
   };
   tell(state, say("loading", { total: Math.round(progress.max / 1e6) }));
   progress.hidden = false;
+  wait();
   worker.postMessage({ words });
   return (question) =>
     new Promise((resolve) => {
+      if (failed) {
+        resolve(null);
+        return;
+      }
       last += 1;
       waiting.set(last, resolve);
       worker.postMessage({ id: last, question: JSON.stringify(question) });
+      if (ready) announce();
     });
 }
 

@@ -70,6 +70,7 @@ async function update() {
     wanted = null;
     const begin = performance.now();
     const answer = await ask({ ask: "play", setting });
+    if (!answer) break;
     if (answer.problem) {
       complain(answer.problem);
       continue;
@@ -80,11 +81,18 @@ async function update() {
     results.dataset.milliseconds = Math.round(performance.now() - begin);
     if (wanted) continue;
     const more = await ask({ ask: "scaling", setting: answer.setting });
-    if (more.parts) showParts(more.parts);
+    if (more?.parts) showParts(more.parts);
     results.dataset.setting = JSON.stringify(answer.setting);
   }
   results.removeAttribute("aria-busy");
   busy = false;
+}
+
+/** Say of what the result is, once there'll be no other. */
+function giveUp() {
+  if (!results.classList.contains("stale") && !wanted && !busy) return;
+  results.classList.add("stale");
+  tell(problem, [badLink, words.other_setting].filter(Boolean).join(" "));
 }
 
 /** Show the setting of the address; without one the form's, which the build computed. */
@@ -119,5 +127,5 @@ window.addEventListener("hashchange", restore);
 
 document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
 adapt();
-ask = startSimulator(() => { ready = true; });
+ask = startSimulator(() => { ready = true; }, giveUp);
 restore();

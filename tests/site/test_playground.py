@@ -117,6 +117,14 @@ def test_a_curve_warns_of_real_clusters_as_the_first_lesson_does():
     assert text.count("<td>–</td>") == 2 and "<td>100.0%</td>" in text
 
 
+def test_only_shards_are_a_reason_to_scale_better_than_ideally():
+    its = pages.words("en")
+    rows = play.scaling({"model": "Llama 3.1 8B"}, (8, 16))
+    rows[-1]["efficiency"] = 1.02
+    assert its["scaling_above"] in curve.figure(rows, "tokens", its, sharded=True)
+    assert its["scaling_above"] not in curve.figure(rows, "images", its)
+
+
 def test_every_text_is_used():
     words = set(pages.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
@@ -175,7 +183,8 @@ def watched(browser, address):
         page.on("request", foreign)
         page.goto(address + name)
         page.wait_for_function("document.getElementById('loaded').hidden")
-        assert page.inner_text("#state") == pages.words("en")["ready"]
+        its = pages.words("en")
+        assert page.inner_text("#state") in (its["ready"], its["computing"])
         return page
 
     yield opened, wrong
@@ -264,6 +273,19 @@ def test_a_link_opens_the_same_setting(page, watched):
     again.close()
 
 
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_a_link_and_a_reload_keep_the_precision(watched, precision):
+    setting = {"model": "LeNet", "gpu": "H100", "precision": precision}
+    page = watched[0](f"#{urlencode(setting)}")
+    for again in (False, True):
+        if again:
+            page.reload()
+        settled(page, setting)
+        assert page.is_hidden("#problem")
+        assert page.input_value("#precision") == precision
+    page.close()
+
+
 def test_nonsense_in_a_link_is_named_and_the_rest_of_it_shown(page):
     follow(page, {"gpu": "V900", "gpus": 4, "colour": "red", "batch": -1})
     settled(page, pages.START | {"gpus": 4})
@@ -291,6 +313,15 @@ def test_a_bad_combination_is_explained_beside_the_last_good_result(page):
     assert "gpus must be from 1 to 72" in page.inner_text("#problem")
 
 
+def test_a_gpu_without_the_only_precision_is_answered_with_one_that_has_it(page):
+    follow(page, LLAMA)
+    settled(page, LLAMA)
+    choose(page, gpu="V100")
+    page.wait_for_selector("#results.stale")
+    assert "A V100 trains in fp32 or fp16, but not in" in page.inner_text("#problem")
+    assert page.input_value("#precision") == "bf16"
+
+
 def test_the_form_says_what_is_usual_and_what_settings_mean(page):
     for gpu in play.choices()["gpus"][:3]:
         choose(page, gpu=gpu["name"], gpus=2, nodes=2)
@@ -311,8 +342,23 @@ def test_controls_that_do_not_apply_are_not_shown(page):
     assert page.is_hidden("#stages")
     choose(page, schedule="interleaved")
     assert page.is_visible("#stages")
+    assert page.input_value("#stages") == "2"
+    assert page.locator("#stages option[value='1']").count() == 0
+    interleaved = LLAMA | {"nodes": 2, "pipeline": 2, "schedule": "interleaved"}
+    page.wait_for_selector("#results:not([aria-busy])")
+    follow(page, interleaved | {"stages": 4})
+    assert page.input_value("#stages") == "4"
+    choose(page, pipeline=1)
+    assert page.is_hidden("#stages")
+    choose(page, pipeline=2)
+    assert page.input_value("#schedule") == "1F1B" and page.is_hidden("#stages")
     choose(page, nodes=1, gpus=1)
     assert page.is_hidden("#link") and page.is_hidden("#algorithm")
+
+
+def test_no_more_microbatches_are_offered_than_can_be_simulated(page):
+    offered = page.locator("#microbatches option").all_text_contents()
+    assert max(map(int, offered)) == play.MOST["microbatches"]
 
 
 def test_what_does_not_fit_is_said(page):
@@ -393,6 +439,41 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     assert wrong == []
 
 
+def test_a_link_is_not_the_players_own_best(watched):
+    opened, wrong = watched
+    level, its = puzzle.level("17.1"), pages.words("en")
+    solution = {"level": "17.1", "tensor": 1, "shards": 256, "sequences": 2}
+    page = opened("")
+    page.evaluate("localStorage.clear()")
+    page.close()
+    page = opened(f"puzzle.html#{urlencode(solution)}")
+    scored(page, "as fast as the fastest plan of the grid")
+    assert page.inner_text("[data-best='17.1']") == its["best_none"]
+    assert page.is_hidden("#best")
+    # If nothing can be kept, the page itself remembers, and says nothing of others.
+    page.evaluate(
+        "Storage.prototype.getItem = Storage.prototype.setItem = () => {throw Error()}"
+    )
+    page.click("button[type=submit]")
+    page.wait_for_selector("#best:not([hidden])")
+    best = page.inner_text("[data-best='17.1']")
+    assert level.score(SOLUTION).percent() in best
+    assert page.inner_text("[data-best='17.2']") == ""
+    page.close()
+    assert wrong == []
+
+
+def test_a_copied_link_is_said_only_for_a_moment(page):
+    label = page.inner_text("#copy-link")
+    page.evaluate("navigator.clipboard.writeText = async () => {}")
+    page.click("#copy-link")
+    page.click("#copy-link")
+    copied = pages.words("en")["copied"]
+    assert page.inner_text("#copy-link") == copied
+    page.wait_for_timeout(2000)
+    assert page.inner_text("#copy-link") == label
+
+
 @pytest.mark.parametrize("file", ["simulator.zip", "pyodide.asm.wasm", "worker.mjs"])
 def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
     with browser.new_context() as context:
@@ -403,6 +484,43 @@ def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
         assert "couldn't be loaded" in page.inner_text("#state")
         assert page.is_hidden("#loaded")
         assert shown(page) == expected(pages.START)
+        # It doesn't promise anything that won't come.
+        its = pages.words("en")
+        assert page.inner_text("#problem") == its["other_setting"]
+        assert page.locator("#results.stale:not([aria-busy])").count() == 1
+
+
+@pytest.mark.parametrize(
+    "file", ["simulator.zip", "pyodide.asm.wasm", "python_stdlib.zip"]
+)
+@pytest.mark.parametrize("kind", ["HTML", "truncated"])
+def test_a_page_says_if_something_else_arrives(browser, address, site, file, kind):
+    path = next(site.glob(f"*/{file}"))
+    body = path.read_bytes()[: path.stat().st_size // 2]
+    body, sort = {
+        "HTML": (b"<!doctype html><title>Hello</title>", "text/html"),
+        "truncated": (body, "application/wasm"),
+    }[kind]
+    with browser.new_context() as context:
+        page = context.new_page()
+        context.route(
+            f"**/{file}", lambda route: route.fulfill(body=body, content_type=sort)
+        )
+        page.goto(address)
+        page.wait_for_selector("#state.bad", timeout=PATIENCE)
+        assert "couldn't be loaded" in page.inner_text("#state")
+        assert page.is_hidden("#problem")
+
+
+def test_a_page_stops_waiting_if_nothing_arrives(browser, address):
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.clock.install()
+        context.route("**/simulator.zip", lambda route: None)
+        page.goto(address)
+        page.clock.fast_forward(61_000)
+        page.wait_for_selector("#state.bad")
+        assert pages.words("en")["silent"] in page.inner_text("#state")
 
 
 def test_a_page_without_scripts_shows_the_result(browser, address):
@@ -422,4 +540,10 @@ def test_a_page_opened_as_a_file_says_what_to_do(browser, site, name):
         page.goto((site / "playground" / name).as_uri())
         assert "python -m http.server" in page.inner_text("#state")
         assert page.is_visible("#results svg")
+        assert page.locator("#results.stale").count() == 0
+        if name == "puzzle.html":
+            page.check("input[value='17.3']")
+            assert page.locator("#results.stale").count() == 1
+            said = pages.words("en")["other_level"].format(level="17.1")
+            assert page.inner_text("#problem") == said
         assert wrong == []

@@ -17,18 +17,25 @@ DOT = 4.5
 _ABOVE = 1.005  # an efficiency that's shown as more than 100%
 
 
-def figure(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
+def figure(
+    rows: Sequence[Mapping],
+    unit: str,
+    words: Mapping[str, str],
+    sharded: bool = False,
+) -> str:
     """Return the curve beside the ideal line, and the table.
 
     Args:
         rows: as ``play.scaling`` returns them.
         unit: what is trained on, such as ``"images"``.
         words: the texts of the page.
+        sharded: whether each GPU has a smaller shard the more there are.
     """
     if not rows:
         return f"<p>{html.escape(words['scaling_none'])}</p>"
     lead = words["scaling_lead"].format(unit=unit, n=rows[-1]["gpus"])
-    if any(row["fits"] and row["efficiency"] >= _ABOVE for row in rows):
+    above = any(row["fits"] and row["efficiency"] >= _ABOVE for row in rows)
+    if sharded and above:
         lead += f" {words['scaling_above']}"
     fewest = next((row["gpus"] for row in rows if row["fits"]), None)
     if fewest not in (None, rows[0]["gpus"]):

@@ -181,7 +181,7 @@ def training(
         Field("tensor", its["tensor"], _same(about.get("tensor", _TENSOR))),
         Field("shards", its["shards"], rest + _same(_POWERS)),
         Field("replicas", its["replicas"], _same(_POWERS)),
-        *_rest({**choices, **about}, its),
+        *_rest({**choices, **about}, its, MOST["microbatches"]),
     ]
     return (
         fieldset(its["fields_model"], model, setting)
@@ -223,10 +223,13 @@ def _helped(
     return found
 
 
-def _rest(choices: Mapping, its: Mapping[str, str]) -> list[Field]:
-    """Return the controls that both pages have."""
+def _rest(
+    choices: Mapping, its: Mapping[str, str], most: int = max(_POWERS)
+) -> list[Field]:
+    """Return the controls that both pages have, with so many microbatches at most."""
+    parts = [n for n in _POWERS if n <= most]
     return [
-        Field("microbatches", its["microbatches"], _same(_POWERS)),
+        Field("microbatches", its["microbatches"], _same(parts)),
         Field("checkpoint", its["checkpoint"], _same(choices["checkpoints"])),
         Field("zero", its["zero"], _same(choices["zero"])),
         Field("schedule", its["schedule"], _same(choices["schedules"]), "pipeline>1"),

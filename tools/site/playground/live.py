@@ -69,8 +69,10 @@ class Live:
         """
         rows = play.scaling(setting, counts(setting["nodes"] * setting["gpus"]))
         unit = self._show.unit(setting["model"])
+        # With more replicas, shards needn't shrink; images have no shards at all.
+        sharded = setting.get("replicas") == 1
         return {
-            "parts": {"scaling": curve.figure(rows, unit, self._show.words)},
+            "parts": {"scaling": curve.figure(rows, unit, self._show.words, sharded)},
             "rows": rows,
         }
 

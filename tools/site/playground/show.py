@@ -226,10 +226,7 @@ class Show:
             kind: found for (what, kind), found in RECORDED.items() if what == work
         }
         if precision not in errors:
-            largest = max(found.largest for found in errors.values())
-            return self.words["trust_others"].format(
-                precision=precision, largest=f"{largest:.0%}"
-            )
+            return self.words["trust_others"].format(precision=precision)
         found = errors[precision]
         text = self.words["trust"].format(
             runs=found.runs,

@@ -7,27 +7,35 @@ const said = document.getElementById("said");
 const KEPT = "d2l-gpu-puzzle";
 
 let ask = null;
+let ready = false;
 let badLink = "";
 let level = form.elements.level.value;
 
 // ------------------------------------------------------------------ the best so far
 
-// Browsers may refuse to keep anything, or somebody may have changed what's kept.
+// Browsers may refuse to keep anything. Then it's forgotten with the page.
+let forgotten = {};
+let forgetful = false;
+
+// Somebody may have changed what's kept.
 function kept() {
   try {
-    return JSON.parse(localStorage.getItem(KEPT)) ?? {};
-  } catch {
-    return {};
+    return { ...JSON.parse(localStorage.getItem(KEPT)), ...forgotten };
+  } catch (error) {
+    forgetful ||= !(error instanceof SyntaxError);
+    return forgotten;
   }
 }
 
 function keep(number, found) {
   const before = kept();
   if (found.share <= (before[number]?.share ?? 0)) return;
+  const now = { ...before, [number]: found };
   try {
-    localStorage.setItem(KEPT, JSON.stringify({ ...before, [number]: found }));
+    localStorage.setItem(KEPT, JSON.stringify(now));
   } catch {
-    // Then the best plan is forgotten with the page.
+    forgotten = now;
+    forgetful = true;
   }
 }
 
@@ -35,7 +43,8 @@ function showBest() {
   const all = kept();
   for (const place of document.querySelectorAll("[data-best]")) {
     const share = all[place.dataset.best]?.percent;
-    place.textContent = share ? say("best", { share }) : words.best_none;
+    const none = forgetful ? "" : words.best_none;
+    place.textContent = share ? say("best", { share }) : none;
   }
   document.getElementById("best").hidden = !all[level]?.plan;
 }
@@ -71,22 +80,28 @@ function choosePlan(plan) {
   count();
 }
 
-async function score() {
+/** Score the plan; it's the player's `own` if they asked for that. */
+async function score(own = false) {
   const plan = read();
   const number = level;
   toAddress({ level: number, ...plan });
+  if (!ready) outdate();
   if (!ask) return;
   results.setAttribute("aria-busy", "true");
   const answer = await ask({ ask: "score", level: number, plan });
   results.removeAttribute("aria-busy");
   if (number !== level) return;
-  const sentences = [badLink, answer.problem, answer.problem && words.kept_score];
+  if (!answer) {
+    outdate();
+    return;
+  }
+  const sentences = [badLink, answer.problem, answer.problem && below("kept_score")];
   tell(problem, sentences.filter(Boolean).join(" "));
   results.classList.toggle("stale", Boolean(answer.problem));
   if (answer.problem) return;
   showParts(answer.parts);
   said.textContent = answer.say;
-  if (!starts(number, plan)) {
+  if (own && !starts(number, plan)) {
     keep(number, { share: answer.share, percent: answer.percent, plan });
   }
   showBest();
@@ -95,21 +110,33 @@ async function score() {
   results.dataset.scored = JSON.stringify({ level: number, plan });
 }
 
+/** Return whose score the page shows: a level and a plan. */
+function scored() {
+  // The build scored the first level's first plan.
+  const [first] = Object.keys(config.levels);
+  return JSON.parse(results.dataset.scored ?? "null") ?? { level: first };
+}
+
+/** Return whose score is below, in a sentence; that of `key` if it's this level's. */
+function below(key) {
+  const { level: other } = scored();
+  return other === level ? words[key] : say("other_level", { level: other });
+}
+
 /** Return whether a plan is the one that its level begins with. */
 function starts(number, plan) {
   const first = { ...config.plan, ...config.levels[number].plan };
   return Object.entries(first).every(([key, value]) => (plan[key] ?? value) === value);
 }
 
-/** Dim the score once the plan is another one. */
+/** Dim the score if it isn't this plan's. */
 function outdate() {
-  const scored = JSON.parse(results.dataset.scored ?? "null");
+  const { level: number, plan: its } = scored();
   const plan = read();
-  const same = scored
-    ? JSON.stringify(scored) === JSON.stringify({ level, plan })
-    : starts(level, plan);
+  const alike = its ? JSON.stringify(its) === JSON.stringify(plan) : starts(level, plan);
+  const same = number === level && alike;
   results.classList.toggle("stale", !same);
-  tell(problem, same ? "" : words.changed_plan);
+  tell(problem, [badLink, same ? "" : below("changed_plan")].filter(Boolean).join(" "));
 }
 
 function begin(number) {
@@ -121,25 +148,23 @@ function begin(number) {
 }
 
 function restore() {
-  const what = chooseFromAddress("level", () => {
+  const what = chooseFromAddress(["level"], () => {
     level = form.elements.level.value;
     choosePlan(config.levels[level].plan);
   });
   badLink = what && say("bad_link", { what });
-  tell(problem, badLink);
   readForm();
   count();
   showBest();
-  if (fromAddress().length) {
-    results.classList.add("stale");
-    score();
-  }
+  outdate();
+  if (fromAddress().length) score();
 }
 
 document.querySelector(".levels").addEventListener("input", (event) => {
   begin(event.target.value);
 });
 form.addEventListener("input", () => {
+  badLink = "";
   readForm();
   count();
   outdate();
@@ -147,7 +172,7 @@ form.addEventListener("input", () => {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   badLink = "";
-  score();
+  score(true);
 });
 document.getElementById("best").addEventListener("click", () => {
   choosePlan(kept()[level].plan);
@@ -163,10 +188,5 @@ document.getElementById("copy-code").addEventListener("click", (event) => {
 window.addEventListener("hashchange", restore);
 
 document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
-ask = startSimulator(() => {});
-if (ask) {
-  restore();
-} else {
-  count();
-  showBest();
-}
+ask = startSimulator(() => { ready = true; }, () => { ready = false; outdate(); });
+restore();

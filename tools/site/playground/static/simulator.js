@@ -48,52 +48,91 @@ showStar();
 const state = document.getElementById("state");
 const progress = document.getElementById("loaded");
 
-/** Load the simulator; return a function that asks it, or null if that can't work. */
-function startSimulator(onReady) {
+// While it loads, something arrives or happens at least so often.
+const PATIENCE = 60_000;
+
+/**
+ * Load the simulator; return a function that asks it, or null if that can't work.
+ * If it fails later, `onFailure` is called, and answers are null.
+ */
+function startSimulator(onReady, onFailure) {
+  const waiting = new Map();
+  let worker = null;
+  let ready = false;
+  let failed = false;
+  let last = 0;
+  let timer = 0;
+
   const fail = (key, why) => {
+    if (failed) return null; // the first cause is the one to tell
+    failed = true;
+    clearTimeout(timer);
+    worker?.terminate();
     progress.hidden = true;
     state.classList.add("bad");
     tell(state, say(key, { why }));
     document.querySelector("form").inert = true;
+    waiting.forEach((resolve) => resolve(null));
+    if (worker) onFailure();
     return null;
   };
+  const wait = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => fail("failed", words.silent), PATIENCE);
+  };
+  // What's answered at once needn't be announced.
+  const announce = () => {
+    clearTimeout(timer);
+    if (!waiting.size) tell(state, words.ready);
+    else timer = setTimeout(() => tell(state, words.computing), 300);
+  };
+
   if (location.protocol === "file:") return fail("as_file");
   if (typeof WebAssembly !== "object" || typeof Worker !== "function") {
     return fail("no_webassembly");
   }
-  const waiting = new Map();
-  let ready = false;
-  let last = 0;
-  const worker = new Worker("worker.mjs", { type: "module" });
-  worker.onerror = (event) => fail("failed", event.message ?? "worker.mjs");
+  worker = new Worker("worker.mjs", { type: "module" });
+  worker.onerror = (event) => {
+    fail(ready ? "stopped" : "failed", event.message ?? "worker.mjs");
+  };
   worker.onmessage = ({ data }) => {
+    if (failed) return;
     if (data.loaded) {
+      if (ready) return;
+      wait();
       progress.value = data.loaded;
       if (data.loaded > 0.99 * progress.max) tell(state, words.starting);
     } else if (data.ready) {
       ready = true;
       progress.hidden = true;
-      tell(state, words.ready);
+      announce();
       onReady();
     } else if (!ready) {
       fail("failed", data.failure);
-    } else {
+    } else if (waiting.has(data.id)) {
       waiting.get(data.id)(
         data.failure
           ? { problem: say("stopped", { why: data.failure }) }
           : JSON.parse(data.answer),
       );
       waiting.delete(data.id);
+      announce();
     }
   };
   tell(state, say("loading", { total: Math.round(progress.max / 1e6) }));
   progress.hidden = false;
+  wait();
   worker.postMessage({ words });
   return (question) =>
     new Promise((resolve) => {
+      if (failed) {
+        resolve(null);
+        return;
+      }
       last += 1;
       waiting.set(last, resolve);
       worker.postMessage({ id: last, question: JSON.stringify(question) });
+      if (ready) announce();
     });
 }
 
@@ -121,8 +160,22 @@ function readAll(more = {}) {
   return values;
 }
 
+/** Take back what would make no sense beside other values of a plan. */
+function tidy() {
+  const { pipeline, schedule, stages } = form.elements;
+  if (!schedule) return;
+  if (pipeline.value === "1") schedule.selectedIndex = 0;
+  // Plans that aren't interleaved have one stage; then the first option is chosen.
+  if (schedule.value === "interleaved") {
+    stages.querySelector('option[value="1"]')?.remove();
+  } else {
+    choose("stages", 1);
+  }
+}
+
 /** Show the controls that apply; return the values of those. */
 function readForm(more) {
+  tidy();
   const all = readAll(more);
   for (const element of form.querySelectorAll("[data-when]")) {
     element.hidden = !holds(element.dataset.when, all);
@@ -182,26 +235,33 @@ function toAddress(values) {
 
 /**
  * Choose what the address asks for; return what there isn't.
- * On the control `first` the others depend: `onFirst` is called when it's chosen.
+ * What controls offer depends on those named `first`: `adapt` is called after each.
  */
-function chooseFromAddress(first, onFirst) {
+function chooseFromAddress(first, adapt) {
   const asked = fromAddress();
-  const right = asked.filter(([name, value]) => name === first && choose(name, value));
-  onFirst();
-  right.push(...asked.filter(([name, value]) => name !== first && choose(name, value)));
-  return asked.filter((pair) => !right.includes(pair))
+  const right = [];
+  for (const one of first) {
+    right.push(...asked.filter(([name, value]) => name === one && choose(name, value)));
+    adapt();
+  }
+  right.push(
+    ...asked.filter(([name, value]) => !first.includes(name) && choose(name, value)),
+  );
+  const missing = asked.filter((pair) => !right.includes(pair))
     .map((pair) => pair.join("=")).join(", ");
+  return missing.length > 60 ? `${missing.slice(0, 59)}…` : missing;
 }
 
 /** Copy a text, and say so on the button for a moment. */
 async function copy(button, text) {
+  // A second click may come while it still says so.
+  const label = (button.dataset.label ??= button.textContent);
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    window.prompt(button.textContent, text);
+    window.prompt(label, text);
     return;
   }
-  const before = button.textContent;
   button.textContent = words.copied;
-  setTimeout(() => { button.textContent = before; }, 1500);
+  setTimeout(() => { button.textContent = label; }, 1500);
 }

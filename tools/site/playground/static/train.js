@@ -34,7 +34,9 @@ function adapt() {
     if (other) Object.entries(its.default).forEach(([key, value]) => choose(key, value));
   }
   const gpu = gpuNamed(form.elements.gpu.value);
-  setOptions("precision", its.precisions.filter((each) => gpu.precisions.includes(each)));
+  const able = its.precisions.filter((each) => gpu.precisions.includes(each));
+  // If there's none, the simulator says which GPUs have it.
+  setOptions("precision", able.length ? able : its.precisions);
   for (const name of ["link", "network"]) {
     form.elements[name].options[0].text = say("usual", { name: gpu[name] });
   }
@@ -68,6 +70,7 @@ async function update() {
     wanted = null;
     const begin = performance.now();
     const answer = await ask({ ask: "play", setting });
+    if (!answer) break;
     if (answer.problem) {
       complain(answer.problem);
       continue;
@@ -78,17 +81,24 @@ async function update() {
     results.dataset.milliseconds = Math.round(performance.now() - begin);
     if (wanted) continue;
     const more = await ask({ ask: "scaling", setting: answer.setting });
-    if (more.parts) showParts(more.parts);
+    if (more?.parts) showParts(more.parts);
     results.dataset.setting = JSON.stringify(answer.setting);
   }
   results.removeAttribute("aria-busy");
   busy = false;
 }
 
+/** Say of what the result is, once there'll be no other. */
+function giveUp() {
+  if (!results.classList.contains("stale") && !wanted && !busy) return;
+  results.classList.add("stale");
+  tell(problem, [badLink, words.other_setting].filter(Boolean).join(" "));
+}
+
 /** Show the setting of the address; without one the form's, which the build computed. */
 function restore() {
   if (!ask) return;
-  const what = chooseFromAddress("model", adapt);
+  const what = chooseFromAddress(["model", "gpu"], adapt);
   badLink = what && say("bad_link", { what });
   tell(problem, badLink);
   if (fromAddress().length) {
@@ -117,5 +127,5 @@ window.addEventListener("hashchange", restore);
 
 document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
 adapt();
-ask = startSimulator(() => { ready = true; });
+ask = startSimulator(() => { ready = true; }, giveUp);
 restore();

@@ -8,7 +8,7 @@ const SIMULATOR = new URL("simulator.zip", import.meta.url).href;
 const PACKAGES = "/playground";
 
 // The last line of a Python traceback says what went wrong.
-const lastLine = (error) => String(error.message ?? error).trim().split("\n").pop();
+const lastLine = (error) => String(error?.message ?? error).trim().split("\n").pop();
 
 // Everything large is fetched, so this knows how much has arrived. It counts copies,
 // because browsers keep compiled code for the next visit only of their own responses.
@@ -43,6 +43,18 @@ self.fetch = async (...request) => {
     throw error;
   }
 };
+
+// It waits likewise for code that isn't any. This is what it tries last.
+const instantiate = WebAssembly.instantiate;
+WebAssembly.instantiate = async (...what) => {
+  try {
+    return await instantiate(...what);
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
+};
+self.addEventListener("unhandledrejection", (event) => failed(event.reason));
 
 async function begin(words) {
   const archive = fetch(SIMULATOR).then((response) => response.arrayBuffer());

@@ -199,8 +199,8 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         setting: ``model``, ``gpu``, ``nodes``, ``gpus`` of each node, ``link`` and
-            ``network`` (None: what's usual), network ``cards`` of each node (None: one
-            for each GPU), ``precision``, ``batch`` of each GPU and step, and
+            ``network`` (None: what's usual), network ``cards`` of each node (None: as
+            usual with the network), ``precision``, ``batch`` of each GPU and step, and
             ``algorithm`` of the all-reduce. For language models the batch is
             that of GPUs that share a replica, and there are ``pipeline``, ``tensor``,
             ``shards`` (None: all GPUs that the others leave), ``replicas``,

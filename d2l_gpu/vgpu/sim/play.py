@@ -11,7 +11,7 @@ much is missing.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from . import play_plans, play_replicas
@@ -261,6 +261,12 @@ def _rates(outcome: Outcome | Replicas) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=64)
+def _rates_of(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Return the rates of a complete setting, given as its items."""
+    return _rates(_simulated(dict(pairs)))
+
+
 def published(full: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return published measurements of a setting's model, GPUs and precision.
 
@@ -321,7 +327,7 @@ def scaling(
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    own = _rates(_simulated(full))  # says what makes no sense
+    own = _rates_of(tuple(full.items()))  # says what makes no sense
     found: list[dict[str, Any]] = []
     for count in counts:
         _check_number("gpus in all", count)
@@ -330,7 +336,7 @@ def scaling(
             continue
         other["nodes"], other["gpus"] = arranged(count, full)
         try:
-            rates = own if other == full else _rates(_simulated(other))
+            rates = own if other == full else _rates_of(tuple(other.items()))
         except ValueError:
             continue
         found.append({"gpus": count, "nodes": other["nodes"], **rates})

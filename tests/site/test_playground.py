@@ -125,6 +125,15 @@ def test_only_shards_are_a_reason_to_scale_better_than_ideally():
     assert its["scaling_above"] not in curve.figure(rows, "images", its)
 
 
+def test_a_curve_can_be_asked_for_point_by_point():
+    live = pages.Live(pages.words("en"))
+    setting = play.play({"model": "LeNet"})["setting"]
+    whole = live.scaling(setting)
+    for first in range(1, len(whole["rows"])):
+        assert live.scaling(setting, first) == {"rows": whole["rows"][:first]}
+    assert live.scaling(setting, len(whole["rows"])) == whole
+
+
 def test_every_text_is_used():
     words = set(pages.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
@@ -452,7 +461,8 @@ def test_a_link_is_not_the_players_own_best(watched):
     assert page.is_hidden("#best")
     # If nothing can be kept, the page itself remembers, and says nothing of others.
     page.evaluate(
-        "Storage.prototype.getItem = Storage.prototype.setItem = () => {throw Error()}"
+        "() => { for (const name of ['getItem', 'setItem'])"
+        " Storage.prototype[name] = () => { throw Error(); }; }"
     )
     page.click("button[type=submit]")
     page.wait_for_selector("#best:not([hidden])")

@@ -26,6 +26,7 @@ class Network:
             card's driver tells NCCL.
         protocols: those of NCCL that it carries. LL128 needs a card that reads the
             GPU's memory itself (GPUDirect RDMA) and keeps the order of 128 bytes.
+        cards: that a node with 8 GPUs has, as the source says; 8 if it doesn't.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Network:
     latency: float
     protocols: tuple[str, ...]
     source: str
+    cards: int = 8
 
 
 _ALL = (LL, LL128, SIMPLE)
@@ -65,6 +67,7 @@ NETWORKS: dict[str, Network] = {
             75e-6,
             (SIMPLE,),
             f"AWS EC2 P4: 4 cards of 100 Gbit/s; {_EFA}",
+            cards=4,
         ),
         Network(
             "EFA p5",
@@ -72,6 +75,7 @@ NETWORKS: dict[str, Network] = {
             75e-6,
             _ALL,
             f"AWS EC2 P5: 32 cards of 100 Gbit/s; {_EFA}",
+            cards=32,
         ),
     )
 }
@@ -288,5 +292,7 @@ def fabric_of(
         wiring = "NVSwitch" if link.name.startswith("NVLink") else "PCIe"
         if link.name == "NVLink2" and gpus == 8:
             wiring = "DGX-1"
-    cards = gpus if cards is None else cards
+    if cards is None:
+        # Part of a node has its part of the cards.
+        cards = max(1, gpus * network.cards // 8) if network else gpus
     return Fabric(gpus, link, wiring, network, cards, algorithm=algorithm)

@@ -161,7 +161,8 @@ class Machine:
         network: what connects the nodes: a name in ``fabric.NETWORKS``, such as
             ``"NDR"``.
         link: what connects the GPUs of a node; default: what's usual for the model.
-        cards: the number of network cards in a node; default: one for each GPU.
+        cards: the number of network cards in a node; default: one for each GPU, or as
+            many as the network's source says.
         wiring: how the GPUs of a node are connected, one of ``fabric.WIRINGS``.
         memory: the capacity of a GPU, as ``"80GiB"`` or bytes; default: what the model
             has.

@@ -11,7 +11,7 @@ much is missing.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from . import play_plans, play_replicas
@@ -199,8 +199,8 @@ def play(setting: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         setting: ``model``, ``gpu``, ``nodes``, ``gpus`` of each node, ``link`` and
-            ``network`` (None: what's usual), network ``cards`` of each node (None: one
-            for each GPU), ``precision``, ``batch`` of each GPU and step, and
+            ``network`` (None: what's usual), network ``cards`` of each node (None: as
+            usual with the network), ``precision``, ``batch`` of each GPU and step, and
             ``algorithm`` of the all-reduce. For language models the batch is
             that of GPUs that share a replica, and there are ``pipeline``, ``tensor``,
             ``shards`` (None: all GPUs that the others leave), ``replicas``,
@@ -259,6 +259,12 @@ def _rates(outcome: Outcome | Replicas) -> dict[str, Any]:
         "rate": outcome.rate,
         "fits": outcome.fits,
     }
+
+
+@lru_cache(maxsize=64)
+def _rates_of(pairs: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Return the rates of a complete setting, given as its items."""
+    return _rates(_simulated(dict(pairs)))
 
 
 def published(full: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -321,7 +327,7 @@ def scaling(
         ValueError: something in the setting makes no sense.
     """
     full = completed(setting)
-    own = _rates(_simulated(full))  # says what makes no sense
+    own = _rates_of(tuple(full.items()))  # says what makes no sense
     found: list[dict[str, Any]] = []
     for count in counts:
         _check_number("gpus in all", count)
@@ -330,7 +336,7 @@ def scaling(
             continue
         other["nodes"], other["gpus"] = arranged(count, full)
         try:
-            rates = own if other == full else _rates(_simulated(other))
+            rates = own if other == full else _rates_of(tuple(other.items()))
         except ValueError:
             continue
         found.append({"gpus": count, "nodes": other["nodes"], **rates})

@@ -137,6 +137,16 @@ def test_nodes_can_share_a_network_card():
     assert one["picoseconds"] == outcome.picoseconds
 
 
+@pytest.mark.parametrize(
+    ("network", "gpus", "cards"),
+    [("EFA p5", 8, 32), ("EFA p5", 2, 8), ("EFA p4d", 8, 4), ("NDR", 4, 4)],
+)
+def test_a_node_has_the_cards_that_its_network_is_known_for(network, gpus, cards):
+    setting = {"model": "LeNet", "gpu": "H100", "nodes": 2, "gpus": gpus}
+    machine = play(setting | {"network": network})["machine"]
+    assert f"{cards} × {network}" in machine
+
+
 def test_what_is_usual_is_what_a_setting_takes_that_names_nothing():
     for gpu in choices()["gpus"]:
         setting = {"model": "LeNet", "gpu": gpu["name"], "nodes": 2}

@@ -61,13 +61,21 @@ class Live:
             "picoseconds": result["picoseconds"],
         }
 
-    def scaling(self, setting: dict) -> dict:
+    def scaling(self, setting: dict, first: int | None = None) -> dict:
         """Return how a complete setting scales, likewise.
+
+        Args:
+            first: simulate only so many points of the curve, which are remembered, so
+                that a page can ask something else in between. While points are
+                missing, the answer has no ``parts``.
 
         Raises:
             TypeError, ValueError: the setting makes no sense.
         """
-        rows = play.scaling(setting, counts(setting["nodes"] * setting["gpus"]))
+        every = counts(setting["nodes"] * setting["gpus"])
+        rows = play.scaling(setting, every[:first])
+        if first is not None and first < len(every):
+            return {"rows": rows}
         unit = self._show.unit(setting["model"])
         # With more replicas, shards needn't shrink; images have no shards at all.
         sharded = setting.get("replicas") == 1

@@ -80,11 +80,15 @@ function startSimulator(onReady, onFailure) {
     clearTimeout(timer);
     timer = setTimeout(() => fail("failed", words.silent), PATIENCE);
   };
-  // What's answered at once needn't be announced.
   const announce = () => {
+    const text = waiting.size ? words.computing : words.ready;
+    // Screen readers would say the same text again.
+    if (state.textContent !== text) tell(state, text);
+  };
+  // What's answered at once isn't announced.
+  const announceSoon = () => {
     clearTimeout(timer);
-    if (!waiting.size) tell(state, words.ready);
-    else timer = setTimeout(() => tell(state, words.computing), 300);
+    timer = setTimeout(announce, 300);
   };
 
   if (location.protocol === "file:") return fail("as_file");
@@ -105,6 +109,7 @@ function startSimulator(onReady, onFailure) {
     } else if (data.ready) {
       ready = true;
       progress.hidden = true;
+      clearTimeout(timer);
       announce();
       onReady();
     } else if (!ready) {
@@ -116,7 +121,7 @@ function startSimulator(onReady, onFailure) {
           : JSON.parse(data.answer),
       );
       waiting.delete(data.id);
-      announce();
+      announceSoon();
     }
   };
   tell(state, say("loading", { total: Math.round(progress.max / 1e6) }));
@@ -132,7 +137,7 @@ function startSimulator(onReady, onFailure) {
       last += 1;
       waiting.set(last, resolve);
       worker.postMessage({ id: last, question: JSON.stringify(question) });
-      if (ready) announce();
+      if (ready) announceSoon();
     });
 }
 

@@ -79,8 +79,13 @@ async function update() {
     showParts(answer.parts);
     said.textContent = answer.say;
     results.dataset.milliseconds = Math.round(performance.now() - begin);
+    // Point by point, so that a newer setting needn't wait for all of them.
+    let more = null;
+    for (let first = 1; !wanted && !more?.parts; first += 1) {
+      more = await ask({ ask: "scaling", setting: answer.setting, first });
+      if (!more?.rows) break;
+    }
     if (wanted) continue;
-    const more = await ask({ ask: "scaling", setting: answer.setting });
     if (more?.parts) showParts(more.parts);
     results.dataset.setting = JSON.stringify(answer.setting);
   }

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..catalogue import closest
+from ..catalogue import choose
 from ..clock import Part, Work
 
 # The file of each model, by the model's name.
@@ -177,11 +177,7 @@ def model(name: str) -> Model:
     Raises:
         ValueError: there is none with this name.
     """
-    if name not in FILES:
-        raise ValueError(
-            f"There is no recording of {name!r}{closest(name, FILES)}: choose one of "
-            f"{', '.join(FILES)}."
-        )
+    choose("recording of", name, FILES)
     data = _data(name)
     return Model(name, data["source"], Shape(**data["shape"]))
 

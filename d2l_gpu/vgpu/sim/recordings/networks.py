@@ -29,7 +29,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from ..catalogue import closest
+from ..catalogue import choose
 from ..clock import Choice, Part, Work
 from ..cudnn import Sides, ways
 
@@ -67,11 +67,7 @@ def network(name: str) -> Network:
     Raises:
         ValueError: there is none with this name.
     """
-    if name not in FILES:
-        raise ValueError(
-            f"There is no recording of {name!r}{closest(name, FILES)}: choose one of "
-            f"{', '.join(FILES)}."
-        )
+    choose("recording of", name, FILES)
     data = _data(name)
     return Network(name, data["title"], data["source"], data["parameters"])
 

@@ -24,7 +24,7 @@ THEME = {
     "templates_path": [str(HERE / "templates")],
     "html_theme": "furo",
     "html_static_path": [str(HERE / "static")],
-    "html_css_files": ["book.css", "brand.css"],
+    "html_css_files": ["fades.css", "book.css", "brand.css"],
     "html_favicon": str(HERE / "static" / "icon.svg"),
     "html_sidebars": {
         "**": [

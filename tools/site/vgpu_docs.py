@@ -66,7 +66,7 @@ def configuration() -> dict:
         "root_doc": "index",
         "myst_heading_anchors": 3,
         "html_title": TITLE,
-        "html_css_files": ["book.css", "brand.css", "vgpu.css"],
+        "html_css_files": [*THEME["html_css_files"], "vgpu.css"],
         "html_context": {
             "home": "../index.html",
             "elsewhere": [

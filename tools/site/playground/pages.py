@@ -15,6 +15,7 @@ from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level
 from d2l_gpu.vgpu.sim.units import size_text
 from tools.edition import ROOT
 from tools.languages import ENGLISH
+from tools.site.answering import SCRIPTS, STYLE
 from tools.site.book import GLOSSARY, Book, Edition
 from tools.site.playground import form
 from tools.site.playground.live import Live
@@ -45,6 +46,7 @@ _IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
 _SOURCE = "https://github.com/pyodide/pyodide"
 # Here are scripts and a style with which timelines can be magnified and pointed at.
 _STATIC = HERE.parent / "static"
+_STYLES = ("fades.css", STYLE)
 
 
 def words(language: str) -> dict[str, str]:
@@ -71,7 +73,8 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
         shutil.copy(pyodide / name, out / PYODIDE)
     folder = out / FOLDER
     folder.mkdir(exist_ok=True)
-    for path in [*(HERE / "static").iterdir(), *_STATIC.glob("answers*")]:
+    shared = [_STATIC / name for name in (*_STYLES, *SCRIPTS)]
+    for path in [*(HERE / "static").iterdir(), *shared]:
         shutil.copy(path, folder)
     write_simulator(folder / "simulator.zip")
     # What the page fetches, as its progress bar counts it.
@@ -206,9 +209,7 @@ def _page(
         script: of this page.
     """
     texts = {key: escape(text) for key, text in its.items()} | {"lead": its["lead"]}
-    styles = [path.name for path in _STATIC.glob("answers.css")]
-    scripts = [path.name for path in sorted(_STATIC.glob("answers*.js"))]
-    scripts += ["simulator.js", script]
+    scripts = [*SCRIPTS, "simulator.js", script]
     values = texts | parts
     values |= {
         "language": ENGLISH,
@@ -216,7 +217,7 @@ def _page(
         "tabs": "\n".join(_tabs(name, its)),
         "styles": "\n".join(
             f'<link rel="stylesheet" href="{each}">'
-            for each in [*styles, "playground.css"]
+            for each in (*_STYLES, "playground.css")
         ),
         "about": marked(its["about"].format(pyodide=_SOURCE)),
         # So that no text ends the element.

@@ -314,7 +314,9 @@ def test_the_bands_hold_the_bytes_of_each_moment(events):
     times, columns = use.series()
     for text, held in found.items():
         name, _, most = text.partition(", at most ")
-        assert max(columns[name]) == pytest.approx(parse_size(most), rel=0.01)
+        # The label groups thousands: "1,000 KiB".
+        most = parse_size(most.replace(",", ""))
+        assert max(columns[name]) == pytest.approx(most, rel=0.01)
         for x, nbytes in enumerate(held):
             begin, end = (use.seconds * i / len(held) for i in (x, x + 1))
             inside = [

@@ -95,40 +95,6 @@ def forgets_to_send(images, device):
     return jnp.asarray(images).astype(jnp.float32) / 255
 
 
-@right("03.3")
-def adds_on_the_gpu(losses):
-    total = losses[0]
-    for loss in losses[1:]:
-        total = total + loss
-    return (total / len(losses)).item()
-
-
-@wrong("03.3", "each loss was fetched separately")
-def fetches_each(losses):
-    return sum(float(loss) for loss in losses) / len(losses)
-
-
-@wrong("03.3", "you never fetched its value")
-def returns_an_array(losses):
-    return jnp.stack(losses).mean()
-
-
-@wrong("03.3", "That's the sum")
-def forgets_to_divide(losses):
-    return float(jnp.stack(losses).sum())
-
-
-@wrong("03.3", "let the GPU do the arithmetic")
-def fetches_all_at_once(losses):
-    return float(np.asarray(jnp.stack(losses)).mean())
-
-
-@wrong("03.3", "copied something back to the GPU")
-def makes_a_new_array(losses):
-    numbers = np.array([float(loss) for loss in losses], np.float32)
-    return float(jax.device_put(numbers, d2l.gpu(0)).mean())
-
-
 @right("03.4")
 def with_slices(tensors, device):
     bucket = jax.device_put(jnp.concatenate([x.ravel() for x in tensors]), device)
@@ -170,7 +136,7 @@ def loses_the_last(tensors, device):
     return jax.device_put(tensors[:-1], device)
 
 
-@right("03.5")
+@right("03.3")
 def sends_before_the_loop(X, rounds):
     half, one = jax.device_put((np.float32(0.5), np.float32(1)), X.device)
     for _ in range(rounds):
@@ -178,7 +144,7 @@ def sends_before_the_loop(X, rounds):
     return X
 
 
-@right("03.5")
+@right("03.3")
 def compiles_the_loop(X, rounds):
     def one_round(i, X):
         return 0.5 * X + 1
@@ -187,21 +153,21 @@ def compiles_the_loop(X, rounds):
     return loop(X, jax.device_put(rounds, X.device))
 
 
-@wrong("03.5", "One number was sent")
+@wrong("03.3", "One number was sent")
 def plain(X, rounds):
     for _ in range(rounds):
         X = 0.5 * X + 1
     return X
 
 
-@wrong("03.5", "An argument of a compiled function was sent")
+@wrong("03.3", "An argument of a compiled function was sent")
 def sends_the_rounds(X, rounds):
     return jax.jit(lambda X, n: jax.lax.fori_loop(0, n, lambda i, X: 0.5 * X + 1, X))(
         X, rounds
     )
 
 
-@wrong("03.5", "An array was sent")
+@wrong("03.3", "An array was sent")
 def computes_with_arrays_of_numpy(X, rounds):
     half = np.full(X.shape, 0.5, np.float32)
     for _ in range(rounds):
@@ -209,7 +175,7 @@ def computes_with_arrays_of_numpy(X, rounds):
     return X
 
 
-@wrong("03.5", "fetched its values to the host")
+@wrong("03.3", "fetched its values to the host")
 def computes_with_numpy(X, rounds):
     values = np.asarray(X)
     for _ in range(rounds):
@@ -217,21 +183,21 @@ def computes_with_numpy(X, rounds):
     return jax.device_put(values, X.device)
 
 
-@wrong("03.5", "inside the loop")
+@wrong("03.3", "inside the loop")
 def sends_in_the_loop(X, rounds):
     for _ in range(rounds):
         X = jax.device_put(0.5, X.device) * X + jax.device_put(1, X.device)
     return X
 
 
-@wrong("03.5", "It recognizes a function by its identity")
+@wrong("03.3", "It recognizes a function by its identity")
 def compiles_in_the_loop(X, rounds):
     for _ in range(rounds):
         X = jax.jit(lambda X: 0.5 * X + 1)(X)
     return X
 
 
-@wrong("03.5", "as after a single round")
+@wrong("03.3", "as after a single round")
 def makes_one_round(X, rounds):
     return jax.jit(lambda X: 0.5 * X + 1)(X)
 
@@ -240,3 +206,117 @@ def makes_one_round(X, rounds):
 def begins_in_the_middle(tensors, device):
     parts = with_slices(tensors, device)
     return parts[5:] + parts[:5]
+
+
+def loss_of(params, X, y, weights):
+    H = jax.nn.relu(X.reshape(len(X), -1) @ params["W1"] + params["b1"])
+    log_p = jax.nn.log_softmax(H @ params["W2"] + params["b2"])
+    each = -jnp.take_along_axis(log_p, y[:, None], axis=1)[:, 0]
+    return (weights[y] * each).sum() / weights[y].sum()
+
+
+CLASSES = np.array([1.0] * 5 + [2.0] * 5, np.float32)
+
+
+@jax.jit
+def gradient_at(params, images, labels, step):
+    X = jax.lax.dynamic_slice_in_dim(images, 64 * step, 64)
+    y = jax.lax.dynamic_slice_in_dim(labels, 64 * step, 64)
+    return jax.value_and_grad(loss_of)(params, X, y, jnp.array(CLASSES))
+
+
+@jax.jit
+def one_step(params, images, labels, step):
+    value, grads = gradient_at(params, images, labels, step)
+    return jax.tree.map(lambda p, g: p - 0.5 * g, params, grads), value, step + 1
+
+
+@right("03.5")
+def counts_on_the_device(params, images, labels, steps):
+    step = jax.device_put(jnp.array(0), labels.sharding)
+    losses = []
+    for _ in range(steps):
+        params, value, step = one_step(params, images, labels, step)
+        losses.append(value)
+    history = jax.device_get(jnp.stack(losses)).tolist()
+    return params, history, min(history)
+
+
+@wrong("03.5", "Which of your functions is a new one in each step")
+def compiles_in_each_step(params, images, labels, steps):
+    step = jax.device_put(jnp.array(0), labels.sharding)
+    losses = []
+    for _ in range(steps):
+        compiled = jax.jit(lambda *args: one_step(*args))
+        params, value, step = compiled(params, images, labels, step)
+        losses.append(value)
+    history = jnp.stack(losses).tolist()
+    return params, history, min(history)
+
+
+@wrong("03.5", "a truth value")
+def compares_in_each_step(params, images, labels, steps):
+    step = jax.device_put(jnp.array(0), labels.sharding)
+    losses, best = [], jax.device_put(jnp.array(jnp.inf), labels.sharding)
+    for _ in range(steps):
+        params, value, step = one_step(params, images, labels, step)
+        losses.append(value)
+        if value < best:
+            best = value
+    return params, jnp.stack(losses).tolist(), float(best)
+
+
+@wrong("03.5", "bytes come to the host: a loss")
+def fetches_each_loss(params, images, labels, steps):
+    step = jax.device_put(jnp.array(0), labels.sharding)
+    history = []
+    for _ in range(steps):
+        params, value, step = one_step(params, images, labels, step)
+        history.append(float(value))
+    return params, history, min(history)
+
+
+@wrong("03.5", "something goes to the GPU")
+def sends_the_number_of_the_step(params, images, labels, steps):
+    losses = []
+    for step in range(steps):
+        params, value, _ = one_step(params, images, labels, step)
+        losses.append(value)
+    history = jnp.stack(losses).tolist()
+    return params, history, min(history)
+
+
+@wrong("03.5", "their values never reached the host")
+def returns_arrays(params, images, labels, steps):
+    params, history, best = counts_on_the_device(params, images, labels, steps)
+    return params, list(jnp.array(history)), best
+
+
+@wrong("03.5", "`best` is an array")
+def returns_an_array_as_best(params, images, labels, steps):
+    params, history, _ = counts_on_the_device(params, images, labels, steps)
+    return params, history, jnp.array(history).min()
+
+
+@wrong("03.5", "without the weights of the classes")
+def forgets_the_weights(params, images, labels, steps):
+    losses = []
+    for step in range(steps):
+        X, y = (x[64 * step : 64 * step + 64] for x in (images, labels))
+        value, grads = jax.value_and_grad(loss_of)(params, X, y, jnp.ones(10))
+        params = jax.tree.map(lambda p, g: p - 0.5 * g, params, grads)
+        losses.append(value)
+    history = jnp.stack(losses).tolist()
+    return params, history, min(history)
+
+
+@wrong("03.5", "Are they those after the last step")
+def returns_the_first_parameters(params, images, labels, steps):
+    _, history, best = counts_on_the_device(params, images, labels, steps)
+    return params, history, best
+
+
+@wrong("03.5", "The smallest loss is")
+def returns_the_last_as_best(params, images, labels, steps):
+    params, history, _ = counts_on_the_device(params, images, labels, steps)
+    return params, history, max(history)

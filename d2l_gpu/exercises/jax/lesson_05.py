@@ -239,9 +239,7 @@ def in_buckets(run: Run):
         "sizes could share a program?",
     )
     given = [each[0] for each in found["given"]]
-    n, rows = max(
-        zip(BATCHES, given, strict=True), key=lambda pair: pair[1] / pair[0]
-    )
+    n, rows = max(zip(BATCHES, given, strict=True), key=lambda pair: pair[1] / pair[0])
     yield Claim(
         "the model gets fewer than twice as many rows as there are examples",
         rows < 2 * n,
@@ -312,7 +310,6 @@ def _trained(answer: Callable, gpus: Gpus, steps: int) -> dict:
         rates = Rates(_rates(steps), copies)
         result = answer(loss, params, X, y, rates)
         compiled = compilations() - before
-        noted = rates.noted
     pair = isinstance(result, tuple) and len(result) == 2
     if not (pair and isinstance(result[1], list) and isinstance(result[0], dict)):
         return {"form": False}
@@ -323,7 +320,9 @@ def _trained(answer: Callable, gpus: Gpus, steps: int) -> dict:
         "kinds": [type(x).__name__ for x in result[1]],
         "calls": calls,
         "compiled": compiled,
-        "fetched": max(noted, default=0),
+        # A check that the answer left the rates alone reads them again, after
+        # the last fetch.
+        "counts": len(set(rates.noted)),
     }
 
 
@@ -336,9 +335,9 @@ def _reference(steps: int, share: float = 1.0, after: bool = False) -> tuple:
 
     losses = []
     for rate in _rates(steps):
-        l, gradient = jax.value_and_grad(total)(params)
+        value, gradient = jax.value_and_grad(total)(params)
         params = jax.tree.map(lambda p, g, r=rate: p - r * g, params, gradient)
-        losses.append(float(total(params) if after else l))
+        losses.append(float(total(params) if after else value))
     return params, losses
 
 
@@ -407,7 +406,7 @@ def train(run: Run):
     )
     yield Claim(
         "Python waits for no value before the last step",
-        many["fetched"] == 0,
+        many["counts"] <= 2,
         "A value was fetched between two steps, and Python waited for it. Nobody reads "
         "the losses before the end.",
     )
@@ -429,7 +428,9 @@ def _wrong_losses(found: list[float], right: list[float]) -> str:
         for i, (a, b) in enumerate(zip(found, right, strict=True))
         if not math.isclose(a, b, rel_tol=1e-3)
     )
-    return f"That of step {i + 1} should be {right[i]:.4f}, but yours is {found[i]:.4f}."
+    return (
+        f"That of step {i + 1} should be {right[i]:.4f}, but yours is {found[i]:.4f}."
+    )
 
 
 # ------------------------------------------------------------------ at least this long
@@ -655,5 +656,7 @@ def _wrong_norms(mine: list[float], wanted: list[float], first: float) -> str:
         )
     for i, (value, norm) in enumerate(zip(mine, wanted, strict=True), 1):
         if not math.isclose(value, norm, rel_tol=1e-3):
-            return f"The norm of step {i} should be {norm:.4g}, but yours is {value:.4g}."
+            return (
+                f"The norm of step {i} should be {norm:.4g}, but yours is {value:.4g}."
+            )
     return ""

@@ -168,19 +168,19 @@ def updated(params, gradient, rate):
     return jax.tree.map(lambda p, g: p - rate * g, params, gradient)
 
 
-def trained(step, params, X, y, rates, note=lambda l: l):
+def trained(step, params, X, y, rates, note=lambda value: value):
     losses = []
     for rate in rates:
-        l, params = step(params, X, y, rate)
-        losses.append(note(l))
+        value, params = step(params, X, y, rate)
+        losses.append(note(value))
     return params, losses
 
 
 def compiled(loss, reduce=jnp.mean):
     @jax.jit
     def step(params, X, y, rate):
-        l, gradient = batched(loss, reduce)(params, X, y)
-        return l, updated(params, gradient, rate)
+        value, gradient = batched(loss, reduce)(params, X, y)
+        return value, updated(params, gradient, rate)
 
     return step
 
@@ -193,8 +193,8 @@ def fetched(result):
 @right("05.3")
 def with_scan(loss, params, X, y, rates):
     def step(params, rate):
-        l, gradient = batched(loss)(params, X, y)
-        return updated(params, gradient, rate), l
+        value, gradient = batched(loss)(params, X, y)
+        return updated(params, gradient, rate), value
 
     params, losses = jax.jit(lambda *a: jax.lax.scan(step, *a))(
         params, jnp.asarray(list(rates))
@@ -205,7 +205,7 @@ def with_scan(loss, params, X, y, rates):
 @right("05.3")
 def fetched_by_device_get(loss, params, X, y, rates):
     params, losses = trained(compiled(loss), params, X, y, rates)
-    return params, [float(l) for l in jax.device_get(losses)]
+    return params, [float(value) for value in jax.device_get(losses)]
 
 
 @wrong("05.3", "What's new in every step")
@@ -226,8 +226,8 @@ def one_example_at_a_time(loss, params, X, y, rates):
         def total(params):
             return sum(map(lambda x, t: loss(params, x, t), X, y)) / len(X)
 
-        l, gradient = jax.value_and_grad(total)(params)
-        return l, updated(params, gradient, rate)
+        value, gradient = jax.value_and_grad(total)(params)
+        return value, updated(params, gradient, rate)
 
     return fetched(trained(step, params, X, y, rates))
 
@@ -362,7 +362,7 @@ def names_it_otherwise(*program):
 
 @wrong("05.4", "is limited by memory")
 def compares_operations_with_bytes(program, shapes, model):
-    seconds, name = longest(two_times(program, shapes, model))
+    seconds, _ = longest(two_times(program, shapes, model))
     return seconds, "arithmetic"
 
 

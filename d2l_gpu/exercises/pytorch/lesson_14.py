@@ -1,17 +1,16 @@
 """Splitting layers and stages: several ranks, or the plan for them."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
 from d2l_gpu import vgpu
-from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.shared import lesson_14 as common
 
 EXERCISES = Registry()
 _RANKS = 4
@@ -66,26 +65,10 @@ def row_parallel(run: Run):
         yield Claim(
             "it's the output of the layer, with two ranks and with four",
             all(np.allclose(each[0], right, atol=1e-4) for each in cases.values()),
-            _wrong_output(cases, right, b.numpy()),
+            common.wrong_output(
+                {n: each[0] for n, each in cases.items()}, right, b.numpy(), "rank"
+            ),
         )
-
-
-def _wrong_output(cases: dict[int, list], right: np.ndarray, b: np.ndarray) -> str:
-    counts = {}
-    for ranks, found in cases.items():
-        extra = (found[0] - right) / b
-        if not np.allclose(extra, extra[0, 0], atol=1e-3):
-            return "It isn't, and the difference isn't a multiple of the bias."
-        counts[ranks] = 1 + round(float(extra[0, 0]), 2)
-    if set(counts.values()) == {0}:
-        return "The bias is missing."
-    return (
-        "The bias is in it "
-        + " and ".join(
-            f"{count:g} times with {ranks} ranks" for ranks, count in counts.items()
-        )
-        + "."
-    )
 
 
 # ------------------------------------------------------------------ heads in order
@@ -188,182 +171,9 @@ def _wrong_order(found: np.ndarray, W: np.ndarray) -> str:
     )
 
 
-# ------------------------------------------------------------------ 1F1B
+# ------------------------------------------------------------------ in plain Python
 
-_PIPELINES = ((4, 8), (1, 3), (3, 3), (4, 2), (5, 12))
-_LONG = {"F": 1, "B": 2}
-
-
-def _schedules(answer: Callable, gpus: Gpus) -> list:
-    return [
-        [
-            [[str(kind), int(i)] for kind, i in answer(stage, stages, microbatches)]
-            for stage in range(stages)
-        ]
-        for stages, microbatches in _PIPELINES
-    ]
-
-
-@EXERCISES.add("14.3", "stage, stages, microbatches", returns=(list, tuple))
-def one_f_one_b(run: Run):
-    yield from in_all(
-        _of_a_pipeline(*case, [[tuple(x) for x in actions] for actions in found])
-        for case, found in zip(_PIPELINES, run(_schedules), strict=True)
-    )
-
-
-def _of_a_pipeline(stages: int, microbatches: int, order: list) -> Iterator[Claim]:
-    what = f"With {stages} stages and {microbatches} microbatches, "
-    wanted = sorted(itertools.product("BF", range(microbatches)))
-    complete = [sorted(actions) == wanted for actions in order]
-    yield Claim(
-        "each stage has one forward and one backward pass for each microbatch",
-        all(complete),
-        f"{what}stage {complete.index(False) if not all(complete) else 0} hasn't.",
-    )
-    if not all(complete):
-        return
-    seconds, stuck = _run_through(stages, order)
-    yield Claim("no stage waits forever", not stuck, what + stuck)
-    if stuck:
-        return
-    kept = [_most_kept(actions) for actions in order]
-    allowed = [min(stages - stage, microbatches) for stage in range(stages)]
-    at = next(
-        (i for i, (k, a) in enumerate(zip(kept, allowed, strict=True)) if k > a), 0
-    )
-    yield Claim(
-        "a stage keeps no more microbatches than it has to",
-        all(k <= a for k, a in zip(kept, allowed, strict=True)),
-        f"{what}stage {at} keeps {kept[at]} at a time, and {allowed[at]} would do.",
-    )
-    ideal = 3 * (microbatches + stages - 1)
-    yield Claim(
-        "it takes as long as the bubble formula says",
-        seconds <= ideal,
-        f"{what}it takes as long as {seconds} forward passes instead of {ideal}. Does "
-        "some stage go backward before the next one has enough to do?",
-    )
-
-
-def _most_kept(actions: Sequence[tuple[str, int]]) -> int:
-    return max(
-        itertools.accumulate(1 if kind == "F" else -1 for kind, _ in actions), default=0
-    )
-
-
-def _run_through(stages: int, order: list) -> tuple[int, str]:
-    """Return when everything is done, and who waits forever for what, if anybody."""
-    done: dict[tuple, int] = {}
-    clock, at = [0] * stages, [0] * stages
-    moved = True
-    while moved:
-        moved = False
-        for stage, actions in enumerate(order):
-            while at[stage] < len(actions):
-                kind, i = actions[at[stage]]
-                needs = _needs(kind, stage, i, stages)
-                if any(need not in done for need in needs):
-                    break
-                start = max([clock[stage], *(done[need] for need in needs)])
-                clock[stage] = done[kind, stage, i] = start + _LONG[kind]
-                at[stage], moved = at[stage] + 1, True
-    for stage, actions in enumerate(order):
-        if at[stage] < len(actions):
-            kind, i = actions[at[stage]]
-            name = {"F": "forward", "B": "backward"}[kind]
-            return 0, f"stage {stage} never gets to the {name} pass of microbatch {i}."
-    return max(clock), ""
-
-
-def _needs(kind: str, stage: int, i: int, stages: int) -> list[tuple]:
-    if kind == "F":
-        return [("F", stage - 1, i)] if stage else []
-    return [("F", stage, i)] + ([("B", stage + 1, i)] if stage < stages - 1 else [])
-
-
-# ------------------------------------------------------------------ equal work
-
-_TEXTS = ((64, 4), (12, 2), (30, 5), (8, 1))
-
-
-def _placed(answer: Callable, gpus: Gpus) -> list:
-    return [
-        [[int(i) for i in tokens] for tokens in answer(length, n)]
-        for length, n in _TEXTS
-    ]
-
-
-@EXERCISES.add("14.4", "length, n", returns=(list, tuple))
-def places(run: Run):
-    yield from in_all(
-        _of_a_text(*case, found)
-        for case, found in zip(_TEXTS, run(_placed), strict=True)
-    )
-
-
-def _of_a_text(length: int, n: int, found: list[list[int]]) -> Iterator[Claim]:
-    what = f"With {length} tokens and {n} rank{'s' * (n > 1)}, "
-    yield Claim(
-        "there's one list for each rank",
-        len(found) == n,
-        f"{what}there are {len(found)}.",
-    )
-    if len(found) != n:
-        return
-    everything = sorted(itertools.chain(*found)) == list(range(length))
-    yield Claim(
-        "each token is on exactly one rank",
-        everything,
-        f"{what}they aren't.",
-    )
-    if not everything:
-        return
-    sizes = [len(tokens) for tokens in found]
-    yield Claim(
-        "all ranks have equally many tokens",
-        len(set(sizes)) == 1,
-        f"{what}they have {', '.join(map(str, sizes))}.",
-    )
-    if len(set(sizes)) > 1:
-        return
-    scores = [sum(i + 1 for i in tokens) for tokens in found]
-    yield Claim(
-        "all ranks have equally many scores",
-        len(set(scores)) == 1,
-        f"{what}they have {', '.join(map(str, scores))}. " + _why_unequal(found, n),
-    )
-    rising = all(tokens == sorted(tokens) for tokens in found)
-    yield Claim(
-        "a rank's tokens rise",
-        rising,
-        f"{what}those of some rank don't. Attention's mask needs their order.",
-    )
-    if not rising or len(set(scores)) > 1:
-        return
-    runs = [
-        1 + sum(b != a + 1 for a, b in itertools.pairwise(tokens)) for tokens in found
-    ]
-    yield Claim(
-        "a rank's tokens form at most two runs",
-        max(runs) <= 2,
-        f"{what}they form {max(runs)} on some rank.",
-    )
-
-
-def _why_unequal(found: list[list[int]], n: int) -> str:
-    if all(
-        tokens == list(range(rank, len(tokens) * n, n))
-        for rank, tokens in enumerate(found)
-    ):
-        return (
-            "Dealing tokens out one by one is almost fair, but each time the last rank "
-            "gets the longest."
-        )
-    if all(len(tokens) == tokens[-1] - tokens[0] + 1 for tokens in found):
-        return "That's the text in order, as it was."
-    return "What should a rank get that has got the very first tokens?"
-
+common.add_shared(EXERCISES, "rank")
 
 # ------------------------------------------------------------------ a split loss
 

@@ -7,7 +7,6 @@ Exercises about names look at the names that devices really have, and not at tho
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import isclose
 from unittest.mock import patch
 
 import torch
@@ -15,76 +14,15 @@ import torch
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.shared import lesson_01 as common
 from d2l_gpu.torch.gpus.torch_gpus import _gpus
 
 EXERCISES = Registry()
+EXERCISES.add("01.1", "m, k, n, seconds, peak", returns=(float, int))(
+    common.share_of_peak
+)
+
 GPUS = 3  # one more than in the lesson, to catch answers with a hard-coded two
-
-# ------------------------------------------------------------------ 01.1
-
-
-def _shared(
-    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, int, int, float, float]]
-) -> list[float]:
-    return [float(answer(*case)) for case in cases]
-
-
-@EXERCISES.add("01.1", "m, k, n, seconds, peak", returns=(float, int))
-def share_of_peak(run: Run):
-    # Powers of two: a product of 2²⁵ operations in 2⁻¹⁰ seconds is half of 2³⁶.
-    square, tall, wide = run(
-        _shared,
-        [
-            (256, 256, 256, 2**-10, 2.0**36),
-            (2048, 64, 128, 2**-10, 2.0**36),
-            (16, 4096, 128, 2**-9, 2.0**32),
-        ],
-    )
-    yield Claim(
-        "for square matrices, it's the operations per second divided by the peak",
-        isclose(square, 0.5),
-        _not_the_share(square),
-    )
-    yield Claim(
-        "for other shapes too",
-        isclose(tall, 0.5) and isclose(wide, 2.0),
-        _wrong_shape(tall, wide),
-    )
-
-
-def _not_the_share(got: float) -> str:
-    known = {
-        0.25: "Each of the n³ steps is a multiplication and an addition.",
-        50.0: "That's the share in percent.",
-        2.0: "That's the other way round: how many times faster the peak is.",
-        2.0**35: "That's the speed in FLOP/s, without the peak.",
-        0.5 / 2**20: "You multiplied by the seconds. More time means less speed.",
-    }
-    for value, hint in known.items():
-        if isclose(got, value):
-            return hint
-    return (
-        f"For matrices of 256 × 256, 1/1,024 s and a peak of 2³⁶ FLOP/s, you return "
-        f"{got:.4g}. How many operations is that product?"
-    )
-
-
-def _wrong_shape(tall: float, wide: float) -> str:
-    shapes = "For 2,048 × 64 by 64 × 128"
-    if isclose(tall, 0.5):  # but wide isn't right
-        return (
-            "A share may be larger than 1, and you shouldn't hide it: it says that "
-            "something is wrong with the measurement."
-        )
-    if isclose(tall, 2**8):
-        return f"{shapes}, you count m³ steps, as if both matrices were square."
-    if isclose(tall, 0.5 / 8):
-        return f"{shapes}, you count n³ steps, as if both matrices were square."
-    return (
-        f"{shapes}, you return {tall:.4g} instead of 0.5. How many numbers does the "
-        "result have, and how many steps does each one take?"
-    )
-
 
 # ------------------------------------------------------------------ 01.2
 

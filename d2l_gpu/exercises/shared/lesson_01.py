@@ -1,8 +1,9 @@
-"""Devices: numbering GPUs, and the device that new arrays get by default."""
+"""Devices: how fast they are, numbering GPUs, and where new arrays go by default."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import isclose
 from numbers import Number
 from typing import Any
 
@@ -444,3 +445,69 @@ def _wrong_times(given: Sequence[float], years, values) -> str:
         if np.allclose(given, times):
             return f"{what} {reason}"
     return what
+
+
+# ------------------------------------------------------------------ share_of_peak
+
+
+def _shared(
+    answer: Callable, gpus: Gpus, cases: Sequence[tuple[int, int, int, float, float]]
+) -> list[float]:
+    return [float(answer(*case)) for case in cases]
+
+
+def share_of_peak(run: Run) -> Iterator[Claim]:
+    """Check the share of a GPU's peak that a product reached."""
+    # Powers of two: a product of 2²⁵ operations in 2⁻¹⁰ seconds is half of 2³⁶.
+    square, tall, wide = run(
+        _shared,
+        [
+            (256, 256, 256, 2**-10, 2.0**36),
+            (2048, 64, 128, 2**-10, 2.0**36),
+            (16, 4096, 128, 2**-9, 2.0**32),
+        ],
+    )
+    yield Claim(
+        "for square matrices, it's the operations per second divided by the peak",
+        isclose(square, 0.5),
+        _not_the_share(square),
+    )
+    yield Claim(
+        "for other shapes too",
+        isclose(tall, 0.5) and isclose(wide, 2.0),
+        _wrong_shape(tall, wide),
+    )
+
+
+def _not_the_share(got: float) -> str:
+    known = {
+        0.25: "Each of the n³ steps is a multiplication and an addition.",
+        50.0: "That's the share in percent.",
+        2.0: "That's the other way round: how many times faster the peak is.",
+        2.0**35: "That's the speed in FLOP/s, without the peak.",
+        0.5 / 2**20: "You multiplied by the seconds. More time means less speed.",
+    }
+    for value, hint in known.items():
+        if isclose(got, value):
+            return hint
+    return (
+        f"For matrices of 256 × 256, 1/1,024 s and a peak of 2³⁶ FLOP/s, you return "
+        f"{got:.4g}. How many operations is that product?"
+    )
+
+
+def _wrong_shape(tall: float, wide: float) -> str:
+    shapes = "For 2,048 × 64 by 64 × 128"
+    if isclose(tall, 0.5):  # but wide isn't right
+        return (
+            "A share may be larger than 1, and you shouldn't hide it: it says that "
+            "something is wrong with the measurement."
+        )
+    if isclose(tall, 2**8):
+        return f"{shapes}, you count m³ steps, as if both matrices were square."
+    if isclose(tall, 0.5 / 8):
+        return f"{shapes}, you count n³ steps, as if both matrices were square."
+    return (
+        f"{shapes}, you return {tall:.4g} instead of 0.5. How many numbers does the "
+        "result have, and how many steps does each one take?"
+    )

@@ -5,61 +5,12 @@ import torch
 
 from d2l_gpu import torch as d2l
 from tests.exercises.graders.answers import Answers
+from tests.exercises.graders.lesson_01 import add_share_of_peak
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
-
-@right("01.1")
-def with_a_speed(m, k, n, seconds, peak):
-    steps = m * n * k
-    speed = steps / seconds + steps / seconds
-    return speed / peak
-
-
-@wrong("01.1", "a multiplication and an addition")
-def forgets_additions(m, k, n, seconds, peak):
-    return m * n * k / seconds / peak
-
-
-@wrong("01.1", "share in percent")
-def in_per_cent(m, k, n, seconds, peak):
-    return 200 * m * n * k / seconds / peak
-
-
-@wrong("01.1", "the other way round")
-def upside_down(m, k, n, seconds, peak):
-    return peak * seconds / (2 * m * n * k)
-
-
-@wrong("01.1", "without the peak")
-def only_the_speed(m, k, n, seconds, peak):
-    return 2 * m * n * k / seconds
-
-
-@wrong("01.1", "More time means less speed")
-def multiplies_by_the_time(m, k, n, seconds, peak):
-    return 2 * m * n * k * seconds / peak
-
-
-@wrong("01.1", "you count m³ steps")
-def cubes_the_first(m, k, n, seconds, peak):
-    return 2 * m**3 / seconds / peak
-
-
-@wrong("01.1", "you count n³ steps")
-def cubes_the_last(m, k, n, seconds, peak):
-    return 2 * n**3 / seconds / peak
-
-
-@wrong("01.1", "you shouldn't hide it")
-def cuts_off(m, k, n, seconds, peak):
-    return min(1.0, 2 * m * n * k / seconds / peak)
-
-
-@wrong("01.1", "you return 0.001953. How many operations")
-def counts_results_only(m, k, n, seconds, peak):
-    return 2 * m * n / seconds / peak
+add_share_of_peak(ANSWERS)
 
 
 @right("01.2")

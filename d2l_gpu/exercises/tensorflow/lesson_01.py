@@ -1,4 +1,5 @@
-"""Devices: numbering GPUs, scopes, and device names that TensorFlow doesn't check."""
+"""Devices: how fast they are, numbering GPUs, scopes, and names that TensorFlow doesn't
+check."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,11 +7,18 @@ import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.gpus import Gpus
-from d2l_gpu.exercises.registry import Claim, Run
+from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 from d2l_gpu.exercises.shared import lesson_01 as common
+from d2l_gpu.exercises.shared.lesson_01_speed import share_of_peak
 from d2l_gpu.exercises.tensorflow.arrays import ARRAYS
 
-EXERCISES = common.exercises(common.Devices(ARRAYS, d2l._gpus, lambda: tf.ones(1)), str)
+EXERCISES = Registry()
+_DEVICES = common.Devices(ARRAYS, d2l._gpus, lambda: tf.ones(1))
+
+EXERCISES.add("01.1", "m, k, n, seconds, peak", returns=(float, int))(share_of_peak)
+EXERCISES.add("01.2", "i", returns=str)(given(common.gpu_in_turn, _DEVICES))
+EXERCISES.add("01.3", "i, visible")(common.on_machine)
+EXERCISES.add("01.4", "f, device")(given(common.run_on, _DEVICES))
 
 _MISSING = "/GPU:99", "/CPU:99"
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared.lesson_04 import UNITS, Models, exercises
 from d2l_gpu.exercises.tensorflow.port import PORT
 from d2l_gpu.tensorflow import keras, layers, tf
@@ -81,3 +83,49 @@ def _dense(inputs: int, outputs: int, device: str) -> layers.Dense:
 
 
 EXERCISES = exercises(KerasModels(PORT))
+
+# ------------------------------------------------------------------ 04.5
+
+
+def _descended(answer: Callable, gpus: Gpus, rates: Sequence[float]) -> dict:
+    with tf.device(gpus[0]):
+        w, steps = tf.Variable(tf.zeros(3)), tf.Variable(0.0)
+        gradients = [tf.fill(3, float(i + 1)) for i in range(len(rates))]
+
+        @tf.function
+        def update(w, gradient, rate):
+            steps.assign_add(1.0)
+            w.assign_sub(rate * gradient)
+
+        answer(update, w, gradients, list(rates))
+        return {
+            "w": w.numpy(),
+            "steps": int(steps.numpy()),
+            "traces": update.experimental_get_tracing_count(),
+        }
+
+
+@EXERCISES.add("04.5", "update, w, gradients, rates", changes="w, gradients")
+def descend(run: Run):
+    rates = [1.0, 0.5, 0.25, 0.125]
+    found, wanted = run(_descended, rates), -(1 + 2 * 0.5 + 3 * 0.25 + 4 * 0.125)
+    yield Claim(
+        "`update` runs once for each rate",
+        found["steps"] == len(rates),
+        f"For {len(rates)} rates, it ran {found['steps']} "
+        f"time{'s' * (found['steps'] != 1)}.",
+    )
+    yield Claim(
+        "`w` is the same as after the loop above",
+        np.allclose(found["w"], wanted),
+        f"Each number should be {wanted:g}, but is {found['w'][0]:g}. Does every step "
+        "use its own rate?",
+    )
+    traces = found["traces"]
+    yield Claim(
+        "`update` is traced once",
+        traces == 1,
+        "It was never traced: you ran its operations one by one, in Python."
+        if not traces
+        else f"It was traced {traces} times. What's new to it in every call?",
+    )

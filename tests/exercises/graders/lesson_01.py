@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 01 that TensorFlow, JAX and MXNet share."""
+"""Answers to the exercises of lesson 01 that several frameworks share."""
 
 import numpy as np
 
@@ -12,58 +12,60 @@ def add_answers(answers: Answers, d2l) -> None:
         answers: of the framework.
         d2l: its helper.
     """
-    _gpu_in_turn(answers, d2l)
-    _on_machine(answers)
+    add_gpu_in_turn(answers, d2l, "01.1")
+    add_on_machine(answers, "01.2")
     _doubling_times(answers)
 
 
-def _gpu_in_turn(answers, d2l):
+def add_gpu_in_turn(answers: Answers, d2l, number: str) -> None:
+    """Register the answers to the exercise on numbering GPUs."""
     right, wrong = answers.right, answers.wrong
 
-    @right("01.1")
+    @right(number)
     def asks_how_many(i):
         n = d2l.num_gpus()
         return d2l.gpu(i % n) if n else d2l.cpu()
 
-    @wrong("01.1", "Index 2 returns ValueError")
+    @wrong(number, "Index 2 returns ValueError")
     def does_not_count_around(i):
         return d2l.gpu(i)
 
-    @wrong("01.1", "as `try_gpu` does")
+    @wrong(number, "as `try_gpu` does")
     def goes_to_the_cpu(i):
         return d2l.try_gpu(i)
 
-    @wrong("01.1", "There are two GPUs here")
+    @wrong(number, "There are two GPUs here")
     def knows_that_there_are_two(i):
         return d2l.gpu(i % 2)
 
-    @wrong("01.1", "divides by zero")
+    @wrong(number, "divides by zero")
     def forgets_that_there_may_be_none(i):
         return d2l.gpu(i % d2l.num_gpus())
 
-    @wrong("01.1", "GPUs are numbered from 0")
+    @wrong(number, "GPUs are numbered from 0")
     def counts_from_1(i):
         devices = d2l.try_all_gpus()
         return devices[(i - 1) % len(devices)]
 
     asked = []
 
-    @wrong("01.1", "each index gave the right device")
+    @wrong(number, "each index gave the right device")
     def takes_turns(i):
         devices = d2l.try_all_gpus()
         asked.append(i)
         return devices[(asked[0] + len(asked) - 1) % len(devices)]
 
-    @wrong("01.1", "your numbering stops there")
+    @wrong(number, "your numbering stops there")
     def stays_at_the_last(i):
         devices = d2l.try_all_gpus()
         return devices[min(i, len(devices) - 1)]
 
 
-def _on_machine(answers):
+def add_on_machine(answers: Answers, number: str) -> None:
+    """Register the answers to the exercise on ``CUDA_VISIBLE_DEVICES``."""
     right, wrong = answers.right, answers.wrong
 
-    @right("01.2")
+    @right(number)
     def with_a_dictionary(i, visible):
         numbers = range(16) if visible is None else map(int, visible.split(",", 99))
         try:
@@ -71,36 +73,36 @@ def _on_machine(answers):
         except ValueError:
             return None
 
-    @wrong("01.2", "You return a str")
+    @wrong(number, "You return a str")
     def returns_a_text(i, visible):
         return str(i) if visible is None else visible.split(",")[i]
 
-    @wrong("01.2", "You return the program's own numbers")
+    @wrong(number, "You return the program's own numbers")
     def does_not_renumber(i, visible):
         return i
 
-    @wrong("01.2", "should return the machine's")
+    @wrong(number, "should return the machine's")
     def renumbers_backwards(i, visible):
         numbers = [int(number) for number in visible.split(",")]
         return numbers.index(i) if i in numbers else numbers[i]
 
-    @wrong("01.2", "the order of the list matters")
+    @wrong(number, "the order of the list matters")
     def sorts(i, visible):
         return sorted(int(number) for number in visible.split(","))[i]
 
-    @wrong("01.2", "Where does one number end?")
+    @wrong(number, "Where does one number end?")
     def takes_one_digit(i, visible):
         return int(visible[2 * i])
 
-    @wrong("01.2", "for the program's GPU 0")
+    @wrong(number, "for the program's GPU 0")
     def forgets_that_it_may_be_unset(i, visible):
         return int(visible.split(",")[i])
 
-    @wrong("01.2", "With `3,1`, the program has no third GPU")
+    @wrong(number, "With `3,1`, the program has no third GPU")
     def goes_beyond(i, visible):
         return i if visible is None else int(visible.split(",")[i])
 
-    @wrong("01.2", "What does `''.split(',')` return?")
+    @wrong(number, "What does `''.split(',')` return?")
     def forgets_that_it_may_be_empty(i, visible):
         if visible is None:
             return i

@@ -1,4 +1,4 @@
-"""Answers to 01.1 and 01.2, which PyTorch and JAX share."""
+"""Answers to 01.1 and 01.2, which are arithmetic, without a framework."""
 
 import math
 
@@ -7,6 +7,12 @@ from tests.exercises.graders.answers import Answers
 
 def add_answers(answers: Answers) -> None:
     """Register the answers to 01.1 and 01.2."""
+    add_share_of_peak(answers)
+    add_overtakes(answers)
+
+
+def add_share_of_peak(answers: Answers) -> None:
+    """Register the answers to 01.1, the share of a GPU's peak."""
     right, wrong = answers.right, answers.wrong
 
     @right("01.1")
@@ -50,6 +56,11 @@ def add_answers(answers: Answers) -> None:
     @wrong("01.1", "you return 0.001953. How many operations")
     def counts_results_only(m, k, n, seconds, peak):
         return 2 * m * n / seconds / peak
+
+
+def add_overtakes(answers: Answers) -> None:
+    """Register the answers to 01.2, when a GPU finishes first."""
+    right, wrong = answers.right, answers.wrong
 
     @right("01.2")
     def with_a_loop(cpu, gpu):

@@ -2,15 +2,18 @@ import tensorflow as tf
 
 from d2l_gpu import tensorflow as d2l
 from tests.exercises.graders.answers import Answers
-from tests.exercises.graders.lesson_01 import add_answers
+from tests.exercises.graders.lesson_01 import add_gpu_in_turn, add_on_machine
+from tests.exercises.graders.lesson_01_speed import add_share_of_peak
 
 ANSWERS = Answers()
 right, wrong = ANSWERS.right, ANSWERS.wrong
 
-add_answers(ANSWERS, d2l)
+add_share_of_peak(ANSWERS)
+add_gpu_in_turn(ANSWERS, d2l, "01.2")
+add_on_machine(ANSWERS, "01.3")
 
 
-@right("01.3")
+@right("01.4")
 def enters_by_hand(f, device):
     scope = tf.device(device)
     scope.__enter__()
@@ -20,44 +23,44 @@ def enters_by_hand(f, device):
         scope.__exit__(None, None, None)
 
 
-@wrong("01.3", "and you copied it afterwards")
+@wrong("01.4", "and you copied it afterwards")
 def copies_the_result(f, device):
     result = f()
     with tf.device(device):
         return tf.identity(result)
 
 
-@wrong("01.3", "but `f` created its array on the host")
+@wrong("01.4", "but `f` created its array on the host")
 def forgets_the_device(f, device):
     return f()
 
 
-@wrong("01.3", "whichever `device` you're given")
+@wrong("01.4", "whichever `device` you're given")
 def names_one_gpu(f, device):
     with tf.device(d2l.gpu(0)):
         return f()
 
 
-@wrong("01.3", "`f` is only the name of the function")
+@wrong("01.4", "`f` is only the name of the function")
 def does_not_call(f, device):
     with tf.device(device):
         return f
 
 
-@wrong("01.3", "and each call might take hours")
+@wrong("01.4", "and each call might take hours")
 def calls_twice(f, device):
     with tf.device(device):
         f()
         return f()
 
 
-@wrong("01.3", "even if it's only a copy")
+@wrong("01.4", "even if it's only a copy")
 def copies_once_more(f, device):
     with tf.device(device):
         return tf.identity(f())
 
 
-@wrong("01.3", "You swallow the error, so the caller")
+@wrong("01.4", "You swallow the error, so the caller")
 def swallows(f, device):
     with tf.device(device):
         try:
@@ -135,13 +138,13 @@ def makes_zeros(shape, device):
 # Scopes that stay open come last: what follows in this process is in them as well.
 
 
-@wrong("01.3", "a new array is created on GPU 1")
+@wrong("01.4", "a new array is created on GPU 1")
 def leaves_it_open(f, device):
     tf.device(device).__enter__()
     return f()
 
 
-@wrong("01.3", "new arrays were created on GPU 1")
+@wrong("01.4", "new arrays were created on GPU 1")
 def closes_only_without_an_error(f, device):
     scope = tf.device(device)
     scope.__enter__()

@@ -3,7 +3,6 @@ import tensorflow as tf
 from tests.exercises.graders.answers import Answers
 from tests.exercises.graders.lesson_02 import (
     add_bytes_of,
-    add_parameters,
     add_random_on,
 )
 
@@ -17,7 +16,6 @@ def put(values, device):
 
 
 add_bytes_of(ANSWERS, tf.zeros, {"float64": 8, "int64": 8})
-add_parameters(ANSWERS)
 add_random_on(ANSWERS, put)
 
 
@@ -45,7 +43,7 @@ def forgets_the_scope(W, gradient, lr):
 
 
 @wrong("02.4", "You created the value to assign")
-def goes_through_numpy(W, gradient, lr):
+def steps_in_numpy(W, gradient, lr):
     W.assign(W.numpy() - lr * gradient.numpy())
 
 
@@ -73,13 +71,102 @@ def forgets_the_rate(W, gradient, lr):
         W.assign_sub(gradient)
 
 
-SHARING = {"A[1:]", "tf.reshape(A, -1)", "tf.identity(A)"}
+@right("02.2")
+def copies_inside(parts, devices):
+    def there(part, device):
+        with tf.device(device):
+            return tf.reduce_sum(tf.identity(part))
 
-right("02.5")(sorted(SHARING))
-wrong("02.5", "from one to the next")({*SHARING, "A[:, 0]"})
-wrong("02.5", "Which is the second one")({*SHARING, "tf.transpose(A)"})
-wrong("02.5", "the number it multiplies by")({*SHARING, "A * 1"})
-wrong("02.5", "what would a copy be for")(SHARING - {"tf.identity(A)"})
-wrong("02.5", "Do they change places")(SHARING - {"tf.reshape(A, -1)"})
-wrong("02.5", "Do its numbers follow each other in")(set())
-wrong("02.5", "isn't one of them")({"A[0]"})
+    return tuple(map(there, parts, devices))
+
+
+@wrong("02.2", "you sent the parts to their devices, but")
+def adds_outside(parts, devices):
+    copies = [put(part, device) for part, device in zip(parts, devices, strict=True)]
+    return [tf.reduce_sum(copy) for copy in copies]
+
+
+@wrong("02.2", "No scope encloses them")
+def forgets_the_scopes(parts, devices):
+    return [tf.reduce_sum(part) for part in parts]
+
+
+@wrong("02.2", "a whole part came back to the host")
+def sends_the_sums(parts, devices):
+    sums = adds_outside(parts, devices)
+    return [put(x, device) for x, device in zip(sums, devices, strict=True)]
+
+
+@wrong("02.2", "Nothing crossed, so")
+def adds_on_the_host(parts, devices):
+    sums = [tf.reduce_sum(part) for part in parts]
+    return [put(x, device) for x, device in zip(sums, devices, strict=True)]
+
+
+@wrong("02.2", "on GPU 1 and GPU 0, in this order")
+def mixes_them_up(parts, devices):
+    return copies_inside(parts, devices[::-1])
+
+
+@wrong("02.2", "you return [1000.0, 4000.0]")
+def accumulates(parts, devices):
+    total, found = 0, []
+    for part, device in zip(parts, devices, strict=True):
+        with tf.device(device):
+            total = total + tf.reduce_sum(part)
+        found.append(total)
+    return found
+
+
+@wrong("02.2", "20,000 bytes crossed")
+def sends_the_second_to_both(parts, devices):
+    put(parts[0], devices[1])
+    put(parts[1], devices[0])
+    return copies_inside(parts, devices)
+
+
+@right("02.5")
+def adds_nothing(x, n):
+    with tf.device(x.device):
+        return x[:n] + 0
+
+
+@right("02.5")
+def gathers(x, n):
+    with tf.device(x.device):
+        return tf.gather(x, tf.range(n))
+
+
+@wrong("02.5", "begins in the memory of `x`")
+def slices(x, n):
+    with tf.device(x.device):
+        return x[:n]
+
+
+@wrong("02.5", "In which scope is your function called?")
+def copies_without_a_scope(x, n):
+    return tf.raw_ops.DeepCopy(x=x[:n])
+
+
+@wrong("02.5", "What did you copy first?")
+def copies_everything(x, n):
+    with tf.device(x.device):
+        return tf.raw_ops.DeepCopy(x=x)[:n]
+
+
+@wrong("02.5", "2,560 bytes crossed")
+def goes_through_numpy(x, n):
+    with tf.device(x.device):
+        return tf.constant(x[:n].numpy())
+
+
+@wrong("02.5", "For n = 10, the shape is")
+def returns_one_more(x, n):
+    with tf.device(x.device):
+        return x[: n + 1] + 0
+
+
+@wrong("02.5", "aren't those of `x`")
+def takes_the_last(x, n):
+    with tf.device(x.device):
+        return x[-n:] + 0

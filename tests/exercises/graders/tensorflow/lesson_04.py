@@ -179,3 +179,39 @@ def adds_the_bias_itself(layers, devices, X):
     second.bias.assign(tf.zeros_like(bias))
     with tf.device(devices[1]):
         return with_scopes([first, second], devices, X) + bias
+
+
+@right("04.5")
+def uses_one_tensor(update, w, gradients, rates):
+    for gradient, rate in zip(gradients, tf.constant(rates), strict=True):
+        update(w, gradient, rate)
+
+
+@wrong("04.5", "It was traced 4 times")
+def passes_numbers(update, w, gradients, rates):
+    for gradient, rate in zip(gradients, rates, strict=True):
+        update(w, gradient, rate)
+
+
+@wrong("04.5", "It was never traced")
+def gives_up_the_graph(update, w, gradients, rates):
+    for gradient, rate in zip(gradients, rates, strict=True):
+        update.python_function(w, gradient, rate)
+
+
+@wrong("04.5", "it ran 0 times")
+def does_it_alone(update, w, gradients, rates):
+    for gradient, rate in zip(gradients, rates, strict=True):
+        w.assign_sub(rate * gradient)
+
+
+@wrong("04.5", "Does every step use its own rate?")
+def keeps_the_first_rate(update, w, gradients, rates):
+    for gradient in gradients:
+        update(w, gradient, rates[0])
+
+
+@wrong("04.5", "it ran 1 time.")
+def steps_once(update, w, gradients, rates):
+    total = tf.add_n([r * g for g, r in zip(gradients, rates, strict=True)])
+    update(w, total, tf.constant(1.0))

@@ -13,7 +13,7 @@ called in another language is in ``lessons/locale/<language>.tsv`` (`tools.gloss
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,35 @@ def bold_terms(lesson: Lesson) -> Iterator[tuple[int, str]]:
             yield line, " ".join(found[1].split())
 
 
+def introductions(terms: Terms, lessons: Iterable[Lesson]) -> dict[str, Lesson]:
+    """Return the lesson that introduces each term.
+
+    Args:
+        terms: the terms.
+        lessons: all lessons, the framework to prefer first. A term belongs to the first
+            lesson that sets it in bold; if none does, to the first with its number.
+
+    Raises:
+        LessonError: there is no lesson with a number.
+    """
+    numbered: dict[str, Lesson] = {}
+    found: dict[str, Lesson] = {}
+    for lesson in lessons:
+        numbered.setdefault(lesson.name.partition("_")[0], lesson)
+        bold = {words for _, words in bold_terms(lesson)}
+        for its in terms.definitions.values():
+            for term in its:
+                if term not in found and any(map(matching(term).fullmatch, bold)):
+                    found[term] = lesson
+    if unknown := [each for each in terms.definitions if each not in numbered]:
+        raise LessonError(f"{SOURCE}: there is no lesson {', '.join(unknown)}")
+    return {
+        term: found.get(term, numbered[number])
+        for number, its in terms.definitions.items()
+        for term in its
+    }
+
+
 def _without_stars(code: re.Match) -> str:
     return code[0].replace("*", " ")
 
@@ -157,18 +186,15 @@ def page(
         texts: `Terms.as_lesson`, translated.
         language: the page's language.
         languages: all languages, by code, English first.
-        links: links to the lessons, by number.
+        links: a link to the lesson that introduces it, by term.
         others: a line with links to this page in other languages; may be empty.
 
     Raises:
-        LessonError: a lesson doesn't exist.
         ValueError: the names of the terms in a language can't be parsed.
     """
     title, introduction, *heads = (
         cell.source for cell in texts.cells[: len(terms.texts)]
     )
-    if unknown := [each for each in terms.definitions if each not in links]:
-        raise LessonError(f"{SOURCE}: there is no lesson {', '.join(unknown)}")
     # In English, the terms in all languages; in another language, in that one.
     shown = [
         each
@@ -179,10 +205,10 @@ def page(
     names = {each.code: Glossary.read(locale / f"{each.code}.tsv") for each in shown}
     definitions = iter(cell.source for cell in texts.cells[len(terms.texts) :])
     rows = {}
-    for number, its in terms.definitions.items():
+    for its in terms.definitions.values():
         for term in its:
             called = [names[each.code].name_of(term) or UNKNOWN for each in shown]
-            rows[term] = [next(definitions), links[number], *called]
+            rows[term] = [next(definitions), links[term], *called]
     head, meaning, lesson = heads
     table = [[head, meaning, lesson, *(each.name for each in shown)]]
     table.append(["---"] * len(table[0]))

@@ -7,7 +7,7 @@ so are glossaries, from ``lessons/glossary.toml``.
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from d2l_gpu.common.frameworks import Framework
@@ -16,7 +16,7 @@ from tools.course_map import parts_of, table_row, with_parts
 from tools.edition import Edition, Project, editions
 from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
-from tools.lesson import LessonError, aims_and_minutes
+from tools.lesson import Lesson, LessonError, aims_and_minutes
 from tools.marks import replace_between
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
@@ -47,9 +47,12 @@ def new_readmes(project: Project) -> dict[Path, str]:
         for language in project.translations:
             found[readme_of(project, language)] = _translated(project, language)
     if project.glossary is not None:
+        tags = [framework.tag for framework in project.frameworks]
+        lessons = sorted(project.read(), key=lambda each: tags.index(each.framework))
+        introduced = glossary_page.introductions(project.glossary, lessons)
         for language in project.languages:
             path = glossary_page.page_of(project.root, language)
-            found[path] = _glossary(project, language)
+            found[path] = _glossary(project, language, introduced)
     return {
         path: text
         for path, text in found.items()
@@ -63,16 +66,18 @@ def readme_of(project: Project, language: str) -> Path:
     return project.root / name
 
 
-def _glossary(project: Project, language: str) -> str:
+def _glossary(
+    project: Project, language: str, introduced: Mapping[str, Lesson]
+) -> str:
     """Return the page of terms in a language."""
     terms = project.glossary
     texts = terms.as_lesson()
     if language in project.translations:
         texts = project.translations[language].translated(texts, None)
     links = {
-        name.partition("_")[0]: f"[{name.partition('_')[0]}]"
-        f"(../notebooks/{language}/{next(iter(of_lesson)).tag}/{name}.ipynb)"
-        for name, of_lesson in project.sources.items()
+        term: f"[{lesson.name.partition('_')[0]}]"
+        f"(../notebooks/{language}/{lesson.framework}/{lesson.name}.ipynb)"
+        for term, lesson in introduced.items()
     }
     others = " · ".join(
         each.name

@@ -10,10 +10,12 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.common.transfers import Transfer, Transfers
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.show.bars import bars
@@ -41,6 +43,7 @@ __all__ = [
     "require_gpus",
     "residual",
     "resnet18",
+    "transfers",
     "try_all_gpus",
     "try_gpu",
     "use_virtual_gpus",
@@ -181,6 +184,69 @@ cpu, gpu, num_gpus = _gpus.cpu, _gpus.gpu, _gpus.num_gpus
 try_gpu, try_all_gpus = _gpus.try_gpu, _gpus.try_all_gpus
 require_gpus, use_virtual_gpus = _gpus.require_gpus, _gpus.use_virtual_gpus
 devices, name = _gpus.devices, _gpus.name
+
+# ------------------------------------------------------------------ copies
+
+
+@contextmanager
+def transfers() -> Iterator[Transfers]:
+    """Log the copies between devices inside a ``with`` block.
+
+    An operation that TensorFlow runs at once copies each operand that isn't on its
+    device, and Python copies what it reads. Missing are copies inside a
+    ``tf.function``, and those of integers of the type int32, which are sizes and
+    positions: TensorFlow keeps them on the host, even in the scope of a GPU.
+
+    Returns:
+        A context manager whose value is the list of transfers, filled as they are
+        made. It has ``len``, ``nbytes`` and ``summary()``, and displays as a table.
+    """
+    log = Transfers()
+
+    def note(x: Any, target: str) -> None:
+        nbytes = x.shape.num_elements() * x.dtype.size
+        if x.device != target and x.dtype != tf.int32 and nbytes:
+            log.append(Transfer(nbytes, name(x.device), name(target)))
+
+    with watch_copies(note):
+        yield log
+
+
+@contextmanager
+def watch_copies(note: Callable[[Any, str], None]) -> Iterator[None]:
+    """Inside the block, tell of each tensor that an operation or Python needs.
+
+    Args:
+        note: called with the tensor, wherever it is, and the full name of the device
+            on which it's needed.
+    """
+    # TensorFlow's debugger uses these callbacks; there is no public API for them. They
+    # see each operation, and so each operand. Fetching a value isn't an operation, so
+    # we patch `_numpy`, too. Reads by NumPy through the buffer protocol go unnoticed.
+    # (Checked with TensorFlow 2.21; its profiler counts the same copies.)
+    from tensorflow.python.framework import op_callbacks, ops
+
+    def operation(kind, inputs, attrs, outputs, op_name=None, graph=None):
+        where = [x for x in (*outputs, *inputs) if getattr(x, "device", None)]
+        if graph is None and where:
+            for x in inputs:
+                if x.dtype not in (tf.resource, tf.variant):
+                    note(x, where[0].device)
+
+    host = "/job:localhost/replica:0/task:0/device:CPU:0"
+    original = ops._EagerTensorBase._numpy
+
+    def fetched(x):
+        note(x, host)
+        return original(x)
+
+    op_callbacks.add_op_callback(operation)
+    try:
+        with mock.patch.object(ops._EagerTensorBase, "_numpy", fetched):
+            yield
+    finally:
+        op_callbacks.remove_op_callback(operation)
+
 
 # ------------------------------------------------------------------ data
 

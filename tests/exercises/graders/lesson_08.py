@@ -17,7 +17,7 @@ def add_shared(answers: Answers, to: Callable, sums: Callable, host: Callable) -
         host: makes a NumPy array of one.
     """
     _gradients(answers, to, sums)
-    _accuracies(answers, to, host)
+    add_accuracies(answers, to, host)
     _rates(answers)
     _settings(answers)
 
@@ -151,7 +151,8 @@ def _gradients(answers, to, sums):
         return to(w, devices[0])
 
 
-def _accuracies(answers, to, host):
+def add_accuracies(answers, to, host):
+    """Add answers about the accuracy on several devices."""
     right, wrong = answers.right, answers.wrong
 
     def counts(nets, X, y, devices):

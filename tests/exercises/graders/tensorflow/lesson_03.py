@@ -1,7 +1,5 @@
-import numpy as np
-
 from d2l_gpu import tensorflow as d2l
-from d2l_gpu.tensorflow import tf
+from d2l_gpu.tensorflow import keras, tf
 from tests.exercises.graders.answers import Answers
 
 ANSWERS = Answers()
@@ -100,45 +98,94 @@ def forgets_to_send(images, device):
 
 
 @right("03.3")
-def adds_on_the_gpu(losses):
-    with tf.device(losses[0].device):
-        return (tf.add_n(losses) / len(losses)).numpy().item()
+def with_tensorflows_own(grads, max_norm):
+    with tf.device(grads[0].device):
+        return tf.clip_by_global_norm(grads, max_norm)
 
 
-@wrong("03.3", "each loss was fetched separately, by")
-def fetches_each(losses):
-    return sum(float(loss) for loss in losses) / len(losses)
+@right("03.3")
+def chooses_on_the_gpu(grads, max_norm):
+    with tf.device(grads[0].device):
+        norm = tf.linalg.global_norm(grads)
+        scale = tf.where(norm > max_norm, max_norm / norm, 1.0)
+        return tuple(grad * scale for grad in grads), norm
 
 
-@wrong("03.3", "you never fetched its value")
-def returns_a_tensor(losses):
-    return tf.reduce_mean(tf.stack(losses))
+def global_norm(grads):
+    return tf.norm(tf.stack([tf.norm(grad) for grad in grads]))
 
 
-@wrong("03.3", "That's the sum of the losses")
-def forgets_to_divide(losses):
-    with tf.device(losses[0].device):
-        return float(tf.reduce_sum(tf.stack(losses)))
+@wrong("03.3", "One byte was copied to the host: a truth value")
+def asks(grads, max_norm):
+    with tf.device(grads[0].device):
+        norm = global_norm(grads)
+        if norm > max_norm:
+            grads = [grad * (max_norm / norm) for grad in grads]
+        return grads, norm
 
 
-@wrong("03.3", "let the GPU do the arithmetic")
-def fetches_all_at_once(losses):
-    with tf.device(losses[0].device):
-        losses = tf.stack(losses)
-    return float(losses.numpy().mean())
+@wrong("03.3", "One number was copied to the host")
+def fetches_the_norm(grads, max_norm):
+    with tf.device(grads[0].device):
+        norm = global_norm(grads)
+        scale = min(1.0, max_norm / max(float(norm), 1e-9))
+        return [grad * scale for grad in grads], norm
 
 
-@wrong("03.3", "You copied something back to the GPU")
-def makes_a_new_tensor(losses):
-    with tf.device(losses[0].device):
-        numbers = tf.constant([float(loss) for loss in losses])
-    with tf.device(d2l.gpu(1)):
-        return float(tf.reduce_mean(numbers))
+@wrong("03.3", "In which scope was it?")
+def without_a_scope(grads, max_norm):
+    norm = global_norm(grads)
+    scale = tf.minimum(max_norm / norm, 1.0)
+    return [grad * scale for grad in grads], norm
 
 
-@wrong("03.3", "NumPy read the values in a way that")
-def leaves_it_to_numpy(losses):
-    return float(np.stack(losses).mean())
+@wrong("03.3", "bytes were copied from GPU 0 to GPU 1")
+def takes_any_gpu(grads, max_norm):
+    own = d2l.name(grads[0].device)
+    other = next(each for each in d2l.try_all_gpus() if d2l.name(each) != own)
+    with tf.device(other):
+        return without_a_scope(grads, max_norm)
+
+
+@wrong("03.3", "and a `max_norm` of 2.0, they have a norm of 2")
+def always_scales(grads, max_norm):
+    with tf.device(grads[0].device):
+        norm = global_norm(grads)
+        return [grad * (max_norm / (norm + 1e-9)) for grad in grads], norm
+
+
+@wrong("03.3", "You clipped each gradient separately")
+def clips_each(grads, max_norm):
+    with tf.device(grads[0].device):
+        return [tf.clip_by_norm(grad, max_norm) for grad in grads], global_norm(grads)
+
+
+@wrong("03.3", "You return the gradients as they were")
+def only_measures(grads, max_norm):
+    with tf.device(grads[0].device):
+        return grads, global_norm(grads)
+
+
+@wrong("03.3", "What's 0 divided by 0?")
+def divides_by_zero(grads, max_norm):
+    with tf.device(grads[0].device):
+        norm = global_norm(grads)
+        scale = tf.minimum(norm, max_norm) / norm
+        return [grad * scale for grad in grads], norm
+
+
+@wrong("03.3", "you returned 2.")
+def returns_the_norm_afterwards(grads, max_norm):
+    with tf.device(grads[0].device):
+        grads, _ = tf.clip_by_global_norm(grads, max_norm)
+        return grads, global_norm(grads)
+
+
+@wrong("03.3", "but you return [(3,), (2, 5)]")
+def loses_one(grads, max_norm):
+    with tf.device(grads[0].device):
+        grads, norm = tf.clip_by_global_norm(grads, max_norm)
+        return grads[:2], norm
 
 
 @right("03.4")
@@ -196,11 +243,132 @@ def forgets_the_scope(tensors, device):
         ]
 
 
+WEIGHTS = [1.0] * 5 + [2.0] * 5
+
+
+def trained(net, images, labels, steps, scope=None, weigh=True, rows=None, log=None):
+    """Return the losses of all steps, tensors on the GPU unless logged otherwise."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    history, device = [], images.device
+    with tf.device(device if scope != "optimizer" else d2l.cpu()):
+        optimizer = keras.optimizers.SGD(0.5)
+    with tf.device(device if scope != "weights" else d2l.cpu()):
+        weights = tf.constant(WEIGHTS)
+    for i in range(steps):
+        part = (rows or (lambda i: slice(64 * i, 64 * (i + 1))))(i)
+        with tf.device(device if scope != "slices" else d2l.cpu()):
+            X, y = images[part], labels[part]
+        with tf.device(device if scope != "step" else d2l.cpu()):
+            with tf.GradientTape() as tape:
+                weight = tf.gather(weights, y) if weigh else None
+                mean = loss(y, net(X, training=True), sample_weight=weight)
+            grads = tape.gradient(mean, net.trainable_variables)
+            optimizer.apply(grads, net.trainable_variables)
+        history.append(log(mean) if log else mean)
+    return history
+
+
+def fetched(losses):
+    with tf.device(losses[0].device):
+        losses = tf.stack(losses)
+    history = losses.numpy().tolist()
+    return history, min(history)
+
+
+@right("03.5")
+def everything_in_the_scope(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps))
+
+
+@right("03.5")
+def keeps_the_best_there(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    with tf.device(images.device):
+        losses = tf.stack(losses)
+        return losses.numpy().tolist(), float(tf.reduce_min(losses))
+
+
+@wrong("03.5", "all images, or all parameters")
+def slices_on_the_host(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps, scope="slices"))
+
+
+@wrong("03.5", "the weights of the classes go to the GPU")
+def weights_on_the_host(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps, scope="weights"))
+
+
+@wrong("03.5", "the learning rate")
+def optimizer_on_the_host(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps, scope="optimizer"))
+
+
+@wrong("03.5", "4 bytes come to the host: a loss")
+def fetches_each_loss(net, images, labels, steps):
+    history = trained(net, images, labels, steps, log=float)
+    return history, min(history)
+
+
+@wrong("03.5", "one byte comes to the host: a truth value")
+def asks_for_the_best(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    best = losses[0]
+    with tf.device(images.device):
+        for each in losses[1:]:
+            if each < best:
+                best = each
+        return fetched(losses)[0], float(best)
+
+
+@wrong("03.5", "their values never reached the host")
+def returns_tensors(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    return losses, fetched(losses)[1]
+
+
+@wrong("03.5", "`best` is a tensor")
+def returns_the_best_as_a_tensor(net, images, labels, steps):
+    losses = trained(net, images, labels, steps)
+    with tf.device(images.device):
+        return fetched(losses)[0], tf.reduce_min(tf.stack(losses))
+
+
+@wrong("03.5", "The smallest loss is")
+def returns_the_largest(net, images, labels, steps):
+    history, _ = fetched(trained(net, images, labels, steps))
+    return history, max(history)
+
+
+@wrong("03.5", "the losses without the weights of the classes")
+def forgets_the_weights(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps, weigh=False))
+
+
+@wrong("03.5", "In step 2, the loss should be")
+def trains_on_the_first_batch_only(net, images, labels, steps):
+    rows = lambda i: slice(0, 64)  # noqa: E731
+    return fetched(trained(net, images, labels, steps, rows=rows))
+
+
+@wrong("03.5", "It has 8 elements after 9 steps")
+def forgets_the_last_step(net, images, labels, steps):
+    return fetched(trained(net, images, labels, steps - 1))
+
+
+@wrong("03.5", "Afterwards its parameters aren't those")
+def trains_a_copy(net, images, labels, steps):
+    with tf.device(images.device):
+        other = keras.models.clone_model(net)
+        other.set_weights(net.get_weights())
+    history = trained(other, images, labels, steps)
+    return fetched(history)
+
+
 def policy(name):
     tf.config.experimental.set_device_policy(name)
 
 
-@right("03.5")
+@right("03.6")
 def keeps_the_error(f):
     problem = None
     policy("explicit")
@@ -216,7 +384,7 @@ def keeps_the_error(f):
     raise problem
 
 
-@wrong("03.5", "still 'explicit'.")
+@wrong("03.6", "still 'explicit'.")
 def forgets_to_restore(f):
     policy("explicit")
     try:
@@ -228,7 +396,7 @@ def forgets_to_restore(f):
     return False
 
 
-@wrong("03.5", "still 'explicit' if an error")
+@wrong("03.6", "still 'explicit' if an error")
 def restores_on_two_of_three_ways(f):
     policy("explicit")
     try:
@@ -242,7 +410,7 @@ def restores_on_two_of_three_ways(f):
     return False
 
 
-@wrong("03.5", "You took a missing file for")
+@wrong("03.6", "You took a missing file for")
 def catches_everything(f):
     policy("explicit")
     try:
@@ -254,7 +422,7 @@ def catches_everything(f):
     return False
 
 
-@wrong("03.5", "an error of the same class")
+@wrong("03.6", "an error of the same class")
 def looks_at_the_class_only(f):
     policy("explicit")
     try:
@@ -266,13 +434,13 @@ def looks_at_the_class_only(f):
     return False
 
 
-@wrong("03.5", "`X + Y` copied `X` from the first one")
+@wrong("03.6", "`X + Y` copied `X` from the first one")
 def forgets_the_policy(f):
     f()
     return False
 
 
-@wrong("03.5", "You called it 2 times")
+@wrong("03.6", "You called it 2 times")
 def tries_it_out_first(f):
     f()
     return keeps_the_error(f)
@@ -289,7 +457,7 @@ def loses_the_last(tensors, device):
     return with_slices(tensors[:-1], device)
 
 
-@wrong("03.5", "`tf.identity(X) + Y` copies nothing silently")
+@wrong("03.6", "`tf.identity(X) + Y` copies nothing silently")
 def always(f):
     f()
     return True

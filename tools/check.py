@@ -19,8 +19,11 @@ from tools.outputs import has_comparable_output, output_problems
 from tools.tolerance import MOST, USUAL, tolerance
 
 # Fractions of an edition's code cells with output: of its lessons, and of its
-# solutions, which have so few of them that each picture counts for more.
+# solutions, which have so few of them that each picture counts for more. A measured
+# time can't be compared, and only PyTorch's edition can simulate one instead, so
+# measured times have a limit of their own.
 MIN_COMPARED = {False: 0.9, True: 0.85}
+MAX_TIMED = 0.1
 MAX_LOOSE = 0.1  # fraction of those with a tolerance above the default
 
 # The last headings of an English notebook; the second pair is the first edition's.
@@ -116,9 +119,24 @@ class Comparison:
         return self.exact + self.near + self.loose
 
     @property
+    def total(self) -> int:
+        """The number of cells with output."""
+        return self.compared + sum(self.reasons.values())
+
+    @property
+    def timed(self) -> int:
+        """The number of cells that aren't compared because they measure time."""
+        return self.reasons.get("timing", 0)
+
+    @property
     def share(self) -> float:
         """The fraction of the cells with output that are compared."""
-        return self.compared / max(1, self.compared + sum(self.reasons.values()))
+        return self.compared / max(1, self.total)
+
+    @property
+    def share_untimed(self) -> float:
+        """The same fraction of the cells that don't measure time."""
+        return self.compared / max(1, self.total - self.timed)
 
     @property
     def share_loose(self) -> float:
@@ -168,10 +186,15 @@ def edition_problems(paths: Sequence[Path], solutions: bool = False) -> Iterator
             yield f"{path.name}: {problem}"
     found = comparison(notebooks)
     least = MIN_COMPARED[solutions]
-    if found.share < least:
+    if found.share_untimed < least:
         yield (
-            f"only {found.share:.0%} of the code cells with output are compared, but "
-            f"at least {least:.0%} must be"
+            f"only {found.share_untimed:.0%} of the code cells with output that isn't "
+            f"a measured time are compared, but at least {least:.0%} must be"
+        )
+    if found.timed > MAX_TIMED * found.total and not solutions:
+        yield (
+            f"{found.timed / found.total:.0%} of the code cells with output measure "
+            f"time, but at most {MAX_TIMED:.0%} may"
         )
     if found.share_loose > MAX_LOOSE:
         yield (

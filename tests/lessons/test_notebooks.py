@@ -208,8 +208,8 @@ def test_what_is_no_absolute_path_is_not_taken_for_one(good_notebook, text):
     assert list(notebook_problems(good_notebook)) == []
 
 
-def ignored(cell):
-    cell.metadata.tags = ["timing", "nbval-ignore-output"]
+def ignored(cell, reason="machine"):
+    cell.metadata.tags = [reason, "nbval-ignore-output"]
 
 
 def ignored_by_comment(cell):
@@ -246,9 +246,21 @@ def test_edition_with_too_little_compared_is_rejected(good_notebook, tmp_path):
     ignored(good_notebook.cells[2])
     nbformat.write(good_notebook, path)
     problem = (
-        "only 80% of the code cells with output are compared, but at least 90% must be"
+        "only 80% of the code cells with output that isn't a measured time are "
+        "compared, but at least 90% must be"
     )
     assert list(edition_problems([path])) == [problem]
+
+
+def test_edition_that_measures_time_too_often_is_rejected(good_notebook, tmp_path):
+    path = tmp_path / "01_toy.ipynb"
+    for number in 1, 2:
+        ignored(good_notebook.cells[number], "timing")
+        found = comparison([good_notebook])
+        assert (found.share, found.share_untimed) == (1 - number / 10, 1)
+        nbformat.write(good_notebook, path)
+        problem = "20% of the code cells with output measure time, but at most 10% may"
+        assert list(edition_problems([path])) == [problem] * (number - 1)
 
 
 def test_edition_with_too_loose_comparisons_is_rejected(good_notebook, tmp_path):

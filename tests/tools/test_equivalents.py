@@ -105,8 +105,9 @@ def test_table_of_the_appendix_is_made_of_executed_cells(tag):
     notebook = nbformat.read(editions / tag / "A2_equivalents.ipynb", as_version=4)
     (shown,) = [cell.source for cell in notebook.cells if "| **" in cell.source]
     rendered = MarkdownIt().enable("table").parse(shown)
-    start = [token.type for token in rendered].index("table_open")
-    inline = [token.content for token in rendered[start:] if token.type == "inline"]
+    kinds = [token.type for token in rendered]
+    table = rendered[kinds.index("table_open") : kinds.index("table_close")]
+    inline = [token.content for token in table if token.type == "inline"]
     rows = [inline[i : i + 3] for i in range(3, len(inline), 3)]
     titles = [each.title for each in FRAMEWORKS]
     assert [title for _, title, _ in rows] == titles * (len(rows) // len(titles))

@@ -66,9 +66,7 @@ def readme_of(project: Project, language: str) -> Path:
     return project.root / name
 
 
-def _glossary(
-    project: Project, language: str, introduced: Mapping[str, Lesson]
-) -> str:
+def _glossary(project: Project, language: str, introduced: Mapping[str, Lesson]) -> str:
     """Return the page of terms in a language."""
     terms = project.glossary
     texts = terms.as_lesson()

@@ -1,0 +1,191 @@
+"""Sharding: how many GPUs the model states need, and shards that are cut again."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.registry import Claim, Run
+
+# ------------------------------------------------------------------ how many GPUs?
+
+# Parameters, bytes of memory, and stage.
+_PLANS = (
+    (1000, 16_000, 0),
+    (1000, 15_999, 0),
+    (1000, 16_000, 1),
+    (1000, 9_000, 1),
+    (1000, 8_000, 1),
+    (1000, 8_001, 1),
+    (1000, 5_000, 2),
+    (1000, 4_900, 2),
+    (1000, 3_000, 2),
+    (1000, 4_000, 2),
+    (1000, 2_000, 3),
+    (1000, 1_900, 3),
+    (8_030_261_248, 80 * 10**9, 0),
+    (8_030_261_248, 80 * 10**9, 1),
+    (8_030_261_248, 80 * 10**9, 3),
+)
+_KEPT = (16, 8, 4, 0)  # bytes per parameter that a stage leaves on every GPU
+
+
+def _needed(parameters: int, memory: int, stage: int, kept=_KEPT) -> int | None:
+    left = memory - kept[stage] * parameters
+    sharded = (16 - kept[stage]) * parameters
+    if not sharded:
+        return 1 if left >= 0 else None
+    return math.ceil(sharded / left) if left > 0 else None
+
+
+def _counted(answer: Callable, gpus: Gpus) -> list:
+    return [answer(*plan) for plan in _PLANS]
+
+
+def gpus_needed(run: Run) -> Iterator[Claim]:
+    """Check that it returns the smallest number of GPUs, or None."""
+    found = run(_counted)
+    for stage in range(4):
+        name = f"stage {stage}" if stage else "DDP"
+        wrong = [
+            (plan, mine, _needed(*plan))
+            for plan, mine in zip(_PLANS, found, strict=True)
+            if plan[2] == stage and mine != _needed(*plan)
+        ]
+        yield Claim(
+            f"it returns the smallest number of GPUs with {name}",
+            not wrong,
+            _wrong_number(found, *wrong[0]) if wrong else "",
+        )
+        if wrong:
+            return
+
+
+def _wrong_number(found: Sequence, plan: tuple, mine, true) -> str:
+    parameters, memory, stage = plan
+    if found == [_needed(*plan, kept=(16, 12, 8, 0)) for plan in _PLANS]:
+        return (
+            "You shard one of Adam's averages. Stage 1 shards both: 8 bytes of each "
+            "parameter stay on all GPUs."
+        )
+    if found == [_needed(*plan, kept=(16, 8, 12, 0)) for plan in _PLANS]:
+        return "Stage 2 shards the gradients *and* what stage 1 shards."
+    told = f"With {parameters:,} parameters and {memory:,} bytes in stage {stage}, "
+    if true is None:
+        return (
+            told + f"you return {mine}. What's on every GPU fills the memory already, "
+            "so no number of GPUs is large enough."
+        )
+    if mine is None:
+        return told + f"you return None, but {true} GPUs are enough."
+    if mine == true + 1:
+        return told + f"you return {mine}, but {true} GPUs are enough."
+    if mine == true - 1:
+        return told + f"{mine} GPUs aren't enough. Which way do you round?"
+    return told + f"you return {mine} instead of {true}."
+
+
+# ------------------------------------------------------------------ cut again
+
+# The size, the old number of ranks and the new one.
+_CUTS = (
+    (24, 4, 2),
+    (24, 2, 4),
+    (24, 4, 3),
+    (23, 4, 3),
+    (10, 4, 7),
+    (5, 3, 4),
+    (9, 1, 4),
+)
+
+
+def _chunks(size: int, n: int) -> list[list[float]]:
+    """Return the chunks of the numbers 1 to ``size``, with padding."""
+    k = -(-size // n)
+    numbers = [*range(1, size + 1), *[0] * (n * k - size)]
+    return [[float(x) for x in numbers[i * k : (i + 1) * k]] for i in range(n)]
+
+
+def _cut(vector: Callable[[list], Any], answer: Callable, gpus: Gpus) -> list[dict]:
+    """Return the new chunks of each case, and what was read for each of them."""
+    found = []
+    for size, old, new in _CUTS:
+        files = [vector(x) for x in _chunks(size, old)]
+        chunks, reads = [], []
+        for rank in range(new):
+            asked = []
+
+            def read(i, start, stop, files=files, asked=asked):
+                asked.append([int(i), int(start), int(stop)])
+                return vector(files[i][start:stop].tolist())
+
+            chunks.append(answer(read, size, old, rank, new).tolist())
+            reads.append(asked)
+        found.append({"chunks": chunks, "reads": reads})
+    return found
+
+
+def load_shard(vector: Callable[[list], Any], run: Run) -> Iterator[Claim]:
+    """Check that chunks are right, and that nothing is read that isn't needed.
+
+    Args:
+        vector: makes the framework's vector from a list of numbers.
+    """
+    found = run(_cut)
+    for case, each in zip(_CUTS, found, strict=True):
+        size, old, new = case
+        told = f"{size} numbers, from {old} ranks to {new}"
+        right = _chunks(size, new)
+        wrong = [r for r in range(new) if each["chunks"][r] != right[r]]
+        yield Claim(
+            f"{told}: all chunks are right",
+            not wrong,
+            _wrong_chunk(each["chunks"][wrong[0]], right, wrong[0]) if wrong else "",
+        )
+        if wrong:
+            return
+    for case, each in zip(_CUTS, found, strict=True):
+        size, old, new = case
+        before, now = -(-size // old), -(-size // new)
+        for rank, reads in enumerate(each["reads"]):
+            numbers = sorted(
+                i * before + x
+                for i, start, stop in reads
+                for x in range(max(start, 0), min(stop, before))
+            )
+            needed = [*range(rank * now, min((rank + 1) * now, size))]
+            if numbers != needed:
+                yield Claim(
+                    "each rank reads the numbers that it needs, once",
+                    False,
+                    _wrong_reads(len(numbers), len(needed), case, rank),
+                )
+                return
+    yield Claim("each rank reads the numbers that it needs, once", True)
+
+
+def _wrong_chunk(mine: list, right: list[list[float]], rank: int) -> str:
+    wanted = right[rank]
+    told = f"Rank {rank} should get {_said(wanted)}"
+    if len(mine) < len(wanted) and mine == wanted[: len(mine)]:
+        return f"{told}, but you leave out the padding: {_said(mine)}."
+    if mine in right:
+        return f"{told}, but you return the chunk of rank {right.index(mine)}."
+    return f"{told}, but you return {_said(mine)}."
+
+
+def _said(numbers: Sequence[float]) -> str:
+    return f"[{', '.join(f'{x:g}' for x in numbers)}]"
+
+
+def _wrong_reads(read: int, needed: int, case: tuple, rank: int) -> str:
+    size, old, new = case
+    if read >= size:
+        return (
+            f"Rank {rank} of {new} reads all {size} numbers, and it needs {needed}. "
+            "Which files does its chunk overlap with?"
+        )
+    return (
+        f"With {size} numbers from {old} ranks to {new}, rank {rank} reads {read} "
+        f"numbers, and it needs {needed}."
+    )

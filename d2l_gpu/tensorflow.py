@@ -193,8 +193,10 @@ def transfers() -> Iterator[Transfers]:
     """Log the copies between devices inside a ``with`` block.
 
     An operation that TensorFlow runs at once copies each operand that isn't on its
-    device, and Python copies what it reads. Missing are copies inside a
-    ``tf.function``, and those of integers of the type int32, which are sizes and
+    device, and Python copies what it reads. TensorFlow keeps a copy as long as the
+    tensor exists, so a tensor is logged once for each device; what was copied before
+    the block is logged once more. Missing are copies inside a ``tf.function``, reads by
+    NumPy's functions, and copies of integers of the type int32, which are sizes and
     positions: TensorFlow keeps them on the host, even in the scope of a GPU.
 
     Returns:
@@ -216,6 +218,9 @@ def transfers() -> Iterator[Transfers]:
 def watch_copies(note: Callable[[Any, str], None]) -> Iterator[None]:
     """Inside the block, tell of each tensor that an operation or Python needs.
 
+    It tells of a tensor once for each device, because TensorFlow keeps the copies (its
+    *local mirrors* of the tensor).
+
     Args:
         note: called with the tensor, wherever it is, and the full name of the device
             on which it's needed.
@@ -223,21 +228,28 @@ def watch_copies(note: Callable[[Any, str], None]) -> Iterator[None]:
     # TensorFlow's debugger uses these callbacks; there is no public API for them. They
     # see each operation, and so each operand. Fetching a value isn't an operation, so
     # we patch `_numpy`, too. Reads by NumPy through the buffer protocol go unnoticed.
-    # (Checked with TensorFlow 2.21; its profiler counts the same copies.)
+    # (Checked with TensorFlow 2.21.)
     from tensorflow.python.framework import op_callbacks, ops
+
+    seen: set[tuple[int, str]] = set()  # TensorFlow never reuses an id
+
+    def needed(x: Any, target: str) -> None:
+        if (x._id, target) not in seen:
+            seen.add((x._id, target))
+            note(x, target)
 
     def operation(kind, inputs, attrs, outputs, op_name=None, graph=None):
         where = [x for x in (*outputs, *inputs) if getattr(x, "device", None)]
         if graph is None and where:
             for x in inputs:
                 if x.dtype not in (tf.resource, tf.variant):
-                    note(x, where[0].device)
+                    needed(x, where[0].device)
 
     host = "/job:localhost/replica:0/task:0/device:CPU:0"
     original = ops._EagerTensorBase._numpy
 
     def fetched(x):
-        note(x, host)
+        needed(x, host)
         return original(x)
 
     op_callbacks.add_op_callback(operation)

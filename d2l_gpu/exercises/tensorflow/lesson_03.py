@@ -254,11 +254,14 @@ def _in_each_step(copies: Sequence[tuple[int, str, str]]) -> str:
     sent = {nbytes for nbytes, _, to in again if to != HOST}
     if max(fetched, default=0) > 1000:
         return (
-            f"Again and again {max(fetched):,} bytes come to the host: all images, or "
-            "all parameters. Where does the operation run that needs them?"
+            f"Again and again {max(fetched):,} bytes come to the host: the "
+            "parameters, or a batch. Where does the operation run that needs them?"
         )
-    if len(_WEIGHTS) * 4 in sent:
-        return "Again and again the weights of the classes go to the GPU."
+    if max(sent, default=0) > 1000:
+        return (
+            f"Again and again {max(sent):,} bytes go to the GPU: a batch. In which "
+            "scope was it cut out?"
+        )
     if 4 in sent:
         return "Again and again 4 bytes go to the GPU: the learning rate."
     if sent:

@@ -288,12 +288,12 @@ def keeps_the_best_there(net, images, labels, steps):
         return losses.numpy().tolist(), float(tf.reduce_min(losses))
 
 
-@wrong("03.5", "all images, or all parameters")
+@wrong("03.5", "a batch. In which scope was it cut out?")
 def slices_on_the_host(net, images, labels, steps):
     return fetched(trained(net, images, labels, steps, scope="slices"))
 
 
-@wrong("03.5", "the weights of the classes go to the GPU")
+@right("03.5")
 def weights_on_the_host(net, images, labels, steps):
     return fetched(trained(net, images, labels, steps, scope="weights"))
 

@@ -1,6 +1,5 @@
 """Copying between devices."""
 
-import math
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +13,8 @@ from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.jax.port import PORT, compilations
 from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_03 as common
+from d2l_gpu.exercises.shared import lesson_03_training as training
+from d2l_gpu.exercises.shared.lesson_03_training import BATCH, STEPS, WEIGHTS
 
 EXERCISES = common.exercises(PORT, leave_out=["03.3"])
 
@@ -109,9 +110,7 @@ def _refused(answer: Callable, gpus: Gpus, rounds: int) -> str:
 
 # ------------------------------------------------------------------ a slow program
 
-_BATCH = 64
-_WEIGHTS = np.array([1.0] * 5 + [2.0] * 5, np.float32)
-_STEPS = 3, 9
+_WEIGHTS = np.array(WEIGHTS, np.float32)
 
 
 def _digits(seed: int) -> tuple[dict, np.ndarray, np.ndarray]:
@@ -123,7 +122,7 @@ def _digits(seed: int) -> tuple[dict, np.ndarray, np.ndarray]:
         "W2": rng.standard_normal((8, 10)) / 3,
         "b2": np.zeros(10),
     }
-    n = _BATCH * (max(_STEPS) + 1)
+    n = BATCH * (max(STEPS) + 1)
     images = rng.random((n, 4, 4, 1)).astype(np.float32)
     labels = rng.integers(10, size=n).astype(np.int32)
     return {k: v.astype(np.float32) for k, v in params.items()}, images, labels
@@ -142,7 +141,7 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, dict
     params, images, labels = _digits(seed)
     losses = []
     for step in range(steps):
-        batch = slice(_BATCH * step, _BATCH * (step + 1))
+        batch = slice(BATCH * step, BATCH * (step + 1))
         value, grads = jax.value_and_grad(_loss)(
             params, images[batch], labels[batch], weighted
         )
@@ -156,7 +155,7 @@ def _fitted(answer: Callable, gpus: Gpus, seed: int) -> dict:
     params, images, labels = jax.tree.map(PORT.watched, _digits(seed))
     copies, compiled = [], []
     # The first run compiles what the others can use.
-    for steps in (_STEPS[0], *_STEPS):
+    for steps in (STEPS[0], *STEPS):
         before = compilations()
         with PORT.watch(numbers=True) as log:
             trained, history, best = answer(params, images, labels, steps)
@@ -176,38 +175,17 @@ def _fitted(answer: Callable, gpus: Gpus, seed: int) -> dict:
 @EXERCISES.add("03.5", "params, images, labels, steps", returns=(tuple, list))
 def fit(run: Run):
     seed = random.randrange(1000)
-    found, steps = run(_fitted, seed), _STEPS[1]
+    found, steps = run(_fitted, seed), STEPS[1]
     losses, parameters = _reference(seed, steps)
-    history = found["history"]
-    yield Claim(
-        "`history` has one Python number for each step",
-        found["numbers"] and len(history) == steps,
-        f"It has {len(history)} elements after {steps} steps."
-        if len(history) != steps
-        else "Its elements are arrays: their values never reached the host.",
+    complete = yield from training.losses_of(
+        found,
+        losses,
+        lambda: _reference(seed, steps, weighted=False)[0],
+        "an array",
+        "arrays",
     )
-    if len(history) != steps:
+    if not complete:
         return
-    i = int(np.argmax(~np.isclose(history, losses, rtol=1e-4)))
-    hint = (
-        f"In step {i + 1}, the loss should be {losses[i]:.4f}, but you have "
-        f"{history[i]:.4f}."
-    )
-    if np.allclose(history, _reference(seed, steps, weighted=False)[0], rtol=1e-4):
-        hint = "They are the losses without the weights of the classes."
-    yield Claim(
-        "they are the losses of `fit_slowly`",
-        np.allclose(history, losses, rtol=1e-4),
-        hint,
-    )
-    best = min(losses)
-    yield Claim(
-        "`best` is the smallest of them, as a Python number",
-        math.isclose(found["best"], best, rel_tol=1e-4) and found["best is a number"],
-        f"The smallest loss is {best:.4f}, but you return {found['best']:.4f}."
-        if found["best is a number"]
-        else "`best` is an array: its value never reached the host.",
-    )
     yield Claim(
         "the parameters are those that `fit_slowly` returns",
         found["parameters"].keys() == parameters.keys()
@@ -221,14 +199,14 @@ def fit(run: Run):
     yield Claim(
         "the number of compilations doesn't depend on the number of steps",
         many <= max(few, 1),
-        f"In {_STEPS[0]} steps, JAX compiled {few} programs, and in {_STEPS[1]} steps "
+        f"In {STEPS[0]} steps, JAX compiled {few} programs, and in {STEPS[1]} steps "
         f"{many}. Which of your functions is a new one in each step?",
     )
     few, many = found["copies"]
     yield Claim(
         "the number of copies doesn't depend on the number of steps",
         len(many) <= len(few),
-        f"{_STEPS[0]} steps make {len(few)} copies, and {_STEPS[1]} steps "
+        f"{STEPS[0]} steps make {len(few)} copies, and {STEPS[1]} steps "
         f"{len(many)}. {_in_each_step(few, many)}",
     )
 

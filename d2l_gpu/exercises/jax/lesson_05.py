@@ -12,6 +12,7 @@ from jax.extend.core import jaxprs_in_params
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.jax.port import PORT, compilations
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.shared.lesson_05 import wrong_norms
 from d2l_gpu.vgpu.sim.catalogue import MODELS
 
 EXERCISES = Registry()
@@ -626,7 +627,7 @@ def norms(run: Run):
     yield Claim(
         "they're the norms of the products, in order",
         same,
-        "" if same else _wrong_norms(mine, wanted, float(np.linalg.norm(X))),
+        "" if same else wrong_norms(mine, wanted, float(np.linalg.norm(X)), ".4g"),
     )
     few, many = found["operations"]
     yield Claim(
@@ -642,21 +643,3 @@ def norms(run: Run):
         f"The largest array in the program has {largest:,} numbers, for matrices of "
         f"{SIDE**2}. What keeps all the products?",
     )
-
-
-def _wrong_norms(mine: list[float], wanted: list[float], first: float) -> str:
-    if math.isclose(mine[0], first, rel_tol=1e-3):
-        return "The first one is the norm of `X` itself, not of the first product."
-    if math.isclose(mine[0], wanted[0] ** 2, rel_tol=1e-3):
-        return "The first one is the square of the norm: the square root is missing."
-    if math.isclose(mine[-1], wanted[0], rel_tol=1e-3):
-        return (
-            "All of them are the norm of `X @ X`. Each step has to multiply the result "
-            "of the previous step."
-        )
-    for i, (value, norm) in enumerate(zip(mine, wanted, strict=True), 1):
-        if not math.isclose(value, norm, rel_tol=1e-3):
-            return (
-                f"The norm of step {i} should be {norm:.4g}, but yours is {value:.4g}."
-            )
-    return ""

@@ -121,7 +121,6 @@ def _wrong_specs(stage: str, kind: str, part: dict, cut: bool, n: int) -> str:
 
 # ------------------------------------------------------------------ clipping
 
-_LARGEST = 1.0
 # What the gradients are multiplied by: they're clipped, not clipped, and zero.
 _SCALES = (1.0, 0.01, 0.09, 0.0)
 
@@ -140,7 +139,7 @@ def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
     """Return the clipped gradient, each GPU's norm, and the bytes of collectives."""
 
     def on_one(shards):
-        shards, norm = answer(shards, _LARGEST)
+        shards, norm = answer(shards, common.LARGEST)
         return list(shards), jax.numpy.reshape(norm, (1,))
 
     data = PartitionSpec("data")
@@ -184,11 +183,11 @@ def clip(run: Run):
         yield Claim(
             f"with a gradient of norm {norm:.2f}, every GPU returns that norm",
             same,
-            _wrong_norm(found["norms"], norm),
+            common.wrong_norm(found["norms"], norm, "GPU"),
         )
         if not same:
             return
-        wanted = whole * min(1, _LARGEST / norm if norm else 1)
+        wanted = whole * min(1, common.LARGEST / norm if norm else 1)
         mine = np.concatenate([x.ravel() for x in found["shards"]])
         close = len(mine) == len(wanted) and np.allclose(
             mine, wanted, rtol=1e-3, atol=1e-6
@@ -209,32 +208,10 @@ def clip(run: Run):
     )
 
 
-def _wrong_norm(norms: Sequence[float], norm: float) -> str:
-    told = f"The GPUs return {', '.join(f'{x:.2f}' for x in norms)}"
-    if len({round(x, 4) for x in norms}) > 1:
-        return f"{told}: each the norm of its own shards."
-    if math.isclose(norms[0], norm**2, rel_tol=1e-3):
-        return f"{told}, the square of the norm."
-    if norms[0] > norm:
-        return f"{told}, which is more. Norms don't add up, but what does?"
-    return f"{told}, which is less. Are all GPUs' shards counted?"
-
-
 def _wrong_shards(mine: np.ndarray, whole: np.ndarray, norm: float) -> str:
     if len(mine) != len(whole):
         return "They don't have the shapes of the shards you were given."
-    if not np.isfinite(mine).all():
-        return "Some numbers aren't finite. What's 0 / 0?"
-    if np.allclose(mine, whole, rtol=1e-3):
-        return "You return them as they were."
-    if norm < _LARGEST:
-        return (
-            f"This gradient isn't too large, but you change it. Its norm is {norm:.2f}."
-        )
-    length = float(np.linalg.norm(mine))
-    return (
-        f"Afterwards, the norm of the whole gradient is {length:.2f}, not {_LARGEST}."
-    )
+    return common.wrong_shards(mine, whole, norm, "You return them as they were.")
 
 
 # ------------------------------------------------------------------ layer by layer

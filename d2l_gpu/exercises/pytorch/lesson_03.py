@@ -1,6 +1,5 @@
 """Copying between devices, checked with the log of copies and of waiting."""
 
-import math
 import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +15,13 @@ from d2l_gpu.exercises.gpus import HOST, Gpus
 from d2l_gpu.exercises.pytorch.port import PORT
 from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_03 as common
+from d2l_gpu.exercises.shared import lesson_03_training as training
+from d2l_gpu.exercises.shared.lesson_03_training import BATCH, STEPS, WEIGHTS
 
 EXERCISES = common.exercises(PORT, leave_out=["03.3"])
 
 
 # ------------------------------------------------------------------ a decision
-
-_MOST = 2.0
-_SHAPES = (3,), (2, 5), (4, 1, 2)
 
 
 @contextmanager
@@ -40,25 +38,12 @@ def _waiting() -> Iterator[list[str]]:
             sentences += [str(each.message) for each in caught]
 
 
-def _gradients(norm: float, seed: int) -> list[np.ndarray]:
-    """Return gradients of all shapes, which have a norm together."""
-    values = np.random.default_rng(seed).normal(size=sum(map(math.prod, _SHAPES)))
-    values = (values * (norm / np.linalg.norm(values))).astype(np.float32)
-    ends = np.cumsum([math.prod(shape) for shape in _SHAPES])[:-1]
-    parts = np.split(values, ends)
-    return [x.reshape(shape) for x, shape in zip(parts, _SHAPES, strict=True)]
-
-
-def _norm(arrays: Sequence[np.ndarray]) -> float:
-    return float(np.linalg.norm(np.concatenate([x.ravel() for x in arrays])))
-
-
 def _clipped(answer: Callable, gpus: Gpus, norm: float, seed: int) -> dict:
     """Have gradients of a norm clipped; return what they are then, and what it took."""
-    grads = [torch.from_numpy(x).to(gpus[0]) for x in _gradients(norm, seed)]
+    grads = [torch.from_numpy(x).to(gpus[0]) for x in training.gradients(norm, seed)]
     given = list(grads)
     with d2l.transfers() as log, _waiting() as waits:
-        result = answer(grads, _MOST)
+        result = answer(grads, training.MOST)
     return {
         "grads": [x.detach().cpu().numpy() for x in given],
         "norm": result.detach().cpu().numpy(),
@@ -73,37 +58,16 @@ def clip(run: Run):
     seed = random.randrange(1000)
     norms = random.uniform(4, 9), random.uniform(0.5, 1.5), 0.0
     large, small, zero = found = [run(_clipped, norm, seed) for norm in norms]
-    before = _gradients(norms[0], seed)
-    wanted = [x * (_MOST / norms[0]) for x in before]
-    now = _norm(large["grads"])
-    if _all_close(large["grads"], before):
-        hint = "The gradients are as they were. They have to be changed in place."
-    elif max(map(_norm, ([x] for x in large["grads"]))) > 0.99 * _MOST:
-        hint = (
-            "You clipped each gradient separately. `max_norm` is for the norm of all "
-            f"of them together, which is {now:.3g} now."
-        )
-    else:
-        hint = f"Together they have a norm of {now:.3g} now."
-    yield Claim(
-        "gradients whose norm is too large are scaled to `max_norm`",
-        _all_close(large["grads"], wanted),
-        hint,
+    yield training.scaled(
+        large["grads"],
+        norms[0],
+        seed,
+        "The gradients are as they were. They have to be changed in place.",
     )
-    kept = all(map(np.array_equal, small["grads"], _gradients(norms[1], seed)))
-    yield Claim(
-        "gradients whose norm is small enough keep their values",
-        kept,
-        f"With a norm of {norms[1]:.3g} and a `max_norm` of {_MOST}, they have a norm "
-        f"of {_norm(small['grads']):.3g} afterwards.",
-    )
-    yield Claim(
-        "gradients that are all zero stay zero",
-        not any(np.any(x) for x in zero["grads"]),
-        "They became `nan`. What's 0 divided by 0?"
-        if any(np.isnan(x).any() for x in zero["grads"])
-        else "They aren't zero afterwards.",
-    )
+    before = training.gradients(norms[1], seed)
+    kept = all(map(np.array_equal, small["grads"], before))
+    yield training.unchanged(kept, small["grads"], norms[1])
+    yield training.still_zero(zero["grads"])
     returned = [float(np.ravel(each["norm"])[0]) for each in found]
     yield Claim(
         "it returns the norm that the gradients had, on their device",
@@ -119,12 +83,6 @@ def clip(run: Run):
         not large["waits"] and not small["waits"],
         "Nothing was copied, but Python waited for the GPU to find out how many "
         "elements a mask selects.",
-    )
-
-
-def _all_close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
-    return all(
-        np.allclose(*pair, rtol=1e-4) for pair in zip(found, wanted, strict=True)
     )
 
 
@@ -144,16 +102,12 @@ def _of_what(copies: Sequence[tuple[int, str, str]]) -> str:
 
 # ------------------------------------------------------------------ a slow script
 
-_BATCH, _WEIGHTS = 64, [1.0] * 5 + [2.0] * 5
-_STEPS = 3, 9
-_MOST_COPIES = 3
-
 
 def _digits(seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """Return a small network, and images and labels for it, all on the CPU."""
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 10))
-    n = _BATCH * max(_STEPS)
+    n = BATCH * max(STEPS)
     return net, torch.rand(n, 1, 4, 4), torch.randint(10, (n,))
 
 
@@ -177,9 +131,9 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list
     """Return the losses of all steps, and the parameters after them."""
     net, images, labels = _digits(seed)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
-    weight = torch.tensor(_WEIGHTS) if weighted else None
+    weight = torch.tensor(WEIGHTS) if weighted else None
     losses = []
-    for X, y in list(zip(images.split(_BATCH), labels.split(_BATCH), strict=True))[
+    for X, y in list(zip(images.split(BATCH), labels.split(BATCH), strict=True))[
         :steps
     ]:
         loss = F.cross_entropy(net(X), y, weight=weight)
@@ -194,53 +148,7 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list
     "03.5", "net, images, labels, steps", returns=(tuple, list), changes="net"
 )
 def fit(run: Run):
-    seed = random.randrange(1000)
-    few, many = (run(_fitted, seed, steps) for steps in _STEPS)
-    steps, (losses, parameters) = _STEPS[1], _reference(seed, _STEPS[1])
-    history = many["history"]
-    yield Claim(
-        "`history` has one Python number for each step",
-        many["numbers"] and len(history) == steps,
-        f"It has {len(history)} elements after {steps} steps."
-        if len(history) != steps
-        else "Its elements are tensors: their values never reached the host.",
-    )
-    if len(history) != steps:
-        return
-    i = int(np.argmax(~np.isclose(history, losses, rtol=1e-4)))
-    hint = (
-        f"In step {i + 1}, the loss should be {losses[i]:.4f}, but you have "
-        f"{history[i]:.4f}."
-    )
-    if np.allclose(history, _reference(seed, steps, weighted=False)[0], rtol=1e-4):
-        hint = "They are the losses without the weights of the classes."
-    yield Claim(
-        "they are the losses of `fit_slowly`",
-        np.allclose(history, losses, rtol=1e-4),
-        hint,
-    )
-    best = min(losses)
-    yield Claim(
-        "`best` is the smallest of them, as a Python number",
-        math.isclose(many["best"], best, rel_tol=1e-4) and many["best is a number"],
-        f"The smallest loss is {best:.4f}, but you return {many['best']:.4f}."
-        if many["best is a number"]
-        else "`best` is a tensor: its value never reached the host.",
-    )
-    yield Claim(
-        "the network is trained as before",
-        all(
-            np.allclose(*pair, rtol=1e-3, atol=1e-5)
-            for pair in zip(many["parameters"], parameters, strict=True)
-        ),
-        "Afterwards its parameters aren't those that `fit_slowly` would leave.",
-    )
-    copies = many["copies"]
-    yield Claim(
-        f"it makes at most {_MOST_COPIES} copies, however many the steps",
-        len(copies) <= _MOST_COPIES and len(few["copies"]) <= _MOST_COPIES,
-        f"It makes {len(copies)} copies in {steps} steps. {_in_each_step(copies)}",
-    )
+    yield from training.fit(run, _fitted, _reference, _in_each_step)
 
 
 def _in_each_step(copies: Sequence[tuple[int, str, str]]) -> str:
@@ -253,10 +161,10 @@ def _in_each_step(copies: Sequence[tuple[int, str, str]]) -> str:
         return f"Again and again {min(fetched)} bytes come to the host: a loss."
     nbytes = max((nbytes for nbytes, _ in again), default=0)
     what = ""
-    if nbytes == _BATCH * torch.int64.itemsize:
-        what = f": {_BATCH} whole numbers, which say where something is"
-    elif nbytes == len(_WEIGHTS) * torch.float32.itemsize:
-        what = f": {len(_WEIGHTS)} numbers, which are the same each time"
+    if nbytes == BATCH * torch.int64.itemsize:
+        what = f": {BATCH} whole numbers, which say where something is"
+    elif nbytes == len(WEIGHTS) * torch.float32.itemsize:
+        what = f": {len(WEIGHTS)} numbers, which are the same each time"
     return f"Again and again {nbytes} bytes go to the GPU{what}."
 
 

@@ -15,6 +15,7 @@ from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.shared.lesson_05 import wrong_norms
 
 EXERCISES = Registry()
 
@@ -222,7 +223,7 @@ def norms(run: Run):
     yield Claim(
         "they're the norms of the products, in order",
         values is wanted,
-        _wrong_norms(values, wanted, float(X.norm())),
+        wrong_norms(values, wanted, float(X.norm()), ".4f"),
     )
     needed = {every: math.ceil(_STEPS / every) for every in runs}
     copies = {every: found["copies"] for every, found in runs.items()}
@@ -273,24 +274,6 @@ def _wrong_number(numbers: dict[int, int]) -> str:
             )
         if number != 95:
             return f"{came}."
-    return ""
-
-
-def _wrong_norms(values: list[float], wanted: list[float], first: float) -> str:
-    if math.isclose(values[0], first, rel_tol=1e-3):
-        return "The first one is the norm of `X` itself, not of the first product."
-    if math.isclose(values[0], wanted[0] ** 2, rel_tol=1e-3):
-        return "The first one is the square of the norm: the square root is missing."
-    if math.isclose(values[-1], wanted[0], rel_tol=1e-3):
-        return (
-            "All of them are the norm of `X @ X`. Each step has to multiply the result "
-            "of the previous step."
-        )
-    for i, (value, norm) in enumerate(zip(values, wanted, strict=True), 1):
-        if not math.isclose(value, norm, rel_tol=1e-3):
-            return (
-                f"The norm of step {i} should be {norm:.4f}, but yours is {value:.4f}."
-            )
     return ""
 
 

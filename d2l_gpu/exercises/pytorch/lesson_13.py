@@ -1,7 +1,6 @@
 """Sharding: what it saves, its first stage by hand, and shards that are cut again."""
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -127,7 +126,6 @@ def _wrong_step(mine: Sequence[np.ndarray], close: Sequence[bool]) -> str:
 
 # ------------------------------------------------------------------ clipping
 
-_LARGEST = 1.0
 # What the gradients are multiplied by: they're clipped, not clipped, and zero.
 _SCALES = (1.0, 0.01, 0.09, 0.0)
 
@@ -145,7 +143,7 @@ def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
 
     def clip(rank, n):
         shards = [g.to("vgpu") for g in _gradients(scale)[rank]]
-        norm = answer(shards, _LARGEST)
+        norm = answer(shards, common.LARGEST)
         return torch.cat(shards).cpu().numpy(), float(norm)
 
     vgpu.current_simulator().reset()
@@ -172,17 +170,24 @@ def clip(run: Run):
         yield Claim(
             f"with a gradient of norm {norm:.2f}, every rank returns that norm",
             np.allclose(found["norms"], norm, rtol=1e-3, atol=1e-6),
-            _wrong_norm(found["norms"], norm),
+            common.wrong_norm(found["norms"], norm, "rank"),
         )
         if not np.allclose(found["norms"], norm, rtol=1e-3, atol=1e-6):
             return
-        wanted = whole * min(1, _LARGEST / norm if norm else 1)
+        wanted = whole * min(1, common.LARGEST / norm if norm else 1)
         mine = np.concatenate(found["shards"])
         close = np.allclose(mine, wanted.numpy(), rtol=1e-3, atol=1e-6)
         yield Claim(
             "and the shards are clipped together",
             close,
-            "" if close else _wrong_shards(mine, whole.numpy(), norm),
+            ""
+            if close
+            else common.wrong_shards(
+                mine,
+                whole.numpy(),
+                norm,
+                "They haven't changed. They're to be changed in place.",
+            ),
         )
         if not close:
             return
@@ -192,32 +197,6 @@ def clip(run: Run):
         most <= 64,
         f"GPU 0 sends {most} bytes for a gradient of {4 * 20 * _N} bytes. Which number "
         "do the other ranks need?",
-    )
-
-
-def _wrong_norm(norms: Sequence[float], norm: float) -> str:
-    told = f"The ranks return {', '.join(f'{x:.2f}' for x in norms)}"
-    if len({round(x, 4) for x in norms}) > 1:
-        return f"{told}: each the norm of its own shards."
-    if math.isclose(norms[0], norm**2, rel_tol=1e-3):
-        return f"{told}, the square of the norm."
-    if norms[0] > norm:
-        return f"{told}, which is more. Norms don't add up, but what does?"
-    return f"{told}, which is less. Are all ranks' shards counted?"
-
-
-def _wrong_shards(mine: np.ndarray, whole: np.ndarray, norm: float) -> str:
-    if not np.isfinite(mine).all():
-        return "Some numbers aren't finite. What's 0 / 0?"
-    if np.allclose(mine, whole, rtol=1e-3):
-        return "They haven't changed. They're to be changed in place."
-    if norm < _LARGEST:
-        return (
-            f"This gradient isn't too large, but you change it. Its norm is {norm:.2f}."
-        )
-    length = float(np.linalg.norm(mine))
-    return (
-        f"Afterwards, the norm of the whole gradient is {length:.2f}, not {_LARGEST}."
     )
 
 

@@ -1,8 +1,10 @@
-"""Sharding: how many GPUs the model states need, and shards that are cut again."""
+"""Sharding: how many GPUs the model states need, clipping, and shards cut again."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Run
@@ -83,6 +85,50 @@ def _wrong_number(found: Sequence, plan: tuple, mine, true) -> str:
     if mine == true - 1:
         return told + f"{mine} GPUs aren't enough. Which way do you round?"
     return told + f"you return {mine} instead of {true}."
+
+
+# ------------------------------------------------------------------ clipping
+
+LARGEST = 1.0
+
+
+def wrong_norm(norms: Sequence[float], norm: float, who: str) -> str:
+    """Return what's wrong with the norms of a gradient whose shards were clipped.
+
+    Args:
+        norms: what each of ``who`` returned.
+        norm: the right one.
+        who: "rank" or "GPU".
+    """
+    told = f"The {who}s return {', '.join(f'{x:.2f}' for x in norms)}"
+    if len({round(x, 4) for x in norms}) > 1:
+        return f"{told}: each the norm of its own shards."
+    if math.isclose(norms[0], norm**2, rel_tol=1e-3):
+        return f"{told}, the square of the norm."
+    if norms[0] > norm:
+        return f"{told}, which is more. Norms don't add up, but what does?"
+    return f"{told}, which is less. Are all {who}s' shards counted?"
+
+
+def wrong_shards(mine: np.ndarray, whole: np.ndarray, norm: float, kept: str) -> str:
+    """Return what's wrong with a clipped gradient of the right size.
+
+    Args:
+        mine: the gradient.
+        whole: what it was.
+        norm: the norm that it had.
+        kept: what to say if it's as it was.
+    """
+    if not np.isfinite(mine).all():
+        return "Some numbers aren't finite. What's 0 / 0?"
+    if np.allclose(mine, whole, rtol=1e-3):
+        return kept
+    if norm < LARGEST:
+        return (
+            f"This gradient isn't too large, but you change it. Its norm is {norm:.2f}."
+        )
+    length = float(np.linalg.norm(mine))
+    return f"Afterwards, the norm of the whole gradient is {length:.2f}, not {LARGEST}."
 
 
 # ------------------------------------------------------------------ cut again

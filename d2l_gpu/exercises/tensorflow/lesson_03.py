@@ -1,6 +1,5 @@
 """Copying between devices."""
 
-import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -10,6 +9,8 @@ from d2l_gpu import tensorflow as d2l
 from d2l_gpu.exercises.gpus import HOST, Gpus
 from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_03 as common
+from d2l_gpu.exercises.shared import lesson_03_training as training
+from d2l_gpu.exercises.shared.lesson_03_training import BATCH, STEPS, WEIGHTS
 from d2l_gpu.exercises.tensorflow.port import PORT
 from d2l_gpu.tensorflow import keras, tf
 
@@ -18,28 +19,12 @@ EXERCISES = common.exercises(PORT, leave_out=["03.3"])
 
 # ------------------------------------------------------------------ a decision
 
-_MOST = 2.0
-_SHAPES = (3,), (2, 5), (4, 1, 2)
-
-
-def _gradients(norm: float, seed: int) -> list[np.ndarray]:
-    """Return gradients of all shapes, which have a norm together."""
-    values = np.random.default_rng(seed).normal(size=sum(map(math.prod, _SHAPES)))
-    values = (values * (norm / np.linalg.norm(values))).astype(np.float32)
-    ends = np.cumsum([math.prod(shape) for shape in _SHAPES])[:-1]
-    parts = np.split(values, ends)
-    return [x.reshape(shape) for x, shape in zip(parts, _SHAPES, strict=True)]
-
-
-def _norm(arrays: Sequence[np.ndarray]) -> float:
-    return float(np.linalg.norm(np.concatenate([x.ravel() for x in arrays])))
-
 
 def _clipped(answer: Callable, gpus: Gpus, norm: float, seed: int) -> dict:
     """Have gradients of a norm clipped; return what they are then, and what it took."""
-    grads = [PORT.array(x, gpus[0]) for x in _gradients(norm, seed)]
+    grads = [PORT.array(x, gpus[0]) for x in training.gradients(norm, seed)]
     with d2l.transfers() as log:
-        clipped, before = answer(grads, _MOST)
+        clipped, before = answer(grads, training.MOST)
         clipped = list(clipped)
     return {
         "grads": [np.asarray(x) for x in clipped],
@@ -54,44 +39,20 @@ def clip(run: Run):
     seed = random.randrange(1000)
     norms = random.uniform(4, 9), random.uniform(0.5, 1.5), 0.0
     large, small, zero = found = [run(_clipped, norm, seed) for norm in norms]
-    before = _gradients(norms[0], seed)
-    wanted = [x * (_MOST / norms[0]) for x in before]
-    if [x.shape for x in large["grads"]] != list(_SHAPES):
+    if [x.shape for x in large["grads"]] != list(training.SHAPES):
         yield Claim(
             "it returns as many gradients as it gets, in their shapes",
             False,
-            f"They had the shapes {list(_SHAPES)}, but you return "
+            f"They had the shapes {list(training.SHAPES)}, but you return "
             f"{[x.shape for x in large['grads']]}.",
         )
         return
-    now = _norm(large["grads"])
-    if _all_close(large["grads"], before):
-        hint = "You return the gradients as they were."
-    elif max(map(_norm, ([x] for x in large["grads"]))) > 0.99 * _MOST:
-        hint = (
-            "You clipped each gradient separately. `max_norm` is for the norm of all "
-            f"of them together, which is {now:.3g} now."
-        )
-    else:
-        hint = f"Together they have a norm of {now:.3g} now."
-    yield Claim(
-        "gradients whose norm is too large are scaled to `max_norm`",
-        _all_close(large["grads"], wanted),
-        hint,
+    yield training.scaled(
+        large["grads"], norms[0], seed, "You return the gradients as they were."
     )
-    yield Claim(
-        "gradients whose norm is small enough keep their values",
-        _all_close(small["grads"], _gradients(norms[1], seed)),
-        f"With a norm of {norms[1]:.3g} and a `max_norm` of {_MOST}, they have a norm "
-        f"of {_norm(small['grads']):.3g} afterwards.",
-    )
-    yield Claim(
-        "gradients that are all zero stay zero",
-        not any(np.any(x) for x in zero["grads"]),
-        "They became `nan`. What's 0 divided by 0?"
-        if any(np.isnan(x).any() for x in zero["grads"])
-        else "They aren't zero afterwards.",
-    )
+    kept = training.all_close(small["grads"], training.gradients(norms[1], seed))
+    yield training.unchanged(kept, small["grads"], norms[1])
+    yield training.still_zero(zero["grads"])
     returned = [float(np.ravel(each["norm"])[0]) for each in found]
     yield Claim(
         "it returns the norm that the gradients had",
@@ -105,12 +66,6 @@ def clip(run: Run):
         "the gradients and the norm are on the gradients' GPU",
         not elsewhere,
         f"Some are on {', '.join(sorted(elsewhere))}.",
-    )
-
-
-def _all_close(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
-    return all(
-        np.allclose(*pair, rtol=1e-4) for pair in zip(found, wanted, strict=True)
     )
 
 
@@ -138,10 +93,6 @@ def _of_what(copies: Sequence[tuple[int, str, str]]) -> str:
 
 # ------------------------------------------------------------------ a slow script
 
-_BATCH, _WEIGHTS = 64, [1.0] * 5 + [2.0] * 5
-_STEPS = 3, 9
-_MOST_COPIES = 3
-
 
 def _digits(seed: int) -> tuple[keras.Model, np.ndarray, np.ndarray]:
     """Return a small network in the scope that is open, and images and labels."""
@@ -154,7 +105,7 @@ def _digits(seed: int) -> tuple[keras.Model, np.ndarray, np.ndarray]:
             keras.layers.Dense(10),
         ]
     )
-    rng, n = np.random.default_rng(seed), _BATCH * max(_STEPS)
+    rng, n = np.random.default_rng(seed), BATCH * max(STEPS)
     images = rng.random((n, 4, 4, 1), dtype=np.float32)
     return net, images, rng.integers(10, size=n)
 
@@ -180,10 +131,10 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list
     """Return the losses of all steps, and the parameters after them."""
     net, images, labels = _digits(seed)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    weights = np.array(_WEIGHTS if weighted else [1.0] * 10, np.float32)
+    weights = np.array(WEIGHTS if weighted else [1.0] * 10, np.float32)
     losses = []
     for i in range(steps):
-        rows = slice(_BATCH * i, _BATCH * (i + 1))
+        rows = slice(BATCH * i, BATCH * (i + 1))
         with tf.GradientTape() as tape:
             scores = net(images[rows], training=True)
             mean = loss(labels[rows], scores, sample_weight=weights[labels[rows]])
@@ -198,53 +149,7 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list
     "03.5", "net, images, labels, steps", returns=(tuple, list), changes="net"
 )
 def fit(run: Run):
-    seed = random.randrange(1000)
-    few, many = (run(_fitted, seed, steps) for steps in _STEPS)
-    steps, (losses, parameters) = _STEPS[1], _reference(seed, _STEPS[1])
-    history = many["history"]
-    yield Claim(
-        "`history` has one Python number for each step",
-        many["numbers"] and len(history) == steps,
-        f"It has {len(history)} elements after {steps} steps."
-        if len(history) != steps
-        else "Its elements are tensors: their values never reached the host.",
-    )
-    if len(history) != steps:
-        return
-    i = int(np.argmax(~np.isclose(history, losses, rtol=1e-4)))
-    hint = (
-        f"In step {i + 1}, the loss should be {losses[i]:.4f}, but you have "
-        f"{history[i]:.4f}."
-    )
-    if np.allclose(history, _reference(seed, steps, weighted=False)[0], rtol=1e-4):
-        hint = "They are the losses without the weights of the classes."
-    yield Claim(
-        "they are the losses of `fit_slowly`",
-        np.allclose(history, losses, rtol=1e-4),
-        hint,
-    )
-    best = min(losses)
-    yield Claim(
-        "`best` is the smallest of them, as a Python number",
-        math.isclose(many["best"], best, rel_tol=1e-4) and many["best is a number"],
-        f"The smallest loss is {best:.4f}, but you return {many['best']:.4f}."
-        if many["best is a number"]
-        else "`best` is a tensor: its value never reached the host.",
-    )
-    yield Claim(
-        "the network is trained as before",
-        all(
-            np.allclose(*pair, rtol=1e-3, atol=1e-5)
-            for pair in zip(many["parameters"], parameters, strict=True)
-        ),
-        "Afterwards its parameters aren't those that `fit_slowly` would leave.",
-    )
-    copies = many["copies"]
-    yield Claim(
-        f"it makes at most {_MOST_COPIES} copies, however many the steps",
-        len(copies) <= _MOST_COPIES and len(few["copies"]) <= _MOST_COPIES,
-        f"It makes {len(copies)} copies in {steps} steps. {_in_each_step(copies)}",
-    )
+    yield from training.fit(run, _fitted, _reference, _in_each_step)
 
 
 def _in_each_step(copies: Sequence[tuple[int, str, str]]) -> str:

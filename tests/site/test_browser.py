@@ -181,13 +181,13 @@ def switch(page, name: str) -> None:
 
 def test_the_switch_of_languages_keeps_the_section(opened):
     page = opened(LESSON)
-    go_to(page, "why-a-fetched-number-is-expensive")
+    go_to(page, "copies-to-the-host")
     switch(page, "Français")
-    page.wait_for_url("**/fr/jax/03_copying.html#why-a-fetched-number-is-expensive")
-    assert is_at(page, "why-a-fetched-number-is-expensive")
+    page.wait_for_url("**/fr/jax/03_copying.html#copies-to-the-host")
+    assert is_at(page, "copies-to-the-host")
     assert page.locator("html").get_attribute("lang") == "fr"
     switch(page, "中文")
-    page.wait_for_url("**/zh/jax/03_copying.html#why-a-fetched-number-is-expensive")
+    page.wait_for_url("**/zh/jax/03_copying.html#copies-to-the-host")
 
 
 def test_the_switch_of_frameworks_keeps_the_section_or_the_last_one_before(opened):
@@ -196,9 +196,9 @@ def test_the_switch_of_frameworks_keeps_the_section_or_the_last_one_before(opene
     switch(page, "PyTorch")
     page.wait_for_url("**/en/pytorch/03_copying.html#exercise-03-2")
     page.goto(page.url.partition("#")[0].replace("pytorch", "jax"))
-    go_to(page, "copies-that-nobody-asked-for")  # which PyTorch's lesson lacks
+    go_to(page, "copies-to-the-host")  # which PyTorch's lesson lacks
     switch(page, "PyTorch")
-    page.wait_for_url("**/en/pytorch/03_copying.html#two-tensors-two-devices")
+    page.wait_for_url("**/en/pytorch/03_copying.html#copies-you-didn-t-ask-for")
 
 
 def test_at_the_top_the_switch_leads_to_the_top(opened):

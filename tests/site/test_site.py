@@ -150,10 +150,15 @@ def test_the_switch_keeps_the_lesson(site):
 
 
 def test_the_switch_says_where_a_lesson_does_not_exist(site):
-    text = (site / "en/pytorch/05_time.html").read_text("utf-8")
-    switch = text.partition('<details class="switch">')[2].partition("</details>")[0]
-    assert "This lesson doesn't exist for TensorFlow, JAX, MXNet." in switch
-    assert "jax/05_time" not in switch
+    for name, others in (
+        ("06_overlap", "TensorFlow, JAX, MXNet"),
+        ("05_time", "TensorFlow, MXNet"),
+    ):
+        text = (site / f"en/pytorch/{name}.html").read_text("utf-8")
+        switch = text.partition('<details class="switch">')[2]
+        switch = switch.partition("</details>")[0]
+        assert f"This lesson doesn't exist for {others}." in switch
+        assert (f"jax/{name}" in switch) == ("JAX" not in others)
 
 
 def test_every_page_has_one_title(pages):

@@ -1,4 +1,4 @@
-"""Puts the notebooks into the wheel.
+"""Puts the notebooks and their quizzes into the wheel.
 
 A hook rather than `force-include` in pyproject.toml, which would leave a copy in
 site-packages for editable installs too, where the clone's own are to be used.
@@ -10,11 +10,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class NotebooksHook(BuildHookInterface):
-    """Adds the notebooks to a standard wheel, where `d2l-gpu` finds them."""
+    """Adds them to a standard wheel, where `d2l-gpu` finds them."""
 
     def initialize(self, version: str, build_data: dict) -> None:
         if version == "standard":
             # Not the folder: beside a notebook that runs are the files that it writes.
-            for path in Path(self.root).glob("notebooks/*/*/*.ipynb"):
-                carried = path.relative_to(self.root).as_posix()
-                build_data["force_include"][str(path)] = f"d2l_gpu/course/{carried}"
+            for pattern in "*.ipynb", "quizzes/*.json":
+                for path in Path(self.root).glob(f"notebooks/*/*/{pattern}"):
+                    carried = path.relative_to(self.root).as_posix()
+                    build_data["force_include"][str(path)] = f"d2l_gpu/course/{carried}"

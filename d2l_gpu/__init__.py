@@ -8,7 +8,7 @@ that the course, the helpers and the virtual GPUs can each be used alone.
 * ``vgpu``: virtual GPUs for PyTorch, a library of its own.
 * ``show``: plots, live figures, progress bars.
 * ``data``: what the lessons train on, and how it is downloaded.
-* ``exercises``: exercises that check themselves.
+* ``exercises``: exercises that check themselves; ``quizzes``: quizzes that do.
 * ``common``: what the helpers of all frameworks share.
 * ``cli``: the command ``d2l-gpu``; ``course`` and ``doctor`` are what it does.
 

@@ -120,6 +120,20 @@ def _bundle(options: argparse.Namespace) -> int:
     return make_bundle(notebooks, lessons, options.output, options.data)
 
 
+def _quiz(options: argparse.Namespace) -> int:
+    from d2l_gpu.quizzes.printed import print_quizzes
+    from d2l_gpu.quizzes.quiz import NoQuiz, find_quiz, lessons_with_quiz
+
+    notebooks = notebooks_dir(options.language, options.framework)
+    named = select_lessons(options.lessons, lesson_names(notebooks))
+    lessons = named if options.lessons else lessons_with_quiz(notebooks)
+    if not lessons:
+        raise NoQuiz(f"no lesson has a quiz for {options.framework!r}")
+    language = notebooks.parent.name
+    quizzes = [find_quiz(options.framework, each, language) for each in lessons]
+    return print_quizzes(quizzes, options.output, options.shuffle)
+
+
 def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     """Return the lessons that are named; if none is, all but the appendices."""
     lessons = select_lessons(options.lessons, lesson_names(notebooks))
@@ -176,6 +190,15 @@ def _folder(text: str) -> Path:
     return path
 
 
+def _page(text: str) -> Path:
+    path = Path(text)
+    if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text} isn't the name of a page; give one that ends in .html"
+        )
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="d2l-gpu",
@@ -191,6 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_lab(commands)
     _add_bundle(commands)
+    _add_quiz(commands)
     return parser
 
 
@@ -308,6 +332,40 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         help="include Fashion-MNIST, 30 MB; it must be on this computer already, "
         "since this command never downloads it (default: include it if it is "
         "there)",
+    )
+
+
+def _add_quiz(commands: argparse._SubParsersAction) -> None:
+    quiz = commands.add_parser(
+        "quiz",
+        help="write quizzes as pages to print, with the answers on another page",
+        description="Write two pages: the quizzes of some lessons for your students, "
+        "and the same with the answers and explanations for you. To try a quiz "
+        "yourself, call d2l.quiz('03') in a notebook.",
+    )
+    quiz.set_defaults(command=_quiz)
+    quiz.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, such as 03, copying or 03_copying (default: all that "
+        "have a quiz)",
+    )
+    _add_edition(quiz)
+    quiz.add_argument(
+        "--output",
+        type=_page,
+        default=Path("quiz.html"),
+        metavar="FILE",
+        help="the page for your students; the answers are beside it, in a file whose "
+        "name ends in -key (default: ./%(default)s)",
+    )
+    quiz.add_argument(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="put the options of each question in another order; the same number "
+        "always gives the same order, and is printed on both pages",
     )
 
 

@@ -14,6 +14,7 @@ from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.quizzes import Quizzes
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.panels import panels
@@ -40,6 +41,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "quiz",
     "require_gpus",
     "resnet18",
     "try_all_gpus",
@@ -49,6 +51,7 @@ __all__ = [
 
 _exercises = Exercises("jax")
 check, exercise = _exercises.check, _exercises.exercise
+quiz = Quizzes("jax").quiz
 
 # ------------------------------------------------------------------ devices
 

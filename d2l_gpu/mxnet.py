@@ -19,6 +19,7 @@ from d2l_gpu.common.frameworks import framework, not_installed
 from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.quizzes import Quizzes
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.panels import panels
@@ -26,6 +27,7 @@ from d2l_gpu.show.training_curves import Animator, ProgressBoard
 
 _exercises = Exercises("mxnet")
 check, exercise = _exercises.check, _exercises.exercise
+quiz = Quizzes("mxnet").quiz
 
 __all__ = [
     "Animator",
@@ -44,6 +46,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "quiz",
     "require_gpus",
     "resnet18",
     "split_batch",

@@ -18,6 +18,7 @@ from d2l_gpu.common.gpu_choice import Gpus
 from d2l_gpu.common.transfers import Transfer, Transfers
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.quizzes import Quizzes
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.panels import panels
@@ -40,6 +41,7 @@ __all__ = [
     "num_gpus",
     "panels",
     "plot",
+    "quiz",
     "require_gpus",
     "residual",
     "resnet18",
@@ -51,6 +53,7 @@ __all__ = [
 
 _exercises = Exercises("tensorflow")
 check, exercise = _exercises.check, _exercises.exercise
+quiz = Quizzes("tensorflow").quiz
 
 # MiB of memory for each part of a divided GPU: two parts fit on any current GPU.
 PART_OF_A_GPU = 1024

@@ -25,6 +25,7 @@ from nbformat.reader import NotJSONError
 
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
+from d2l_gpu.quizzes.quiz import FOLDER as QUIZZES
 from tools import course_map, environments
 from tools.check import PAGE, page
 from tools.companion import missing
@@ -169,14 +170,15 @@ def _execute(notebook: NotebookNode, edition: Edition) -> None:
 
 
 def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
-    """Yield the notebooks and whole pages that no source makes any more."""
+    """Yield the notebooks, quizzes and whole pages that no source makes any more."""
     paths = {edition.path for edition in built}
     paths |= {readme_of(project, language) for language in project.translations}
     folder = project.root / "notebooks"
     if project.glossary is not None:
         paths |= {page_of(project.root, language) for language in project.languages}
     pages = "README.*.md", "docs/glossary*.md"
-    there = notebooks_in(folder)
+    paths |= _quizzes(built).keys()
+    there = [*notebooks_in(folder), *folder.glob(f"*/*/{QUIZZES}/*.json")]
     there += [path for page in pages for path in project.root.glob(page)]
     for path in sorted(there):
         if path not in paths:
@@ -201,11 +203,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         readmes = new_readmes(project)
         texts = _built(wanted, options)
         texts |= _maps(project, texts)
+        texts |= _quizzes(wanted)
     except (LessonError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     for path, text in texts.items():
-        changed = not path.is_file() or path.read_text("utf-8") != text
+        changed = not _holds(path, text)
         if changed:
             write_atomically(path, text)
         label = path.relative_to(project.root).as_posix()
@@ -236,8 +239,19 @@ def _page(project: Project) -> dict[Path, str]:
     if not readme_of(project, ENGLISH).is_file():
         return {}  # a project without pages, as in tests
     text = page(project.root)
-    same = path.is_file() and path.read_text(encoding="utf-8") == text
-    return {} if same else {path: text}
+    return {} if _holds(path, text) else {path: text}
+
+
+def _quizzes(wanted: Sequence[Edition]) -> dict[Path, str]:
+    """Return the contents of the quizzes of some notebooks, by path."""
+    found: dict[Path, str] = {}
+    for edition in wanted:
+        found |= edition.quiz()
+    return found
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
 
 
 def _only(wanted: Sequence[Edition]) -> Edition:
@@ -332,6 +346,11 @@ def _check(project: Project, wanted: list[Edition], options: argparse.Namespace)
         for difference in staleness(edition):
             stale = True
             print(f"{edition.label}: {difference}")
+    for path, text in _quizzes(wanted).items():
+        if not _holds(path, text):
+            stale = True
+            label = path.relative_to(project.root).as_posix()
+            print(f"{label}: it does not match its source")
     if not (options.lessons or options.language or options.framework):
         for path in orphans(project, wanted):
             stale = True

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import lesson_names, select_lessons
+from d2l_gpu.quizzes.quiz import quiz_file
 from tools import course_map, glossary_page
 from tools.equivalents import with_table
 from tools.form import Form
@@ -18,6 +19,7 @@ from tools.glossary_page import Terms
 from tools.header import (
     INTRODUCTION,
     MARK,
+    QUIZ,
     REPORT,
     SOURCE,
     TITLE,
@@ -39,6 +41,7 @@ from tools.lesson import (
     split_exercises,
     template,
 )
+from tools.quizzes import Source as Quiz
 from tools.translation import (
     Message,
     Translation,
@@ -136,6 +139,11 @@ class Project:
     @cached_property
     def _read(self) -> dict[Path, Lesson]:
         """A cache of parsed lessons: the READMEs read all of them again."""
+        return {}
+
+    @cached_property
+    def _quizzes(self) -> dict[Path, Quiz | None]:
+        """A cache of parsed quizzes by the lesson's path."""
         return {}
 
     @cached_property
@@ -249,7 +257,21 @@ class Project:
         """
         glossary = self.glossary and self.glossary.as_lesson()
         common = [self.header, self.readme, glossary]
-        return messages([*filter(None, common), *self.read()])
+        lessons = []
+        for lesson in self.read():
+            quiz = self.quiz(lesson)
+            lessons += [lesson] if quiz is None else [lesson, quiz.as_lesson()]
+        return messages([*filter(None, common), *lessons])
+
+    def quiz(self, lesson: Lesson) -> Quiz | None:
+        """Return the quiz of a lesson; None if it has none.
+
+        Raises:
+            LessonError: the quiz can't be parsed.
+        """
+        if lesson.path not in self._quizzes:
+            self._quizzes[lesson.path] = Quiz.of(lesson)
+        return self._quizzes[lesson.path]
 
 
 @dataclass(frozen=True)
@@ -289,6 +311,18 @@ class Edition:
         """The lesson's title, in this edition's language."""
         first = self._translated.cells[0]
         return first.source.partition("\n")[0].lstrip("# ")
+
+    def quiz(self) -> dict[Path, str]:
+        """Return the content of the lesson's quiz, by path.
+
+        Empty if there is none, or none in this language, and for solutions.
+
+        Raises:
+            LessonError: the quiz can't be parsed.
+        """
+        source = None if self.solutions else self.project.quiz(self.lesson)
+        text = source and source.built(self.title, self._translation)
+        return {quiz_file(self.path.parent, self.lesson.name): text} if text else {}
 
     @cached_property
     def _translation(self) -> Translation | None:
@@ -335,8 +369,9 @@ class Edition:
             marked = _marked(exercises, common.cell(MARK))
             cells = [*common.cell(TITLE), *common.cells(), *body, *marked]
         else:
+            quiz = common.cell(QUIZ) if self.project.quiz(self.lesson) else []
             introduction = common.cell(INTRODUCTION) if exercises else []
-            cells = [title, *common.cells(), *body, *introduction, *exercises]
+            cells = [title, *common.cells(), *body, *quiz, *introduction, *exercises]
         cells += common.cell(REPORT)
         keys = [cell.id for cell in cells]
         if taken := {key for key in keys if keys.count(key) > 1}:

@@ -35,9 +35,9 @@ _TRANSLATED, _LANGUAGES = "header-translated", "header-languages"
 # The setup; with "-<tag>" appended, the setup for one framework.
 _INSTALL = "header-install"
 
-# Cells placed elsewhere: before the exercises, as the title of solutions, and at the
-# end of both.
-INTRODUCTION, TITLE, REPORT = "exercises", "solutions-title", "report"
+# Cells placed elsewhere: before the exercises if the lesson has a quiz, before the
+# exercises, as the title of solutions, and at the end of both.
+QUIZ, INTRODUCTION, TITLE, REPORT = "quiz", "exercises", "solutions-title", "report"
 
 # Prepended to the first cell of every solution.
 MARK = "solution-mark"
@@ -84,7 +84,7 @@ class Header:
         Raises:
             LessonError: the problems of the source.
         """
-        left_out = {INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
+        left_out = {QUIZ, INTRODUCTION, TITLE, _ALONE if self.others else _OTHERS}
         every = self._all()
         left_out |= {MISSING, STALE, MARK} | self._other_setups(every)
         left_out |= {REPORT} | keys_of(self.template)

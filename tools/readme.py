@@ -18,6 +18,7 @@ from tools.header import PLATFORMS, platform_links, solutions_of
 from tools.languages import ENGLISH
 from tools.lesson import Lesson, LessonError, aims_and_minutes
 from tools.marks import replace_between
+from tools.quizzes import SUFFIX as QUIZ
 
 BEGIN, END = "<!-- from tools/readme.py -->", "<!-- end -->"
 BEGIN_LESSONS, END_LESSONS = "<!-- lessons -->", "<!-- end of lessons -->"
@@ -162,7 +163,12 @@ def _shares(project: Project) -> str:
 
 
 def _texts(project: Project) -> list[str]:
-    return [message.text for message in project.messages()]
+    """Return the texts of the lessons and what is around them, without the quizzes."""
+    return [
+        message.text
+        for message in project.messages()
+        if not all(place.endswith(QUIZ) for place in message.places)
+    ]
 
 
 def _lessons(project: Project, language: str) -> str:

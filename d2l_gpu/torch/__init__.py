@@ -21,6 +21,7 @@ except ImportError as error:
 
 from d2l_gpu.common.classes import HyperParameters, add_to_class
 from d2l_gpu.exercises import Exercises
+from d2l_gpu.quizzes import Quizzes
 from d2l_gpu.show.bars import bars
 from d2l_gpu.show.curves import plot
 from d2l_gpu.show.images import show_images
@@ -75,6 +76,7 @@ from .training.trainer import DataModule, Module, Trainer, sgd
 
 _exercises = Exercises("pytorch")
 check, exercise = _exercises.check, _exercises.exercise
+quiz = Quizzes("pytorch").quiz
 
 __all__ = [
     "Accumulator",
@@ -116,6 +118,7 @@ __all__ = [
     "panels",
     "plot",
     "puzzle_table",
+    "quiz",
     "race",
     "real_gpus",
     "replicate",

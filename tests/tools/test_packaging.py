@@ -129,16 +129,21 @@ def pip(*arguments: str) -> None:
 def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     carried = {name for name in names if name.endswith(".ipynb")}
-    notebooks = (REPOSITORY / "notebooks").glob("*/*/*.ipynb")
-    lessons = {
-        f"d2l_gpu/course/{path.relative_to(REPOSITORY).as_posix()}"
-        for path in notebooks
-    }
+    quizzes = {name for name in names if "/quizzes/" in name and "/course/" in name}
+    folder = REPOSITORY / "notebooks"
+
+    def inside_wheel(pattern: str) -> set[str]:
+        paths = (path.relative_to(REPOSITORY) for path in folder.glob(pattern))
+        return {f"d2l_gpu/course/{path.as_posix()}" for path in paths}
+
+    lessons = inside_wheel("*/*/*.ipynb")
     assert carried == lessons
+    assert quizzes == inside_wheel("*/*/quizzes/*.json")
+    assert quizzes
     assert "d2l_gpu/course/jupyter/labconfig/default_setting_overrides.json" in names
     assert lessons
     inside = {Path(name).suffix for name in names if "/course/notebooks/" in name}
-    assert inside == {".ipynb"}
+    assert inside == {".ipynb", ".json"}
     assert {name.split("/")[0].split("-")[0] for name in names} == {"d2l_gpu"}
     tests = ("test_", "conftest", "fresh_process")
     assert not [name for name in names if Path(name).name.startswith(tests)]

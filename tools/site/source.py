@@ -10,10 +10,19 @@ from html import unescape
 from pathlib import Path, PurePosixPath
 
 from d2l_gpu.course import SOLUTIONS
+from d2l_gpu.quizzes import find_quiz
+from d2l_gpu.quizzes.shown import as_html
 from tools.course_map import by_part, parts_of, table_row, with_parts
 from tools.edition import Project
 from tools.glossary_page import page_of
-from tools.header import INTRODUCTION, MARK, PLATFORMS, on_github, platform_links
+from tools.header import (
+    INTRODUCTION,
+    MARK,
+    PLATFORMS,
+    QUIZ,
+    on_github,
+    platform_links,
+)
 from tools.lesson import aims_and_minutes
 from tools.readme import readme_of
 from tools.site.answering import inlined
@@ -109,6 +118,8 @@ def _cells(
                 text = f"{start}\n\n{note}\n\n{rest}"
             elif key == INTRODUCTION:
                 text += f"\n\n{_note(to_run)}"
+            elif key == QUIZ:
+                text = _quiz(text, project, edition, name)
         elif setup:
             setup = False
             if "print(" not in text:
@@ -117,6 +128,14 @@ def _cells(
             described = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
             cell = {**cell, "metadata": described}
         yield inlined({**cell, "source": text}, edition.language)
+
+
+def _quiz(text: str, project: Project, edition: Edition, name: str) -> str:
+    """Return the heading of the cell that offers the quiz, and the quiz itself."""
+    notebooks = project.root / "notebooks"
+    quiz = find_quiz(edition.framework, name, edition.language, notebooks)
+    heading = text.partition("\n")[0]
+    return f"{heading}\n\n```{{raw}} html\n{as_html(quiz, title=False)}\n```"
 
 
 def _note(text: str) -> str:

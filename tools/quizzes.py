@@ -42,7 +42,7 @@ SUFFIX = ".quiz.toml"
 QUESTIONS = 5
 OPTIONS = range(3, 6)
 
-_VAGUE = re.compile(r"\b(?:all|none|both) of (?:the above|these|them)\b", re.IGNORECASE)
+_VAGUE = re.compile(r"\b(?:all|none|both) of the (?:above|others)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ Building the notebooks:
 * ``build`` (``--watch``: ``watch``): makes the notebooks from ``lessons/``.
 * ``lesson`` reads a source, ``form`` checks what readers rely on, ``edition`` knows
   which notebooks there are, ``header`` puts their top and end together, ``figures``
-  embeds drawings, ``equivalents`` makes A2's table, ``course_map`` those of lessons.
+  embeds drawings, ``equivalents`` makes A2's table, ``course_map`` those of lessons,
+  ``quizzes`` the files of quizzes.
 * ``notebook``, ``outputs``, ``tolerance``: executed notebooks, and how their outputs
   are compared; ``check`` finds what is wrong with one.
 * ``readme``: the READMEs and the tables in ``docs/``; ``marks`` finds their places.

@@ -14,6 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
+from tools.header import QUIZ
 from tools.lesson import REASONS, aims_and_minutes
 from tools.outputs import has_comparable_output, output_problems
 from tools.tolerance import MOST, USUAL, tolerance
@@ -26,7 +27,8 @@ MIN_COMPARED = {False: 0.9, True: 0.85}
 MAX_TIMED = 0.1
 MAX_LOOSE = 0.1  # fraction of those with a tolerance above the default
 
-# The last headings of an English notebook; the second pair is the first edition's.
+# The last headings of an English notebook, apart from that of its quiz; the second pair
+# is the first edition's.
 _LAST_HEADINGS = (["What to remember", "Exercises"], ["Summary", "Exercises"])
 
 # What `check` prints about a stub (False) and about a solution (True).
@@ -78,8 +80,9 @@ def _form_problems(notebook: NotebookNode) -> Iterator[str]:
         yield "it does not state the aims and how many minutes the lesson takes"
     headings = [
         line.removeprefix("## ").strip()
-        for source in prose_of(notebook)
-        for line in source.splitlines()
+        for cell in notebook.cells
+        if cell.cell_type == "markdown" and cell.get("id") != QUIZ
+        for line in cell.source.splitlines()
         if line.startswith("## ")
     ]
     if headings[-2:] not in _LAST_HEADINGS:

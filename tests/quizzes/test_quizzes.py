@@ -249,3 +249,37 @@ def test_the_output_must_be_a_page(capsys):
     with pytest.raises(SystemExit):
         cli.main(["quiz", "03", "--output", "quiz.pdf"])
     assert "quiz.pdf isn't the name of a page" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------ the lessons
+
+_IN_THE_LESSON = re.compile(r"\bin th(?:e|is) lesson\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def shown_in(name: str) -> str:
+    """Return what a reader of a lesson sees: prose, code and what it puts out."""
+    cells = json.loads((PYTORCH / f"{name}.ipynb").read_text("utf-8"))["cells"]
+    parts = ["".join(cell["source"]) for cell in cells]
+    for cell in cells:
+        for output in cell.get("outputs", ()):
+            parts.append("".join(output.get("text", "")))
+            parts.append("".join(output.get("data", {}).get("text/plain", "")))
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("name", QUIZZES)
+def test_numbers_that_are_said_to_be_in_the_lesson_are_there(name):
+    shown = set(_NUMBER.findall(shown_in(name)))
+    found = quiz(name).questions
+    texts = [question.text for question in found]
+    texts += [t for q in found for each in q.options for t in (each.text, each.why)]
+    missing = [
+        (number, sentence)
+        for text in texts
+        for sentence in re.split(r"(?<=[.?!])\s", text.markdown)
+        if _IN_THE_LESSON.search(sentence)
+        for number in _NUMBER.findall(sentence)
+        if number not in shown
+    ]
+    assert missing == []

@@ -342,6 +342,15 @@ def test_the_keyboard_skips_to_the_text_and_opens_a_solution(opened):
     assert solution.locator("pre").first.is_visible()
 
 
+def test_without_scripts_a_key_opens_an_answer_of_the_quiz(opened):
+    page = opened("en/pytorch/03_copying.html", java_script_enabled=False)
+    answer = page.locator(".d2l-quiz details.d2l-right").first
+    assert not answer.get_by_text("Right.").is_visible()
+    answer.locator("summary").press("Enter")
+    assert answer.get_by_text("Right.").is_visible()
+    assert page.locator(".d2l-quiz details[open]").count() == 1
+
+
 def test_the_keyboard_opens_and_closes_the_menu_of_a_phone(opened):
     page = opened("en/pytorch/03_copying.html", viewport=PHONE)
     lesson = page.locator(".sidebar-tree").get_by_role("link", name="05 Time")

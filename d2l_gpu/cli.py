@@ -110,6 +110,16 @@ def _lab(options: argparse.Namespace) -> int:
     )
 
 
+def _copy(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    from d2l_gpu.course.copies import copy_notebooks
+
+    copies = copy_notebooks(notebooks, lessons, options.output)
+    print(f"{len(copies)} notebooks in {options.output}")
+    return 0
+
+
 def _bundle(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
     lessons = _lessons(options, notebooks)
@@ -190,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_doctor(commands)
     _add_lab(commands)
+    _add_copy(commands)
     _add_bundle(commands)
     return parser
 
@@ -280,6 +291,19 @@ def _add_lab(commands: argparse._SubParsersAction) -> None:
         type=_port,
         help="port to listen on, 0 for any (default: 8888, or the next free one)",
     )
+
+
+def _add_copy(commands: argparse._SubParsersAction) -> None:
+    copy = commands.add_parser(
+        "copy",
+        help="copy the notebooks, to open them with another program",
+        description="Copy the notebooks of the course to a folder, for VS Code, "
+        "PyCharm or a server of your own. Notebooks that you have changed are kept.",
+    )
+    copy.set_defaults(command=_copy)
+    _add_lessons(copy)
+    _add_edition(copy)
+    _add_output(copy)
 
 
 def _add_bundle(commands: argparse._SubParsersAction) -> None:

@@ -64,17 +64,6 @@ def required(package: str, extra: str) -> str:
 # ---- The files
 
 
-def test_the_linter_finds_nothing():
-    linter = shutil.which("hadolint", path=str(Path(sys.executable).parent))
-    if not linter:
-        pytest.skip("hadolint isn't installed")
-    settings = ["--config", str(HUB / ".hadolint.yaml")]
-    found = subprocess.run(
-        [linter, *settings, str(HUB / "Dockerfile")], capture_output=True, text=True
-    )
-    assert (found.stdout, found.returncode) == ("", 0)
-
-
 def test_everything_that_the_image_copies_is_there_and_not_ignored():
     ignored = (REPOSITORY / ".dockerignore").read_text("utf-8").splitlines()
     assert ignored[1] == "*"

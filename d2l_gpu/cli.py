@@ -20,6 +20,7 @@ from pathlib import Path
 from d2l_gpu import __version__
 from d2l_gpu.common.arguments import PORTS
 from d2l_gpu.common.frameworks import FRAMEWORKS, framework
+from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.requirements import modules
 from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
@@ -29,6 +30,7 @@ from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_less
 _RUN_MODULES = ("ipykernel", "latex2mathml", "nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("ipykernel", "jupyterlab")
 _BUNDLE_MODULES = (*_RUN_MODULES, "jupyterlab", "packaging")
+_GRADE_MODULES = ("cloudpickle", *_RUN_MODULES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,6 +132,36 @@ def _bundle(options: argparse.Namespace) -> int:
     return make_bundle(notebooks, lessons, options.output, options.data)
 
 
+def _grade(options: argparse.Namespace) -> int:
+    if _lacks(options, _GRADE_MODULES):
+        return 1
+    from d2l_gpu.exercises.own import chosen_file
+    from d2l_gpu.grading.points import Points, read_points
+    from d2l_gpu.grading.run import Settings, grade_class
+
+    points = read_points(options.points) if options.points else (1, {})
+    settings = Settings(
+        framework=options.framework,
+        lesson=options.lesson,
+        only=options.only,
+        own=chosen_file(options.exercises),
+        points=Points(*points, options.all_or_nothing),
+        cell_seconds=options.timeout,
+        notebook_seconds=options.notebook_timeout,
+        jobs=options.jobs or usable_cores(),
+        again=options.again,
+    )
+    try:
+        return grade_class(options.submissions, options.output, settings)
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; what has been graded is kept, and the same command goes on "
+            "from there",
+            file=sys.stderr,
+        )
+        return 130
+
+
 def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     """Return the lessons that are named; if none is, all but the appendices."""
     lessons = select_lessons(options.lessons, lesson_names(notebooks))
@@ -138,7 +170,7 @@ def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
 
 def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     """Say which modules a command and the notebooks need that are not installed."""
-    its = framework(options.framework)
+    its = framework(options.framework or "pytorch")
     needed = (*modules("lessons"), *its_modules, its.module)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
@@ -159,6 +191,13 @@ def _positive(text: str) -> int:
 
 # argparse names the type in its message: "invalid number of seconds value: 'x'"
 _positive.__name__ = "number of seconds"
+
+
+def _cores(text: str) -> int:
+    return _positive(text)
+
+
+_cores.__name__ = "number of notebooks"
 
 
 def _port(text: str) -> int:
@@ -202,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_lab(commands)
     _add_copy(commands)
     _add_bundle(commands)
+    _add_grade(commands)
     return parser
 
 
@@ -332,6 +372,93 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         help="include Fashion-MNIST, 30 MB; it must be on this computer already, "
         "since this command never downloads it (default: include it if it is "
         "there)",
+    )
+
+
+def _add_grade(commands: argparse._SubParsersAction) -> None:
+    grade = commands.add_parser(
+        "grade",
+        help="check the exercises in the notebooks of a class",
+        description="Run the notebooks of a class, each in a process of its own with "
+        "limited time and memory, check their answers, and write grades.csv, "
+        "grades.json, a page that shows where the class is stuck, and feedback for "
+        "each student. Notebooks that have been graded aren't graded again, so you can "
+        "interrupt this command with Ctrl-C.",
+        epilog="docs/teaching.md says what the limits keep out, and what they don't.",
+    )
+    grade.set_defaults(command=_grade)
+    grade.add_argument(
+        "submissions",
+        type=Path,
+        help="folder with a notebook, or a folder of notebooks, for each student",
+    )
+    grade.add_argument(
+        "--output",
+        type=_folder,
+        default=Path("grades"),
+        metavar="DIR",
+        help="where to put the grades (default: ./%(default)s)",
+    )
+    grade.add_argument(
+        "--points",
+        type=Path,
+        metavar="FILE",
+        help='a TOML file with the points of exercises, with lines such as "03.1" = '
+        "2 (default: 1 for each)",
+    )
+    grade.add_argument(
+        "--all-or-nothing",
+        action="store_true",
+        help="no points for an answer that passes only some of its checks",
+    )
+    grade.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="EXERCISE",
+        help="the exercises that count, such as 03.1, or lessons, such as 03 (default: "
+        "all of the notebooks' lessons)",
+    )
+    grade.add_argument(
+        "--exercises",
+        metavar="FILE",
+        help="a Python file with exercises of your own",
+    )
+    grade.add_argument(
+        "--lesson",
+        metavar="NUMBER",
+        help="lesson of all notebooks, such as 03 (default: what they tell)",
+    )
+    grade.add_argument(
+        "--framework",
+        choices=[each.tag for each in FRAMEWORKS],
+        help="framework of all notebooks (default: what they import)",
+    )
+    grade.add_argument(
+        "--jobs",
+        type=_cores,
+        metavar="N",
+        help="how many notebooks to grade at a time (default: one for each core)",
+    )
+    grade.add_argument(
+        "--timeout",
+        type=_positive,
+        default=120,
+        metavar="SECONDS",
+        help="time limit for each cell, in seconds (default: %(default)s)",
+    )
+    grade.add_argument(
+        "--notebook-timeout",
+        type=_positive,
+        default=600,
+        metavar="SECONDS",
+        help="time limit for all cells of a notebook, in seconds (default: "
+        "%(default)s)",
+    )
+    grade.add_argument(
+        "--again",
+        action="store_true",
+        help="grade everything again, even what hasn't changed",
     )
 
 

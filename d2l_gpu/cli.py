@@ -23,7 +23,13 @@ from d2l_gpu.common.frameworks import FRAMEWORKS, framework
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.requirements import modules
 from d2l_gpu.common.settings import LANGUAGE
-from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course import (
+    SOLUTIONS,
+    is_appendix,
+    lesson_names,
+    notebooks_dir,
+    select_lessons,
+)
 
 # What the commands import on top of what the notebooks do, all of it in the extra
 # `jupyter`. Each asks for its own only: on a hosted platform there is no JupyterLab.
@@ -162,6 +168,28 @@ def _grade(options: argparse.Namespace) -> int:
         return 130
 
 
+def _export(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    if _lacks(options, ("nbformat",)):
+        return 1
+    from d2l_gpu.assignments import nbgrader, otter
+    from d2l_gpu.assignments.questions import read_assignment
+
+    if not options.lessons:  # then those that have any
+        lessons = [
+            name
+            for name in lessons
+            if (notebooks / SOLUTIONS / f"{name}.ipynb").exists()
+        ]
+    paths = [notebooks / f"{name}.ipynb" for name in lessons]
+    assignments = [read_assignment(path, options.framework) for path in paths]
+    write = {"nbgrader": nbgrader.write_course, "otter": otter.write_masters}
+    for path in write[options.program](assignments, options.output, options.points):
+        print(path)
+    return 0
+
+
 def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     """Return the lessons that are named; if none is, all but the appendices."""
     lessons = select_lessons(options.lessons, lesson_names(notebooks))
@@ -242,6 +270,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_copy(commands)
     _add_bundle(commands)
     _add_grade(commands)
+    _add_export(commands)
     return parser
 
 
@@ -459,6 +488,33 @@ def _add_grade(commands: argparse._SubParsersAction) -> None:
         "--again",
         action="store_true",
         help="grade everything again, even what hasn't changed",
+    )
+
+
+def _add_export(commands: argparse._SubParsersAction) -> None:
+    export = commands.add_parser(
+        "export",
+        help="write the exercises as assignments for nbgrader or otter-grader",
+        description="Write the exercises of lessons as assignments of nbgrader, or for "
+        "otter-grader, which makes autograders for Gradescope. Their hidden tests "
+        "ask this course's judge. docs/teaching.md says how to go on.",
+    )
+    export.set_defaults(command=_export)
+    export.add_argument("program", choices=("nbgrader", "otter"))
+    _add_lessons(export)
+    _add_edition(export)
+    export.add_argument(
+        "--output",
+        type=_folder,
+        required=True,
+        metavar="DIR",
+        help="folder of your course; files of the same names are overwritten",
+    )
+    export.add_argument(
+        "--points",
+        type=float,
+        default=1.0,
+        help="points for each exercise (default: %(default)g)",
     )
 
 

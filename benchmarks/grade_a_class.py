@@ -135,6 +135,11 @@ class Case:
     states: dict[str, str]
     told: Sequence[str] = field(default_factory=tuple)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing should be noted about the notebook."""
+        return set(self.states.values()) == {"right"} and not self.told
+
 
 class Class:
     """Makes students up.
@@ -229,7 +234,7 @@ while True:
         pass
 """
 FORKS = "import os\nwhile True:\n    os.fork()"
-HOG = "hoard = [bytearray(2**28) for _ in range(100)]"
+HOG = "hoard = bytearray(10**11)"
 PRINTS = "while True:\n    print('endless ' * 1000)"
 WRITES = """
 import os
@@ -242,6 +247,19 @@ for place in (Path.home(), Path('/tmp'), Path('/dev/shm'), Path(os.getcwd()).par
     else:
         raise AssertionError(f'wrote to {place}')
 Path('own.txt').write_text('x')
+"""
+READS = """
+import glob, os
+start = os.environ['D2L_GPU_HIDDEN'].split(os.pathsep)
+found = [path for each in start for path in glob.glob(each + '/**', recursive=True)]
+assert found
+for path in found:
+    if os.path.isfile(path) and not path.startswith(os.getcwd()):
+        try:
+            open(path).close()
+        except PermissionError:
+            continue
+        raise AssertionError(f'can read {path}')
 """
 # Claims to everybody who listens that all is right.
 FORGES = """
@@ -305,7 +323,7 @@ def the_class(quick: bool = False) -> Class:
         states=later,
         told=["killed by SIGKILL", "the cells after it didn't run"],
     )
-    them.add("writes files", more=WRITES)
+    them.add("spies", before={"03.1": WRITES, "03.2": READS})
     them.cases.append(Case("stub", {"stub.ipynb": notebook("03")}, nothing))
     if quick:
         return them
@@ -323,7 +341,11 @@ def the_class(quick: bool = False) -> Class:
     them.add("forks", more=FORKS, states=nothing, told=["started more than 64"])
     them.add("memory", before={"03.1": HOG}, told=["raised MemoryError"])
     them.add("prints", before={"03.1": PRINTS}, told=["didn't finish in"])
-    them.add("sys.exit", before={"03.1": "import sys\nsys.exit(3)"})
+    them.add(
+        "sys.exit",
+        before={"03.1": "import sys\nsys.exit(3)"},
+        told=["raised SystemExit"],
+    )
     them.add(
         "os._exit",
         before={"03.2": "import os\nos._exit(0)"},
@@ -396,6 +418,8 @@ def wrong_verdicts(case: Case, numbers: Sequence[str], output: Path) -> list[str
             problems.append(f"{number} is {state}, expected {wanted}")
     feedback = (output / "feedback" / f"{case.name}.md").read_text("utf-8")
     said = feedback.replace("\\", "")
+    if case.quiet and it["notebooks"][0]["notes"]:
+        problems += it["notebooks"][0]["notes"]
     problems += [f"not told {each!r}" for each in case.told if each not in said]
     return problems
 

@@ -234,9 +234,9 @@ def _pickled(answer: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def temporary_folder() -> Iterator[str]:
+def temporary_folder(place: Path | None = None) -> Iterator[str]:
     """Make a temporary folder; remove it afterwards, whatever an answer put there."""
-    name = tempfile.mkdtemp()
+    name = tempfile.mkdtemp(dir=place)
     try:
         yield name
     finally:

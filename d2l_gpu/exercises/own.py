@@ -1,12 +1,13 @@
-"""The file with a teacher's own exercises, for this process and those that it starts.
+"""What a teacher sets for this process and those that it starts.
 
-``docs/teaching.md`` has an example of one.
+That's the file with exercises of her own, of which ``docs/teaching.md`` has an example,
+and the folders that answers can't read.
 """
 
 import os
 from pathlib import Path
 
-from d2l_gpu.common.settings import EXERCISES
+from d2l_gpu.common.settings import EXERCISES, HIDDEN
 
 
 def chosen_file(path: str | Path | None = None) -> Path | None:
@@ -22,3 +23,9 @@ def chosen_file(path: str | Path | None = None) -> Path | None:
     if not file.is_file():
         raise ValueError(f"there is no file {file}, which should hold exercises.")
     return file
+
+
+def hidden_folders() -> list[Path]:
+    """Return the folders that ``D2L_GPU_HIDDEN`` names; usually none."""
+    names = os.environ.get(HIDDEN, "").split(os.pathsep)
+    return [Path(name) for name in names if name]

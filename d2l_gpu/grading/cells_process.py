@@ -21,8 +21,8 @@ from typing import Any
 from d2l_gpu.common.children import end_with_parent
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.judge import Prepared, prepare
-from d2l_gpu.exercises.limits import limit_this_process, restrict_writing
-from d2l_gpu.exercises.own import chosen_file
+from d2l_gpu.exercises.limits import limit_this_process, restrict_files
+from d2l_gpu.exercises.own import chosen_file, hidden_folders
 from d2l_gpu.exercises.registry import Exercise, find
 
 TASK, WORK = "task.json", "work"
@@ -34,10 +34,10 @@ LARGEST = 2**26
 def main() -> None:
     folder = Path(sys.argv[1])
     # First of all: it holds for threads that begin later, not for those there are.
-    restrict_writing(folder / WORK)
+    task = json.loads((folder / TASK).read_text("utf-8"))
+    restrict_files(folder / WORK, hidden_folders(), [*filter(None, [chosen_file()])])
     end_with_parent()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    task = json.loads((folder / TASK).read_text("utf-8"))
     exercises = [find(task["framework"], each, chosen_file()) for each in task["find"]]
     answers = Answers(exercises, replies)
     helper = importlib.import_module(
@@ -143,7 +143,7 @@ def _shell() -> Any:
         cell = 0
 
         def get_code_name(self, *source: Any) -> str:
-            return f"<cell {self.cell}>"
+            return f"<cell {self.cell + 1}>"
 
     class Shell(InteractiveShell):
         compiler_class = Type(Compiler)
@@ -160,6 +160,10 @@ def _shell() -> Any:
             finally:
                 _Interrupts.wanted = False
             return _what(error)
+
+        def _tee(self, channel: str) -> Any:
+            """Don't keep what cells print, as IPython 9 does: it may be endless."""
+            return contextlib.nullcontext()
 
         def ask_exit(self) -> None:
             """Take `exit` and `quit` for what they are here: no reason to stop."""

@@ -26,6 +26,7 @@ from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.common.processor import usable_cores
+from d2l_gpu.common.settings import HIDDEN
 from d2l_gpu.course import lesson_names, notebooks_dir
 from d2l_gpu.exercises.grading_process import STARTUP
 from d2l_gpu.exercises.judge import environment_for, temporary_folder
@@ -94,11 +95,12 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
         ValueError: there is nothing to grade, or `settings` name what doesn't exist.
     """
     began = time.monotonic()
+    hidden = _to_hide([folder, output])
     course = Course(settings)
     plans = [course.plan(each) for each in submissions_in(folder, output)]
     course.check_settings()
     output.mkdir(parents=True, exist_ok=True)
-    graded, kept, faults = _grade_all(plans, output / DONE, settings)
+    graded, kept, faults = _grade_all(plans, output / DONE, settings, hidden)
     results = course.results(graded)
     write_all(results, output)
     count = len(results.students)
@@ -314,11 +316,21 @@ def _beside(submission: Submission) -> tuple[list[Path], list[str]]:
     return found, []
 
 
+def _to_hide(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders without which Python gets on: those that hold none of it."""
+    needed = [Path(each).resolve() for each in (*sys.path, sys.prefix) if each]
+    return [
+        folder
+        for folder in (each.resolve() for each in folders)
+        if not any(each.is_relative_to(folder) for each in needed)
+    ]
+
+
 # ------------------------------------------------------------------ doing it
 
 
 def _grade_all(
-    plans: Sequence[Plan], done: Path, settings: Settings
+    plans: Sequence[Plan], done: Path, settings: Settings, hidden: Sequence[Path]
 ) -> tuple[list[GradedNotebook], int, int]:
     """Grade notebooks, and return what came of them.
 
@@ -354,7 +366,9 @@ def _grade_all(
             sys.stdout.flush()
             bar.update()
 
-        _Workers(settings).run(waiting, finished)
+        with temporary_folder() as temporary:
+            workers = _Workers(settings, Path(temporary), hidden)
+            workers.run(waiting, finished)
     graded = []
     for plan in plans:
         if plan.task is None:
@@ -398,10 +412,17 @@ def _read(path: Path) -> dict | None:
 
 
 class _Workers:
-    """Grades notebooks, several at a time, each supervised by a process of its own."""
+    """Grades notebooks, several at a time, each supervised by a process of its own.
 
-    def __init__(self, settings: Settings):
+    Args:
+        settings: how to grade.
+        temporary: a folder for what the processes write.
+        hidden: folders that no notebook can read.
+    """
+
+    def __init__(self, settings: Settings, temporary: Path, hidden: Sequence[Path]):
         self._settings, self._stopped = settings, threading.Event()
+        self._temporary, self._hidden = temporary, [*hidden, temporary]
         self._running: set[subprocess.Popen] = set()
         self._lock = threading.Lock()
 
@@ -458,7 +479,7 @@ class _Workers:
 
     def _grade(self, plan: Plan) -> dict:
         began = time.monotonic()
-        with temporary_folder() as name:
+        with temporary_folder(self._temporary) as name:
             folder = Path(name)
             (folder / WORK).mkdir()
             for path in plan.beside:
@@ -506,6 +527,7 @@ class _Workers:
         environment = {
             "OMP_NUM_THREADS": str(threads),
             **environment_for(Exercise("", "", iter, None), self._settings.own),
+            HIDDEN: os.pathsep.join(str(each.resolve()) for each in self._hidden),
             "TMPDIR": str(folder),
         }
         code = f"from {supervisor.__name__} import main; main()"

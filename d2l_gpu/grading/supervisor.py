@@ -199,7 +199,7 @@ class Cells:
                     self._stop(f"{self._too_late()} and couldn't be interrupted")
                 else:
                     late, cell_until = True, time.monotonic() + _GRACE
-                    with contextlib.suppress(OSError):
+                    with contextlib.suppress(OSError, ValueError):  # Windows has none
                         process.send_signal(signal.SIGINT)
                 continue
             said = _decoded(line)
@@ -351,8 +351,8 @@ def _with_place(problem: str, task: Task) -> str:
         return problem
     line, quoted = int(place["line"]), ""
     cell = re.fullmatch(r"<cell (\d{1,7})>", place["file"])
-    if cell and int(cell[1]) in task.cells:
-        lines = task.cells[int(cell[1])].splitlines()
-        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-        quoted = f" (cell {int(cell[1]) + 1}, line {line}: `{text}`)"
+    if cell and (index := int(cell[1]) - 1) in task.cells:
+        lines = task.cells[index].splitlines()
+        text = _clean(lines[line - 1]) if 0 < line <= len(lines) else ""
+        quoted = f" (cell {index + 1}, line {line}: `{text}`)"
     return problem.replace(place.group(), quoted)

@@ -20,15 +20,23 @@ from pathlib import Path
 from d2l_gpu import __version__
 from d2l_gpu.common.arguments import PORTS
 from d2l_gpu.common.frameworks import FRAMEWORKS, framework
+from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.requirements import modules
 from d2l_gpu.common.settings import LANGUAGE
-from d2l_gpu.course import is_appendix, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course import (
+    SOLUTIONS,
+    is_appendix,
+    lesson_names,
+    notebooks_dir,
+    select_lessons,
+)
 
 # What the commands import on top of what the notebooks do, all of it in the extra
 # `jupyter`. Each asks for its own only: on a hosted platform there is no JupyterLab.
 _RUN_MODULES = ("ipykernel", "latex2mathml", "nbclient", "nbconvert", "nbformat")
 _LAB_MODULES = ("ipykernel", "jupyterlab")
 _BUNDLE_MODULES = (*_RUN_MODULES, "jupyterlab", "packaging")
+_GRADE_MODULES = ("cloudpickle", *_RUN_MODULES)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,6 +118,16 @@ def _lab(options: argparse.Namespace) -> int:
     )
 
 
+def _copy(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    from d2l_gpu.course.copies import copy_notebooks
+
+    copies = copy_notebooks(notebooks, lessons, options.output)
+    print(f"{len(copies)} notebooks in {options.output}")
+    return 0
+
+
 def _bundle(options: argparse.Namespace) -> int:
     notebooks = notebooks_dir(options.language, options.framework)
     lessons = _lessons(options, notebooks)
@@ -118,6 +136,58 @@ def _bundle(options: argparse.Namespace) -> int:
     from d2l_gpu.course.bundle import make_bundle
 
     return make_bundle(notebooks, lessons, options.output, options.data)
+
+
+def _grade(options: argparse.Namespace) -> int:
+    if _lacks(options, _GRADE_MODULES):
+        return 1
+    from d2l_gpu.exercises.own import chosen_file
+    from d2l_gpu.grading.points import Points, read_points
+    from d2l_gpu.grading.run import Settings, grade_class
+
+    points = read_points(options.points) if options.points else (1, {})
+    settings = Settings(
+        framework=options.framework,
+        lesson=options.lesson,
+        only=options.only,
+        own=chosen_file(options.exercises),
+        points=Points(*points, options.all_or_nothing),
+        cell_seconds=options.timeout,
+        notebook_seconds=options.notebook_timeout,
+        jobs=options.jobs or usable_cores(),
+        again=options.again,
+    )
+    try:
+        return grade_class(options.submissions, options.output, settings)
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; what has been graded is kept, and the same command goes on "
+            "from there",
+            file=sys.stderr,
+        )
+        return 130
+
+
+def _export(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    if _lacks(options, ("nbformat",)):
+        return 1
+    from d2l_gpu.assignments import nbgrader, otter
+    from d2l_gpu.assignments.questions import read_assignment
+
+    if not options.lessons:  # then those that have any
+        lessons = [
+            name
+            for name in lessons
+            if (notebooks / SOLUTIONS / f"{name}.ipynb").exists()
+        ]
+    paths = [notebooks / f"{name}.ipynb" for name in lessons]
+    assignments = [read_assignment(path, options.framework) for path in paths]
+    write = {"nbgrader": nbgrader.write_course, "otter": otter.write_masters}
+    for path in write[options.program](assignments, options.output, options.points):
+        print(path)
+    return 0
 
 
 def _quiz(options: argparse.Namespace) -> int:
@@ -142,7 +212,7 @@ def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
 
 def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     """Say which modules a command and the notebooks need that are not installed."""
-    its = framework(options.framework)
+    its = framework(options.framework or "pytorch")
     needed = (*modules("lessons"), *its_modules, its.module)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
@@ -163,6 +233,13 @@ def _positive(text: str) -> int:
 
 # argparse names the type in its message: "invalid number of seconds value: 'x'"
 _positive.__name__ = "number of seconds"
+
+
+def _cores(text: str) -> int:
+    return _positive(text)
+
+
+_cores.__name__ = "number of notebooks"
 
 
 def _port(text: str) -> int:
@@ -213,7 +290,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_doctor(commands)
     _add_lab(commands)
+    _add_copy(commands)
     _add_bundle(commands)
+    _add_grade(commands)
+    _add_export(commands)
     _add_quiz(commands)
     return parser
 
@@ -306,6 +386,19 @@ def _add_lab(commands: argparse._SubParsersAction) -> None:
     )
 
 
+def _add_copy(commands: argparse._SubParsersAction) -> None:
+    copy = commands.add_parser(
+        "copy",
+        help="copy the notebooks, to open them with another program",
+        description="Copy the notebooks of the course to a folder, for VS Code, "
+        "PyCharm or a server of your own. Notebooks that you have changed are kept.",
+    )
+    copy.set_defaults(command=_copy)
+    _add_lessons(copy)
+    _add_edition(copy)
+    _add_output(copy)
+
+
 def _add_bundle(commands: argparse._SubParsersAction) -> None:
     bundle = commands.add_parser(
         "bundle",
@@ -332,6 +425,120 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         help="include Fashion-MNIST, 30 MB; it must be on this computer already, "
         "since this command never downloads it (default: include it if it is "
         "there)",
+    )
+
+
+def _add_grade(commands: argparse._SubParsersAction) -> None:
+    grade = commands.add_parser(
+        "grade",
+        help="check the exercises in the notebooks of a class",
+        description="Run the notebooks of a class, each in a process of its own with "
+        "limited time and memory, check their answers, and write grades.csv, "
+        "grades.json, a page that shows where the class is stuck, and feedback for "
+        "each student. Notebooks that have been graded aren't graded again, so you can "
+        "interrupt this command with Ctrl-C.",
+        epilog="docs/teaching.md says what the limits keep out, and what they don't.",
+    )
+    grade.set_defaults(command=_grade)
+    grade.add_argument(
+        "submissions",
+        type=Path,
+        help="folder with a notebook, or a folder of notebooks, for each student",
+    )
+    grade.add_argument(
+        "--output",
+        type=_folder,
+        default=Path("grades"),
+        metavar="DIR",
+        help="where to put the grades (default: ./%(default)s)",
+    )
+    grade.add_argument(
+        "--points",
+        type=Path,
+        metavar="FILE",
+        help='a TOML file with the points of exercises, with lines such as "03.1" = '
+        "2 (default: 1 for each)",
+    )
+    grade.add_argument(
+        "--all-or-nothing",
+        action="store_true",
+        help="no points for an answer that passes only some of its checks",
+    )
+    grade.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="EXERCISE",
+        help="the exercises that count, such as 03.1, or lessons, such as 03 (default: "
+        "all of the notebooks' lessons)",
+    )
+    grade.add_argument(
+        "--exercises",
+        metavar="FILE",
+        help="a Python file with exercises of your own",
+    )
+    grade.add_argument(
+        "--lesson",
+        metavar="NUMBER",
+        help="lesson of all notebooks, such as 03 (default: what they tell)",
+    )
+    grade.add_argument(
+        "--framework",
+        choices=[each.tag for each in FRAMEWORKS],
+        help="framework of all notebooks (default: what they import)",
+    )
+    grade.add_argument(
+        "--jobs",
+        type=_cores,
+        metavar="N",
+        help="how many notebooks to grade at a time (default: one for each core)",
+    )
+    grade.add_argument(
+        "--timeout",
+        type=_positive,
+        default=120,
+        metavar="SECONDS",
+        help="time limit for each cell, in seconds (default: %(default)s)",
+    )
+    grade.add_argument(
+        "--notebook-timeout",
+        type=_positive,
+        default=600,
+        metavar="SECONDS",
+        help="time limit for all cells of a notebook, in seconds (default: "
+        "%(default)s)",
+    )
+    grade.add_argument(
+        "--again",
+        action="store_true",
+        help="grade everything again, even what hasn't changed",
+    )
+
+
+def _add_export(commands: argparse._SubParsersAction) -> None:
+    export = commands.add_parser(
+        "export",
+        help="write the exercises as assignments for nbgrader or otter-grader",
+        description="Write the exercises of lessons as assignments of nbgrader, or for "
+        "otter-grader, which makes autograders for Gradescope. Their hidden tests "
+        "ask this course's judge. docs/teaching.md says how to go on.",
+    )
+    export.set_defaults(command=_export)
+    export.add_argument("program", choices=("nbgrader", "otter"))
+    _add_lessons(export)
+    _add_edition(export)
+    export.add_argument(
+        "--output",
+        type=_folder,
+        required=True,
+        metavar="DIR",
+        help="folder of your course; files of the same names are overwritten",
+    )
+    export.add_argument(
+        "--points",
+        type=float,
+        default=1.0,
+        help="points for each exercise (default: %(default)g)",
     )
 
 

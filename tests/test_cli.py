@@ -328,3 +328,27 @@ def test_what_is_no_port_is_refused(port, published, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["lab", f"--port={port}"])
     assert f"invalid port value: '{port}'" in capsys.readouterr().err
+
+
+# ---- d2l-gpu copy
+
+
+def test_copy_puts_the_named_lessons_into_a_folder_and_runs_nothing(publish, capsys):
+    publish("01_toy", "02_toy", "03_toy")
+    assert cli.main(["copy", "02", "03", "--output", "mine"]) == 0
+    assert sorted(path.name for path in Path("mine").iterdir()) == [
+        "02_toy.ipynb",
+        "03_toy.ipynb",
+    ]
+    assert capsys.readouterr().out == "2 notebooks in mine\n"
+
+
+def test_copy_keeps_what_the_reader_changed(publish, capsys):
+    publish("01_toy")
+    assert cli.main(["copy"]) == 0
+    copy = Path("d2l-gpu-course/01_toy.ipynb")
+    changed = copy.read_text("utf-8").replace("this is", "mine is")
+    copy.write_text(changed, "utf-8")
+    assert cli.main(["copy"]) == 0
+    assert copy.read_text("utf-8") == changed
+    assert "kept, because you changed it" in capsys.readouterr().out

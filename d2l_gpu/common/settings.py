@@ -7,6 +7,8 @@ from types import ModuleType
 OURS = "d2l-gpu"  # this package's name for pip
 
 DATA = "D2L_GPU_DATA"
+EXERCISES = "D2L_GPU_EXERCISES"
+HIDDEN = "D2L_GPU_HIDDEN"
 LANGUAGE = "D2L_GPU_LANGUAGE"
 VIRTUAL = "D2L_GPU_VIRTUAL"
 

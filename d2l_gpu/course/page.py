@@ -94,8 +94,17 @@ def report_html(results: Sequence[LessonResult]) -> str:
             if cell.get("id") == _SETUP:
                 copy.metadata = NotebookNode(jupyter={"source_hidden": True})
             cells.append(copy)
-    exporter = _Exporter(raw_template=_TEMPLATE, embed_images=True)
-    notebook = new_notebook(cells=cells, metadata={"title": "d2l-gpu: report"})
+    return page_of(new_notebook(cells=cells, metadata={"title": "d2l-gpu: report"}))
+
+
+def page_of(notebook: NotebookNode, **options: bool) -> str:
+    """Return a notebook as a page that needs no network, titled as its metadata say.
+
+    Args:
+        notebook: what to show.
+        options: of nbconvert's exporter, such as ``exclude_input``.
+    """
+    exporter = _Exporter(raw_template=_TEMPLATE, embed_images=True, **options)
     page, _ = exporter.from_notebook_node(notebook)
     return page
 

@@ -6,6 +6,7 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 ``shared/`` holds the graders that several frameworks use.
 
 * ``registry``: the building blocks of a grader, and looking one up.
+* ``own``: the file with a teacher's own exercises.
 * ``specification``: the text of an exercise, read from the reader's notebook.
 * ``judge``: rejects answers that can't be run, and has the others graded.
 * ``grading_process``: the process that computes the verdict from records.
@@ -52,7 +53,9 @@ class Exercises:
         """
         show(self._framework, number, language)
 
-    def check(self, number: str, answer: Any = ...) -> None:
+    def check(
+        self, number: str, answer: Any = ..., exercises: str | None = None
+    ) -> None:
         """Print whether an answer is right: what holds, what doesn't, and a hint.
 
         The answer runs in a separate Python process, on fresh virtual GPUs, whatever
@@ -62,9 +65,12 @@ class Exercises:
         Args:
             number: lesson and exercise, such as ``'03.1'``.
             answer: the function or value that the exercise asks for.
+            exercises: a file with exercises of your teacher's, such as
+                ``'my_exercises.py'``; by default the one that the environment variable
+                ``D2L_GPU_EXERCISES`` names, if it's set.
         Raises:
             TypeError: `number` is not a string.
-            ValueError: there is no such exercise.
+            ValueError: there is no such exercise, or no such file.
             ImportError: cloudpickle is not installed.
         """
-        print(judge(self._framework, number, answer))
+        print(judge(self._framework, number, answer, exercises))

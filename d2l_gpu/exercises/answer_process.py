@@ -31,7 +31,8 @@ from d2l_gpu.common.children import end_with_parent
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.exercises.arguments import Arguments
 from d2l_gpu.exercises.gpus import Gpus
-from d2l_gpu.exercises.limits import limit_this_process, restrict_writing
+from d2l_gpu.exercises.limits import limit_this_process, restrict_files
+from d2l_gpu.exercises.own import chosen_file, hidden_folders
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Exercise, find
 
@@ -54,12 +55,12 @@ class AnswerError(Exception):
 def main() -> None:
     tag, number, seconds, folder = sys.argv[1:]
     # First of all: it holds for threads that begin later, not for those there are.
-    restrict_writing(Path(folder))
+    restrict_files(Path(folder), hidden_folders(), [*filter(None, [chosen_file()])])
     requests = _Requests()
     end_with_parent(hear=requests.hear)  # input() finds the end of a file
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    exercise = replace(find(tag, number), seconds=float(seconds))
+    exercise = replace(find(tag, number, chosen_file()), seconds=float(seconds))
     make_gpus(tag, exercise.gpus, exercise.as_cuda)
     process = AnswerProcess(tag, exercise, Path(folder))
     replies.write("{}\n")  # ready

@@ -1,8 +1,8 @@
-"""The process that grades an answer, without running any of its code.
+"""The process that grades answers, without running any of their code.
 
-It starts the process that runs the answer (``answer_process.py``), has experiments done
-there, and computes the verdict from the records that come back. The verdict goes to
-standard output, which the answer's process doesn't have.
+For each, it starts a process that runs the answer (``answer_process.py``), has
+experiments done there, and computes the verdict from the records that come back. That
+goes to standard output, a line of JSON, which the answer's process doesn't have.
 """
 
 import contextlib
@@ -33,6 +33,7 @@ from d2l_gpu.exercises.limits import (
     kill_descendants,
     limit_memory,
 )
+from d2l_gpu.exercises.own import chosen_file
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Claim, Exercise, Run, find
 from d2l_gpu.exercises.verdict import Verdict
@@ -52,31 +53,40 @@ _PRINTED = 2**16
 
 
 def main() -> None:
-    tag, number, seconds, folder = sys.argv[1:]
+    tag, *rest = sys.argv[1:]
     adopt_orphans()
     end_with_parent(first=kill_descendants)
     verdicts = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    exercise = replace(find(tag, number), seconds=float(seconds))
-    verdict = _verdict(tag, exercise, Path(folder))
-    verdicts.write(verdict.to_json())
-    verdicts.flush()
+    for number, seconds, folder in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        exercise = replace(find(tag, number, chosen_file()), seconds=float(seconds))
+        verdict = _verdict(tag, exercise, Path(folder))
+        verdicts.write(verdict.to_json() + "\n")
+        verdicts.flush()
     os._exit(0)  # libraries may have left threads behind
 
 
 def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     value = folder / VALUE
     if value.is_file():
-        make_gpus(tag, exercise.gpus, exercise.as_cuda)
-        limit_memory()  # the value may say how large something is to be
+        _ready(tag, exercise.gpus, exercise.as_cuda)
         return grade(exercise, from_json(value.read_text("utf-8")))
     # Opened before the answer runs, which may put something else in this place.
     with (folder / PRINTED).open("w+b") as printed:
         with _started(tag, exercise, folder) as process:
-            make_gpus(tag, exercise.gpus, exercise.as_cuda)
-            limit_memory()
+            _ready(tag, exercise.gpus, exercise.as_cuda)
             verdict = grade(exercise, Remote(exercise, process))
         return replace(verdict, printed=end_of(printed))
+
+
+@functools.cache
+def _ready(tag: str, gpus: int, as_cuda: bool) -> None:
+    """Make virtual GPUs; from then on, limit memory.
+
+    A value may say how large something is to be.
+    """
+    make_gpus(tag, gpus, as_cuda)
+    limit_memory()
 
 
 def grade(exercise: Exercise, subject: Any) -> Verdict:

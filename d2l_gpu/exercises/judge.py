@@ -7,24 +7,26 @@ import io
 import linecache
 import marshal
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, BinaryIO, ClassVar
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.requirements import install
-from d2l_gpu.common.settings import VIRTUAL
+from d2l_gpu.common.settings import EXERCISES, VIRTUAL
 from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.answer_process import ANSWER, PLACE, fits, kinds
 from d2l_gpu.exercises.grading_process import STARTUP
+from d2l_gpu.exercises.own import chosen_file
 from d2l_gpu.exercises.records import to_json
 from d2l_gpu.exercises.registry import Exercise, find
 from d2l_gpu.exercises.verdict import Verdict
@@ -37,38 +39,101 @@ NO_GPUS = {
 }
 
 
-def judge(framework: str, number: str, answer: Any = ...) -> Verdict:
+@dataclass(frozen=True)
+class Prepared:
+    """An answer on its way to another process: a value, a pickle, or why it's neither.
+
+    Attributes:
+        problem: why the answer can't be graded, as a sentence; empty if it can.
+        value: the value as JSON; None if the exercise asks for a function.
+        pickled: the function, which only the answer's process unpickles.
+    """
+
+    problem: str = ""
+    value: str | None = None
+    pickled: bytes = b""
+
+
+def judge(
+    framework: str, number: str, answer: Any = ..., exercises: str | None = None
+) -> Verdict:
     """Run an answer in a separate process and return the verdict.
 
     Args:
         framework: the framework's tag.
         number: the exercise, such as ``03.1``.
         answer: the function or value that it asks for.
+        exercises: a file with exercises of a teacher's own (`own`); None for the one
+            that ``D2L_GPU_EXERCISES`` names.
 
     Raises:
         TypeError: `number` is not a string.
-        ValueError: there is no such exercise.
+        ValueError: there is no such exercise, or `exercises` can't be loaded.
         ImportError: cloudpickle, which sends answers across, is not installed.
     """
-    exercise = find(framework, number)
+    own = chosen_file(exercises)
+    exercise = find(framework, number, own)
+    environment = environment_for(exercise, own)  # before the answer's code runs here
+    prepared = prepare(exercise, answer)
+    (verdict,) = judge_prepared(framework, [(exercise, prepared)], environment)
+    return _with_lines(verdict, answer)
+
+
+def prepare(exercise: Exercise, answer: Any) -> Prepared:
+    """Return an answer as `judge_prepared` takes it; nothing of it is called.
+
+    Raises:
+        ImportError: cloudpickle is not installed.
+    """
     problem = why_no_answer(exercise, answer)
     if problem:
-        return Verdict(exercise.number, problem=problem)
-    environment = _environment(exercise)  # before the answer's code runs here
-    with _folder() as name:
-        try:
-            if exercise.parameters is None:
-                plain = value_as_json(answer)
-                (Path(name) / grading_process.VALUE).write_text(plain, "utf-8")
-            else:
-                (Path(name) / ANSWER).write_bytes(_pickled(answer))
-        except (ImportError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # of the answer's own methods, SystemExit too
-            problem = f"your answer can't be sent to another process: {_text(error)}"
-            return Verdict(exercise.number, problem=problem)
-        verdict = _run(framework, exercise, Path(name), environment)
-    return _with_lines(verdict, answer)
+        return Prepared(problem)
+    try:
+        if exercise.parameters is None:
+            return Prepared(value=value_as_json(answer))
+        return Prepared(pickled=_pickled(answer))
+    except (ImportError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of the answer's own methods, SystemExit too
+        return Prepared(f"your answer can't be sent to another process: {_text(error)}")
+
+
+def judge_prepared(
+    framework: str,
+    answers: Sequence[tuple[Exercise, Prepared]],
+    environment: Mapping[str, str],
+) -> list[Verdict]:
+    """Run answers, each in a process of its own, and return the verdicts.
+
+    One process grades all of them, which saves the time to start it.
+
+    Args:
+        framework: the framework's tag.
+        answers: exercises that want equally many GPUs, and answers to them. Of an
+            exercise, only the number and the seconds count here: the processes look up
+            the rest. No code of an answer runs in this process.
+        environment: what `environment_for` returns.
+    """
+    verdicts = {
+        exercise.number: Verdict(exercise.number, problem=prepared.problem)
+        for exercise, prepared in answers
+    }
+    left = [each for each in answers if not each[1].problem]
+    while left:
+        with temporary_folder() as name:
+            folders = [Path(name) / str(i) for i, _ in enumerate(left)]
+            for folder, (_, prepared) in zip(folders, left, strict=True):
+                folder.mkdir()
+                if prepared.value is not None:
+                    value = folder / grading_process.VALUE
+                    value.write_text(prepared.value, "utf-8")
+                else:
+                    (folder / ANSWER).write_bytes(prepared.pickled)
+            exercises = [exercise for exercise, _ in left]
+            found = _run(framework, exercises, folders, environment)
+        verdicts |= {each.number: each for each in found}
+        left = left[len(found) :]  # if one ended the process, go on with the next
+    return list(verdicts.values())
 
 
 def value_as_json(answer: Any) -> str:
@@ -169,9 +234,9 @@ def _pickled(answer: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[str]:
+def temporary_folder(place: Path | None = None) -> Iterator[str]:
     """Make a temporary folder; remove it afterwards, whatever an answer put there."""
-    name = tempfile.mkdtemp()
+    name = tempfile.mkdtemp(dir=place)
     try:
         yield name
     finally:
@@ -185,29 +250,46 @@ def _folder() -> Iterator[str]:
 
 
 def _run(
-    framework: str, exercise: Exercise, folder: Path, environment: dict[str, str]
-) -> Verdict:
-    said: list[bytes] = []
+    framework: str,
+    exercises: Sequence[Exercise],
+    folders: Sequence[Path],
+    environment: Mapping[str, str],
+) -> list[Verdict]:
+    """Return the verdicts on answers, up to the first that can't be graded."""
+    verdicts: list[Verdict] = []
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     # Opened before the answer runs, which may put something else in this place.
-    with (folder / "output").open("w+b") as output:
-        with _process(framework, exercise, folder, environment, output) as process:
+    with (folders[0] / "output").open("w+b") as output:
+        with _process(framework, exercises, folders, environment, output) as process:
             # Its standard input stays open: the process ends when that closes.
             reader = threading.Thread(
-                target=lambda: said.append(process.stdout.read()), daemon=True
+                target=lambda: [*map(lines.put, process.stdout), lines.put(b"")],
+                daemon=True,
             )
             reader.start()
-            reader.join(2 * STARTUP + 2 * exercise.seconds)
-        out = b"".join(said)
-        if out:
-            return Verdict.from_json(out.decode("utf-8"))
-        lines = grading_process.end_of(output).splitlines()
-    reason = f": {lines[-1][:200]}" if lines else ""
-    problem = f"the check itself failed, and says nothing about it{reason}."
-    return Verdict(exercise.number, problem=problem)
+            for exercise in exercises:
+                line = b""
+                with contextlib.suppress(queue.Empty):
+                    line = lines.get(timeout=2 * STARTUP + 2 * exercise.seconds)
+                if not line:
+                    break
+                verdicts.append(Verdict.from_json(line.decode("utf-8")))
+        if len(verdicts) < len(exercises):
+            last = grading_process.end_of(output).splitlines()[-1:]
+            reason = f": {last[0][:200]}" if last else ""
+            problem = f"the check itself failed, and says nothing about it{reason}."
+            number = exercises[len(verdicts)].number
+            verdicts.append(Verdict(number, problem=problem))
+    return verdicts
 
 
-def _environment(exercise: Exercise) -> dict[str, str]:
-    """Return the environment variables of the processes that run and grade."""
+def environment_for(exercise: Exercise, own: Path | None = None) -> dict[str, str]:
+    """Return the environment variables of the processes that run and grade.
+
+    Args:
+        exercise: which says how many virtual GPUs they have.
+        own: a file with a teacher's own exercises.
+    """
     path = [each for each in sys.path if each]
     if "" in sys.path:
         path.append(str(Path.cwd()))  # the answer runs in another folder
@@ -215,6 +297,7 @@ def _environment(exercise: Exercise) -> dict[str, str]:
         **os.environ,
         **NO_GPUS,
         VIRTUAL: str(exercise.gpus),
+        EXERCISES: str(own or ""),
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONIOENCODING": "utf-8",
     }
@@ -223,9 +306,9 @@ def _environment(exercise: Exercise) -> dict[str, str]:
 @contextlib.contextmanager
 def _process(
     framework: str,
-    exercise: Exercise,
-    folder: Path,
-    environment: dict[str, str],
+    exercises: Sequence[Exercise],
+    folders: Sequence[Path],
+    environment: Mapping[str, str],
     output: BinaryIO,
 ) -> Iterator[subprocess.Popen]:
     """Start the grading process; on leaving the block, kill it and what it started."""
@@ -234,12 +317,17 @@ def _process(
         [
             # -P: a file beside the notebook, such as secrets.py, is none of Python's.
             *(sys.executable, "-P", "-c", code),
-            *(framework, exercise.number, str(exercise.seconds), str(folder)),
+            framework,
+            *(
+                text
+                for exercise, folder in zip(exercises, folders, strict=True)
+                for text in (exercise.number, str(exercise.seconds), str(folder))
+            ),
         ],
         stdout=subprocess.PIPE,
         stderr=output,
         env=environment,
-        cwd=folder,
+        cwd=folders[0],
     )
     try:
         yield process

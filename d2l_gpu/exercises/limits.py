@@ -6,8 +6,8 @@ size of files. On Linux, moreover,
 
 * the processes that it leaves behind become children of the process that grades, which
   kills them too, even if they left the group;
-* it may write only in its own folder, and may send signals to no other process
-  (Landlock, from Linux 5.13, or 6.12 for signals);
+* it may write only in its own folder, may not read what is hidden from it, and may
+  send signals to no other process (Landlock, from Linux 5.13, or 6.12 for signals);
 * some system calls fail that Landlock doesn't know of (`system_calls.py`).
 
 None of this needs root, and none of it makes a sandbox: an answer can read what its
@@ -16,6 +16,8 @@ reader can read, and use the network.
 
 import contextlib
 import ctypes
+import functools
+import operator
 import os
 import signal
 import sys
@@ -38,14 +40,44 @@ THREADS = 4096  # a framework takes several for each core
 # ---- In the process that runs the answer
 
 
-def restrict_writing(folder: Path) -> None:
+def restrict_files(
+    folder: Path, hidden: Sequence[Path] = (), but: Sequence[Path] = ()
+) -> None:
     """Let this thread, and what it starts, write only in a folder, where that works.
 
     Threads that are there already aren't restricted, so call it before any starts.
+
+    Args:
+        folder: where to write.
+        hidden: folders whose files can't be read either.
+        but: files and folders in them that can.
     """
     if sys.platform == "linux":
-        _restrict_writing([folder, Path("/dev/null")])
+        rules = [(place, _WRITE) for place in (folder, Path("/dev/null"))]
+        if hidden:
+            readable = [*_all_but({each.resolve() for each in hidden}), folder, *but]
+            rules += [(place, _READ) for place in readable]
+        _restrict(rules)
         refuse_calls()
+
+
+def _all_but(hidden: set[Path]) -> Iterator[Path]:
+    """Yield files and folders that together hold everything but some folders.
+
+    What is made later in a folder that holds a hidden one isn't among them.
+    """
+    above = {parent for each in hidden for parent in each.parents}
+    waiting = [Path("/")]
+    while waiting:
+        with contextlib.suppress(OSError):  # not ours to list, so not ours to allow
+            for path in waiting.pop().iterdir():
+                # What a link leads to is found by its own name.
+                if path in hidden or path.is_symlink():
+                    continue
+                if path in above:
+                    waiting.append(path)
+                else:
+                    yield path
 
 
 def limit_this_process() -> None:
@@ -114,7 +146,8 @@ _NO_NEW_PRIVILEGES = 38  # prctl
 _WRITE = 1 << 1 | sum(1 << i for i in range(4, 13))
 _DEVICES = 1 << 6 | 1 << 11
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
-_OF_FILES = 1 << 1 | _TRUNCATE
+_READ = 1 << 2
+_OF_FILES = 1 << 1 | _READ | _TRUNCATE
 
 
 class _Ruleset(ctypes.Structure):
@@ -131,26 +164,34 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def _restrict_writing(places: Sequence[Path]) -> None:
-    """Let this thread, and what it starts, write only to these files and folders."""
+def _restrict(rules: Sequence[tuple[Path, int]]) -> None:
+    """Let this thread, and what it starts, do only what is allowed.
+
+    Args:
+        rules: files and folders, and what is allowed there: `_WRITE` or `_READ`. What
+            no rule names isn't restricted anywhere.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION)
     if version < 1:
         return
-    access = _WRITE | _REFER * (version >= 2) | _TRUNCATE * (version >= 3)
-    rules = _Ruleset(access, 0, _SCOPE_SIGNAL * (version >= 6))
+    more = _REFER * (version >= 2) | _TRUNCATE * (version >= 3)
+    handled = functools.reduce(operator.or_, (what for _, what in rules)) | more
+    ruleset_of = _Ruleset(handled, 0, _SCOPE_SIGNAL * (version >= 6))
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = libc.syscall(
-        _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0
+        _CREATE_RULESET, ctypes.byref(ruleset_of), ctypes.c_size_t(size), 0
     )
     if ruleset < 0:
         return
     try:
-        for place in places:
-            if not place.exists():
-                continue
-            path = os.open(place, os.O_PATH | os.O_CLOEXEC)
-            own = _OF_FILES if place.is_dir() is False else ~_DEVICES
+        for place, what in rules:
+            try:
+                path = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                continue  # it has gone
+            access = what | more if what & _WRITE else what
+            own = ~_DEVICES if place.is_dir() else _OF_FILES
             rule = _PathBeneath(access & own, path)
             failed = libc.syscall(
                 _ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0

@@ -31,9 +31,11 @@ values, unless ``changes`` names them. Graders needn't care about either.
 import functools
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -181,18 +183,25 @@ def given(grader: Callable, *what: Any) -> Callable[[Any], Iterable[Claim]]:
     return functools.update_wrapper(partial, grader, updated=())
 
 
-def find(framework: str, number: str) -> Exercise:
-    """Return an exercise of a framework's edition.
+def find(framework: str, number: str, own: Path | None = None) -> Exercise:
+    """Return an exercise of a framework's edition, or of a teacher's own.
 
+    Args:
+        framework: the framework's tag.
+        number: the exercise.
+        own: a file with a teacher's exercises, which come first.
     Raises:
         TypeError: `number` is not a string.
-        ValueError: there is no such exercise.
+        ValueError: there is no such exercise, or `own` can't be loaded.
     """
     if not isinstance(number, str):
         raise TypeError(
             "The first argument must be the exercise's number as a string, as in "
             f"check('03.1', answer), but it was {number!r}."
         )
+    mine = load(own).exercises if own else {}
+    if number in mine:
+        return mine[number]
     lesson = number.partition(".")[0]
     there = of_lesson(framework, lesson) if re.fullmatch(r"\w\d", lesson) else {}
     if number in there:
@@ -204,8 +213,39 @@ def find(framework: str, number: str) -> Exercise:
     else:
         lessons = lessons_of(framework)
         has = f"the lessons with exercises are {_enumerated(lessons)}"
+    if mine:
+        has += f"; those in {own.name} are {_enumerated(mine)}"
     title = framework_with(framework).title
     raise ValueError(f"There is no exercise {number!r} for {title}: {has}.")
+
+
+OWN_MODULE = f"{__package__}.of_a_teacher"
+"""The name under which a teacher's file is loaded, in each process that needs it."""
+
+
+def load(path: Path) -> Registry:
+    """Run a file with a teacher's own exercises, and return its ``EXERCISES``.
+
+    Raises:
+        ValueError: it can't be loaded, or doesn't define any.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}, which should hold exercises.")
+    loader = SourceFileLoader(OWN_MODULE, str(path))
+    module = module_from_spec(spec_from_loader(OWN_MODULE, loader))
+    sys.modules[OWN_MODULE] = module  # experiments are looked up there by their names
+    try:
+        loader.exec_module(module)
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{path} can't be loaded: {what}") from error
+    registry = getattr(module, "EXERCISES", None)
+    if not isinstance(registry, Registry) or not registry.exercises:
+        raise ValueError(
+            f"{path} holds no exercises: it should define EXERCISES = Registry(), and "
+            "add to it."
+        )
+    return registry
 
 
 def of_lesson(framework: str, lesson: str) -> dict[str, Exercise]:

@@ -166,7 +166,8 @@ def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
 def _collected(program: str) -> int:
     """Return the bytes of all results of collectives, of 4 bytes for each number."""
     total = 0
-    pattern = r"= (.*?) (?:all-\w+|reduce-scatter|collective-permute)(?:-start)?\("
+    # GPUs have …-start and …-done of each, and only the latter has the result's type.
+    pattern = r"= (.*?) (?:all-\w+|reduce-scatter|collective-permute)(?:-done)?\("
     for shapes in re.findall(pattern, program):
         for sizes in re.findall(r"\w\d+\[([\d,]*)\]", shapes):
             total += 4 * math.prod(int(x) for x in sizes.split(",") if x)

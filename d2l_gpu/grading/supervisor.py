@@ -1,0 +1,358 @@
+"""The process that grades one notebook, without running any of its code.
+
+It has the cells run by another process (``cells_process.py``), stops that one when its
+time is up, kills what it left behind, and has the answers judged one after another.
+What it found goes to standard output, which no other process has.
+"""
+
+import base64
+import binascii
+import contextlib
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from d2l_gpu.common.children import end_with_parent, kill_child, start_child
+from d2l_gpu.common.settings import VIRTUAL
+from d2l_gpu.exercises.answer_process import PLACE
+from d2l_gpu.exercises.grading_process import STARTUP
+from d2l_gpu.exercises.judge import (
+    NO_GPUS,
+    Prepared,
+    environment_for,
+    judge_prepared,
+)
+from d2l_gpu.exercises.limits import (
+    PROCESSES,
+    THREADS,
+    adopt_orphans,
+    few_processes,
+    kill_descendants,
+)
+from d2l_gpu.exercises.own import chosen_file
+from d2l_gpu.exercises.records import RecordError, from_json
+from d2l_gpu.exercises.registry import Exercise
+from d2l_gpu.exercises.verdict import Verdict
+from d2l_gpu.grading import cells_process
+from d2l_gpu.grading.cells_process import LARGEST, TASK, WORK
+
+# Seconds in which a cell that is too late can end when it's interrupted.
+_GRACE = 5
+
+# A line of more bytes is none of ours.
+_LONGEST = 2 * LARGEST
+
+# Errors of cells that a report names.
+_MOST_ERRORS = 5
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    adopt_orphans()
+    end_with_parent(first=kill_descendants)
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    task = Task.read(folder)
+    cells = Cells(task)
+    with _started(folder) as process:
+        with few_processes(process.pid, cells.crowded):
+            cells.follow(process)
+        kill_descendants(keep=process.pid)
+    verdicts = _verdicts(task, cells)
+    found = {"notes": cells.notes, "again": cells.again}
+    found["verdicts"] = [asdict(each) for each in verdicts]
+    results.write(json.dumps(found))
+    results.flush()
+    os._exit(0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done with one notebook.
+
+    Attributes:
+        framework: the framework's tag.
+        exercises: those to grade; of each, only what `judge_prepared` asks for, and the
+            name.
+        cells: the code cells, each with its place among all cells, from 0.
+        cell_seconds: how long a cell may take.
+        notebook_seconds: how long all of them together may take.
+    """
+
+    framework: str
+    exercises: Sequence[Exercise]
+    cells: dict[int, str]
+    cell_seconds: float
+    notebook_seconds: float
+
+    def write(self, folder: Path) -> None:
+        """Write what `read` reads, and what the process of the cells needs."""
+        text = json.dumps(
+            {
+                "framework": self.framework,
+                "find": [each.number for each in self.exercises],
+                "exercises": [
+                    [each.number, each.name, each.gpus, each.seconds, each.as_cuda]
+                    for each in self.exercises
+                ],
+                "cells": list(self.cells.items()),
+                "seconds": [self.cell_seconds, self.notebook_seconds],
+            }
+        )
+        (folder / TASK).write_text(text, "utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Task":
+        found = json.loads((folder / TASK).read_text("utf-8"))
+        exercises = [
+            Exercise(number, name, iter, None, (), gpus, seconds, as_cuda)
+            for number, name, gpus, seconds, as_cuda in found["exercises"]
+        ]
+        cells = dict(found["cells"])
+        return cls(found["framework"], exercises, cells, *found["seconds"])
+
+
+@contextlib.contextmanager
+def _started(folder: Path) -> Iterator[subprocess.Popen]:
+    """Start the process that runs the cells; on leaving the block, kill it."""
+    temporary = folder / WORK / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    environment = {
+        **os.environ,
+        **NO_GPUS,
+        "MPLBACKEND": "agg",
+        "IPYTHONDIR": str(temporary),
+        "TMPDIR": str(temporary),
+        "PYTHONIOENCODING": "utf-8",
+    }
+    # Lessons make as many virtual GPUs as they want.
+    environment.pop(VIRTUAL, None)
+    code = f"from {cells_process.__name__} import main; main()"
+    process = start_child(
+        [sys.executable, "-P", "-c", code, str(folder)],
+        stdout=subprocess.PIPE,
+        env=environment,
+        cwd=folder,
+    )
+    try:
+        yield process
+    finally:
+        kill_child(process)
+        kill_descendants(keep=process.pid)
+        process.wait()
+
+
+@dataclass
+class Cells:
+    """What the process of the cells said.
+
+    Attributes:
+        task: what it was to do.
+        notes: what went wrong, as sentences without a full stop.
+        failed: the notes on single cells.
+        stopped: why the remaining cells didn't run; empty if all did.
+        answers: the answers by the numbers of their exercises.
+        again: whether what went wrong may be the machine's fault.
+    """
+
+    task: Task
+    notes: list[str] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+    stopped: str = ""
+    answers: dict[str, Prepared] = field(default_factory=dict)
+    again: bool = False
+    _crowd: bool = False
+    _cell: int | None = None
+
+    def crowded(self) -> None:
+        self._crowd = True
+
+    def follow(self, process: subprocess.Popen) -> None:
+        """Listen until the process is done, is too late, or has ended."""
+        # What nobody waits for stays in the pipe, so that its writer has to wait.
+        lines: queue.Queue[bytes] = queue.Queue(maxsize=2)
+        threading.Thread(target=_pass_on, args=(process, lines), daemon=True).start()
+        until = time.monotonic() + STARTUP  # imports are no part of its time
+        cell_until, late = until, False
+        while not self.stopped:
+            now = time.monotonic()
+            try:
+                line = lines.get(timeout=max(0.0, min(until, cell_until) - now))
+            except queue.Empty:
+                if self._cell is None:
+                    self.again = True
+                    self._stop("Python took too long to start")
+                elif time.monotonic() >= until:
+                    seconds = self.task.notebook_seconds
+                    self._stop(f"the notebook didn't finish in {seconds:g} seconds")
+                elif late:
+                    self._stop(f"{self._too_late()} and couldn't be interrupted")
+                else:
+                    late, cell_until = True, time.monotonic() + _GRACE
+                    with contextlib.suppress(OSError, ValueError):  # Windows has none
+                        process.send_signal(signal.SIGINT)
+                continue
+            said = _decoded(line)
+            if said is None:
+                self._stop(self._how_it_ended(process, bool(line)))
+            elif said.get("done") is True:
+                break
+            elif self._is_cell(begins := said.get("begins")):
+                if self._cell is None:
+                    until = time.monotonic() + self.task.notebook_seconds
+                self._cell, late = begins, False
+                cell_until = time.monotonic() + self.task.cell_seconds
+            elif self._is_cell(said.get("ends")):
+                if late:
+                    self.failed[self._cell] = self._too_late()
+                elif error := _clean(str(said.get("error") or "")):
+                    self.failed[self._cell] = f"{self.label(self._cell)} raised {error}"
+            elif said.get("answer") in {each.number for each in self.task.exercises}:
+                self.answers[said["answer"]] = _prepared(said)
+        self._report_errors()
+
+    def label(self, cell: int) -> str:
+        """Return what a report calls a cell: its place, and how it begins."""
+        lines = [_clean(line) for line in self.task.cells[cell].splitlines()]
+        first = next((line for line in lines if line and line[0] != "#"), "")
+        if len(first) > 40:
+            first = f"{first[:40]}…"
+        return f"cell {cell + 1} (`{first}`)" if first else f"cell {cell + 1}"
+
+    def _is_cell(self, cell: Any) -> bool:
+        return type(cell) is int and cell in self.task.cells
+
+    def _too_late(self) -> str:
+        seconds = self.task.cell_seconds
+        return f"{self.label(self._cell)} didn't finish in {seconds:g} seconds"
+
+    def _stop(self, why: str) -> None:
+        """Take note of why the cells after this one don't run."""
+        where = ""
+        if self._cell is not None:
+            label = self.label(self._cell)
+            where = "" if label in why else f" in {label}"
+        self.stopped = f"{why}{where}"
+
+    def _how_it_ended(self, process: subprocess.Popen, nonsense: bool) -> str:
+        if self._crowd:
+            return (
+                f"the notebook started more than {PROCESSES} processes, or more than "
+                f"{THREADS:,} threads in them,"
+            )
+        if not nonsense:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(_GRACE)
+                if code >= 0:
+                    self.again = self._cell is None
+                    return f"the notebook's process exited with code {code}"
+                with contextlib.suppress(ValueError):
+                    name = signal.Signals(-code).name
+                    return f"the notebook's process was killed by {name}"
+        return "what the notebook's process sent can't be read"
+
+    def _report_errors(self) -> None:
+        errors = list(self.failed.values())
+        self.notes += errors[:_MOST_ERRORS]
+        if len(errors) > _MOST_ERRORS:
+            self.notes.append(f"{len(errors) - _MOST_ERRORS} more cells failed")
+        if self.stopped:
+            rest = "the cells after it didn't run"
+            if self._cell is None:
+                rest = "no cell ran"
+            self.notes.append(f"{self.stopped}; {rest}")
+
+
+def _clean(text: str, most: int = 300) -> str:
+    """Return the beginning of a text on one line, without what moves a cursor."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _pass_on(process: subprocess.Popen, lines: "queue.Queue[bytes]") -> None:
+    """Pass on each line that the process writes, and an empty one at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        while line := process.stdout.readline(_LONGEST):
+            lines.put(line)
+    lines.put(b"")
+
+
+def _decoded(line: bytes) -> dict | None:
+    """Return what a line says; None if it's none that we'd send."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _prepared(said: dict) -> Prepared:
+    """Return an answer as it was sent, if that can be one."""
+    problem, value, pickled = (
+        said.get(each) for each in ("problem", "value", "pickled")
+    )
+    try:
+        if isinstance(problem, str) and problem:
+            return Prepared(problem)
+        if isinstance(value, str):
+            from_json(value)
+            return Prepared(value=value)
+        return Prepared(pickled=base64.b64decode(pickled, validate=True))
+    except (RecordError, TypeError, binascii.Error, ValueError):
+        return Prepared("your answer interfered with its check: it can't be read.")
+
+
+def _verdicts(task: Task, cells: Cells) -> list[Verdict]:
+    """Return the verdicts on the answers, in the order of the exercises."""
+    verdicts = {each.number: Verdict(each.number) for each in task.exercises}
+    alike: dict[tuple, list[tuple[Exercise, Prepared]]] = {}
+    for exercise in task.exercises:
+        prepared = cells.answers.get(exercise.number)
+        if prepared is None:
+            prepared = Prepared(_why_there_is_none(task, cells, exercise))
+        own = alike.setdefault((exercise.gpus, exercise.as_cuda), [])
+        own.append((exercise, prepared))
+    for answers in alike.values():
+        environment = environment_for(answers[0][0], chosen_file())
+        for each in judge_prepared(task.framework, answers, environment):
+            problem = _with_place(each.problem, task)
+            verdicts[each.number] = replace(each, problem=problem)
+    return list(verdicts.values())
+
+
+def _why_there_is_none(task: Task, cells: Cells, exercise: Exercise) -> str:
+    its = re.compile(
+        rf"check\(\s*['\"]{re.escape(exercise.number)}['\"]"
+        rf"|^(async )?def {re.escape(exercise.name)}\b|^{re.escape(exercise.name)}\s*=",
+        re.MULTILINE,
+    )
+    for cell, why in cells.failed.items():
+        if its.search(task.cells[cell]):
+            return f"the notebook has no answer: {why}."
+    if cells.stopped:
+        return f"the notebook has no answer: {cells.stopped}."
+    return f"not answered: the notebook doesn't define `{exercise.name}`."
+
+
+def _with_place(problem: str, task: Task) -> str:
+    """Quote the line of the notebook that caused a problem."""
+    place = PLACE.search(problem)
+    if place is None:
+        return problem
+    line, quoted = int(place["line"]), ""
+    cell = re.fullmatch(r"<cell (\d{1,7})>", place["file"])
+    if cell and (index := int(cell[1]) - 1) in task.cells:
+        lines = task.cells[index].splitlines()
+        text = _clean(lines[line - 1]) if 0 < line <= len(lines) else ""
+        quoted = f" (cell {index + 1}, line {line}: `{text}`)"
+    return problem.replace(place.group(), quoted)

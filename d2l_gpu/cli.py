@@ -213,7 +213,9 @@ def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
 def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     """Say which modules a command and the notebooks need that are not installed."""
     its = framework(options.framework or "pytorch")
-    needed = (*modules("lessons"), *its_modules, its.module)
+    needed = [*modules("lessons"), *its_modules]
+    if options.framework:  # or notebooks tell
+        needed.append(its.module)
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         print(

@@ -176,18 +176,14 @@ class Course:
         try:
             data = submissions.read(submission.path)
             notebook = submissions.parsed(data)
-            exercises = self._exercises_of(notebook, submission)
+            tag = self._framework_of(notebook)
+            exercises = self._exercises_of(notebook, submission, tag)
         except Unreadable as problem:
             return Plan(submission, problem=str(problem))
         if not exercises:
             return Plan(submission, problem="--only leaves out all of its exercises")
-        tag = self._framework_of(notebook)
         for each in exercises:
             self._used.setdefault(each.number, tag)
-        if not framework_with(tag).is_installed:
-            its = framework_with(tag)
-            problem = f"{its.title} is not installed: {its.install}"
-            return Plan(submission, problem=problem)
         settings = self._settings
         limits = settings.cell_seconds, settings.notebook_seconds
         task = Task(tag, exercises, notebook.code, *limits)
@@ -196,18 +192,24 @@ class Course:
         return Plan(submission, task, key=key, beside=beside, notes=notes)
 
     def _framework_of(self, notebook: submissions.Notebook) -> str:
-        its = self._settings.framework or submissions.framework_of(notebook)
-        return its or "pytorch"
+        tag = self._settings.framework or submissions.framework_of(notebook)
+        its = framework_with(tag or "pytorch")
+        if not its.is_installed:
+            raise Unreadable(f"{its.title} is not installed here: {its.install}")
+        return its.tag
 
     def _exercises_of(
-        self, notebook: submissions.Notebook, submission: Submission
+        self, notebook: submissions.Notebook, submission: Submission, tag: str
     ) -> list[Exercise]:
-        tag = self._framework_of(notebook)
+        names = submissions.defined(notebook)
         numbers = submissions.mentioned(notebook)
+        numbers |= {each for each, own in self._own.items() if own.name in names}
         known = lessons_of(tag)
         lesson = self._settings.lesson or submissions.lesson_of(
             sorted(numbers - set(self._own)), submission.name, known, _names(tag)
         )
+        if not lesson and not numbers & set(self._own):
+            lesson = _lesson_with(names, tag)
         exercises = dict(of_lesson(tag, lesson)) if lesson else {}
         for number in numbers & set(self._settings.only):
             if number not in self._own:
@@ -275,6 +277,16 @@ class Course:
             return ""
         heading = text.splitlines()[0].lstrip("# ")
         return heading.removeprefix(number).strip()
+
+
+def _lesson_with(names: set[str], tag: str) -> str | None:
+    """Return the lesson of which a notebook has most answers, by their names."""
+    votes = {
+        lesson: sum(each.name in names for each in of_lesson(tag, lesson).values())
+        for lesson in lessons_of(tag)
+    }
+    best = max(votes, key=votes.get, default=None)
+    return best if best and votes[best] else None
 
 
 def _names(tag: str) -> list[str]:

@@ -16,7 +16,7 @@ _LARGEST = 100 * 2**20
 
 
 class Unreadable(Exception):
-    """Why a file is no notebook, as a sentence without a full stop."""
+    """Why a notebook can't be graded, as a sentence without a full stop."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,16 @@ def mentioned(notebook: Notebook) -> set[str]:
     found = set(_HEADING.findall(notebook.prose))
     for source in notebook.code.values():
         found |= set(_CHECK.findall(source))
+    return found
+
+
+def defined(notebook: Notebook) -> set[str]:
+    """Return the names of what a notebook defines, for all that its text tells."""
+    names = r"^(?:async )?def +(\w+)|^(\w+) *(?::[^=\n]*)?=(?!=)"
+    found = set()
+    for source in notebook.code.values():
+        for pair in re.findall(names, source, re.MULTILINE):
+            found |= set(filter(None, pair))
     return found
 
 

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from d2l_gpu.grading.submissions import (
+    Notebook,
     Unreadable,
+    defined,
     framework_of,
     lesson_of,
     mentioned,
@@ -99,3 +101,10 @@ def test_sources_may_be_lists_and_files_may_begin_with_a_mark():
     cell = {"cell_type": "code", "source": ["a = 1\n", "b = 2"]}
     data = json.dumps({"cells": [{"cell_type": "raw"}, cell]}).encode("utf-8-sig")
     assert parsed(data).code == {1: "a = 1\nb = 2"}
+
+
+def test_what_a_notebook_defines_is_found():
+    notebook = Notebook(
+        {0: "def f(x):\n    y = 1\n    return y", 2: "a = 3\nb: int = 4\nc == 5"}, ""
+    )
+    assert defined(notebook) == {"f", "a", "b"}

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -134,6 +135,7 @@ def _shell() -> Any:
     """Return what runs cells as Jupyter does, without a screen and without history."""
     from IPython.core.compilerop import CachingCompiler
     from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.text import LSString, SList
     from traitlets import Type
     from traitlets.config import Config
 
@@ -160,6 +162,13 @@ def _shell() -> Any:
             finally:
                 _Interrupts.wanted = False
             return _what(error)
+
+        # The other way needs a terminal of its own, which can't be had here.
+        system = InteractiveShell.system_raw
+
+        def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+            text = subprocess.getoutput(self.var_expand(cmd, depth=depth + 1))
+            return SList(text.splitlines()) if split else LSString(text)
 
         def _tee(self, channel: str) -> Any:
             """Don't keep what cells print, as IPython 9 does: it may be endless."""

@@ -1,6 +1,9 @@
 """The page of a class: a table of all grades, and where the class is stuck."""
 
+import re
+
 from jinja2 import Environment
+from markupsafe import Markup, escape
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from d2l_gpu.course.page import page_of
@@ -73,12 +76,12 @@ _BODY = """
 {%- endif %}.</p>
 {%- if each.claims %}
 <p>Checks that fail most often:</p>
-<ul>{% for text, n in each.claims %}<li>{{ text }}
+<ul>{% for text, n in each.claims %}<li>{{ text | code }}
 <span class="times">({{ n }} ×)</span></li>{% endfor %}</ul>
 {%- endif %}
 {%- if each.hints %}
 <p>What these students were told:</p>
-<ul>{% for text, n in each.hints %}<li>{{ text }}
+<ul>{% for text, n in each.hints %}<li>{{ text | code }}
 <span class="times">({{ n }} ×)</span></li>{% endfor %}</ul>
 {%- endif %}
 {%- endfor %}
@@ -86,7 +89,7 @@ _BODY = """
 {%- if noted %}
 <h2 id="notes">What went wrong with notebooks</h2>
 <ul>{% for student in noted %}<li>{{ student.name }}<ul>
-{%- for note in student.notes %}<li>{{ note }}</li>{% endfor %}</ul></li>
+{%- for note in student.notes %}<li>{{ note | code }}</li>{% endfor %}</ul></li>
 {%- endfor %}</ul>
 {%- endif %}
 </div>
@@ -113,8 +116,9 @@ def page_html(results: Results) -> str:
         rows.append(
             {"name": student.name, "cells": cells, "total": total, "notes": notes}
         )
-    body = Environment(autoescape=True).from_string(_BODY)
-    html = body.render(
+    environment = Environment(autoescape=True)
+    environment.filters["code"] = _with_code
+    html = environment.from_string(_BODY).render(
         students=rows,
         noted=[row for row in rows if row["notes"]],
         exercises=[{"number": n, "title": t} for n, t in results.titles.items()],
@@ -128,6 +132,11 @@ def page_html(results: Results) -> str:
         cells=[new_code_cell("", outputs=[output])], metadata={"title": _TITLE}
     )
     return page_of(notebook, exclude_input=True, exclude_output_prompt=True)
+
+
+def _with_code(text: str) -> Markup:
+    """Return a text as HTML, with what is between backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _points(points: float) -> str:

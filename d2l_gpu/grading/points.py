@@ -5,11 +5,11 @@ the claims that hold, among those that the check came to; whatever cut the check
 such as an exception, counts as one more claim that doesn't hold.
 """
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import isfinite
 from pathlib import Path
 
 from d2l_gpu.exercises.verdict import Verdict
@@ -44,7 +44,8 @@ class Points:
         share = share_of(verdict)
         if share == 1 or self.all_or_nothing:
             return float(most) if share == 1 else 0.0
-        return int(share * Fraction(most) * 100) / 100
+        cents = Fraction(most) * 100
+        return min(round(share * cents), max(0, math.ceil(cents) - 1)) / 100
 
 
 def share_of(verdict: Verdict) -> Fraction:
@@ -80,7 +81,7 @@ def read_points(path: Path) -> tuple[float, dict[str, float]]:
             if (
                 isinstance(points, bool)
                 or not isinstance(points, int | float)
-                or not isfinite(points)
+                or not math.isfinite(points)
                 or points < 0
             ):
                 raise ValueError(

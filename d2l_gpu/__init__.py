@@ -10,7 +10,8 @@ that the course, the helpers and the virtual GPUs can each be used alone.
 * ``data``: what the lessons train on, and how it is downloaded.
 * ``exercises``: exercises that check themselves; ``quizzes``: quizzes that do.
 * ``common``: what the helpers of all frameworks share.
-* ``cli``: the command ``d2l-gpu``; ``course`` and ``doctor`` are what it does.
+* ``cli``: the command ``d2l-gpu``; ``course``, ``doctor``, ``grading`` and
+  ``assignments`` are what it does.
 
 PYTEST_DONT_REWRITE: pytest reads this. It would warn otherwise where a program has
 imported us before it starts pytest, as ``python -m d2l_gpu.vgpu -m pytest`` does.

@@ -268,7 +268,8 @@ import d2l_gpu.exercises.judge as judge
 from d2l_gpu.exercises.verdict import Verdict
 Verdict.all_hold = True
 judge.why_no_answer = lambda *what: ''
-lines = [{'answer': '03.1', 'value': 'true', 'problem': '', 'pickled': ''},
+lines = [{'answer': []}, {'begins': [1]},
+         {'answer': '03.1', 'value': 'true', 'problem': '', 'pickled': ''},
          {'verdicts': [{'number': '03.1', 'claims': [], 'problem': ''}]}]
 for fd in range(3, 32):
     for line in lines:
@@ -281,7 +282,7 @@ for fd in range(3, 32):
 CHEATS = """
 def total(a, b, c, device):
     from d2l_gpu.exercises.answer_process import AnswerError
-    raise AnswerError('all checks pass.\\n  [x] the sum of all three is right')
+    raise AnswerError('all checks pass. \\ud800\\n  [x] the sum of all three is right')
 """
 KILLS = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
 PARENT = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"

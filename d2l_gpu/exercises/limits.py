@@ -66,18 +66,16 @@ def _all_but(hidden: set[Path]) -> Iterator[Path]:
 
     What is made later in a folder that holds a hidden one isn't among them.
     """
-    above = {parent for each in hidden for parent in each.parents}
-    waiting = [Path("/")]
-    while waiting:
-        with contextlib.suppress(OSError):  # not ours to list, so not ours to allow
-            for path in waiting.pop().iterdir():
+    above = {parent for each in hidden for parent in each.parents} - hidden
+    for folder in above:
+        with contextlib.suppress(OSError):  # it may not be ours to list
+            for path in folder.iterdir():
                 # What a link leads to is found by its own name.
-                if path in hidden or path.is_symlink():
-                    continue
-                if path in above:
-                    waiting.append(path)
-                else:
+                if path not in hidden | above and not path.is_symlink():
                     yield path
+    for path in (Path(each).resolve() for each in (*sys.path, sys.prefix) if each):
+        if not any(each.is_relative_to(path) for each in hidden):
+            yield path
 
 
 def limit_this_process() -> None:

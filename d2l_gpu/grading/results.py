@@ -29,6 +29,20 @@ class GradedNotebook:
     notes: Sequence[str] = ()
 
 
+def encodable(data: Any) -> Any:
+    """Return plain data whose texts can be written to any file.
+
+    An error that an answer raises may contain half a character.
+    """
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(data, list):
+        return [encodable(each) for each in data]
+    if isinstance(data, dict):
+        return {key: encodable(each) for key, each in data.items()}
+    return data
+
+
 # Not what a verdict begins with that the answer caused.
 _UNANSWERED = ("not answered", "the notebook has no answer")
 

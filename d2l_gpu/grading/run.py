@@ -36,7 +36,13 @@ from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.grading import submissions, supervisor
 from d2l_gpu.grading.cells_process import WORK
 from d2l_gpu.grading.points import Points
-from d2l_gpu.grading.results import GradedNotebook, Results, Student, in_order
+from d2l_gpu.grading.results import (
+    GradedNotebook,
+    Results,
+    Student,
+    encodable,
+    in_order,
+)
 from d2l_gpu.grading.submissions import Submission, Unreadable, submissions_in
 from d2l_gpu.grading.supervisor import Task
 from d2l_gpu.grading.tables import DATA, FEEDBACK, PAGE, TABLE, write_all
@@ -186,7 +192,10 @@ class Course:
             self._used.setdefault(each.number, tag)
         settings = self._settings
         limits = settings.cell_seconds, settings.notebook_seconds
-        task = Task(tag, exercises, notebook.code, *limits)
+        lessons = {each.number.partition(".")[0] for each in exercises}
+        sources = set().union(*(_sources(tag, each) for each in lessons))
+        ours = [i for i, text in notebook.code.items() if text.strip() in sources]
+        task = Task(tag, exercises, notebook.code, *limits, ours)
         beside, notes = _beside(submission)
         key = self._key(task, beside, submission)
         return Plan(submission, task, key=key, beside=beside, notes=notes)
@@ -297,6 +306,16 @@ def _names(tag: str) -> list[str]:
 
 
 @functools.cache
+def _sources(tag: str, lesson: str) -> frozenset[str]:
+    """Return the code of the cells of a lesson's own notebook; nothing if unknown."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        for path in notebooks_dir("en", tag).glob(f"{lesson}_*.ipynb"):
+            cells = submissions.parsed(path.read_bytes()).code.values()
+            return frozenset(source.strip() for source in cells)
+    return frozenset()
+
+
+@functools.cache
 def _version() -> bytes:
     """Return what a verdict depends on besides the notebook."""
     versions = d2l_gpu.__version__, platform.python_version()
@@ -314,8 +333,9 @@ def _beside(submission: Submission) -> tuple[list[Path], list[str]]:
     found = [
         path
         for path in sorted(submission.path.parent.iterdir())
-        if path.is_file()
+        if os.path.isfile(path)  # noqa: PTH113  unlike Path's, it never raises
         and not path.is_symlink()
+        and os.access(path, os.R_OK)
         and not path.name.startswith(".")
         and path.suffix.lower() != ".ipynb"
     ]
@@ -510,7 +530,7 @@ class _Workers:
                 asdict(Verdict(each.number, problem="it could not be graded."))
                 for each in plan.task.exercises
             ]
-        return {**result, "seconds": time.monotonic() - began}
+        return {**encodable(result), "seconds": time.monotonic() - began}
 
     def _supervise(self, task: Task, folder: Path, stderr: Any) -> bytes:
         """Return what the supervisor of a notebook says; nothing if it has to be

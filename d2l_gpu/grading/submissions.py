@@ -97,7 +97,9 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_notebook(path: Path) -> bool:
-    return path.suffix.lower() == ".ipynb" and path.is_file() and not path.is_symlink()
+    if path.suffix.lower() != ".ipynb" or path.is_symlink():
+        return False
+    return os.path.isfile(path)  # noqa: PTH113  unlike Path's, it never raises
 
 
 def _notebooks_below(folder: Path) -> Iterator[Path]:

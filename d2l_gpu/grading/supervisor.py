@@ -87,6 +87,8 @@ class Task:
         cells: the code cells, each with its place among all cells, from 0.
         cell_seconds: how long a cell may take.
         notebook_seconds: how long all of them together may take.
+        ours: the cells that are the course's own. If one raises an error, that isn't
+            reported: perhaps it can't run within the limits, as worker processes can't.
     """
 
     framework: str
@@ -94,6 +96,7 @@ class Task:
     cells: dict[int, str]
     cell_seconds: float
     notebook_seconds: float
+    ours: Sequence[int] = ()
 
     def write(self, folder: Path) -> None:
         """Write what `read` reads, and what the process of the cells needs."""
@@ -107,6 +110,7 @@ class Task:
                 ],
                 "cells": list(self.cells.items()),
                 "seconds": [self.cell_seconds, self.notebook_seconds],
+                "ours": list(self.ours),
             }
         )
         (folder / TASK).write_text(text, "utf-8")
@@ -119,7 +123,8 @@ class Task:
             for number, name, gpus, seconds, as_cuda in found["exercises"]
         ]
         cells = dict(found["cells"])
-        return cls(found["framework"], exercises, cells, *found["seconds"])
+        seconds, ours = found["seconds"], found["ours"]
+        return cls(found["framework"], exercises, cells, *seconds, ours)
 
 
 @contextlib.contextmanager
@@ -173,6 +178,7 @@ class Cells:
     again: bool = False
     _crowd: bool = False
     _cell: int | None = None
+    _late: set[int] = field(default_factory=set)
 
     def crowded(self) -> None:
         self._crowd = True
@@ -184,6 +190,7 @@ class Cells:
         threading.Thread(target=_pass_on, args=(process, lines), daemon=True).start()
         until = time.monotonic() + STARTUP  # imports are no part of its time
         cell_until, late = until, False
+        numbers = {each.number for each in self.task.exercises}
         while not self.stopped:
             now = time.monotonic()
             try:
@@ -214,11 +221,12 @@ class Cells:
                 cell_until = time.monotonic() + self.task.cell_seconds
             elif self._is_cell(said.get("ends")):
                 if late:
+                    self._late.add(self._cell)
                     self.failed[self._cell] = self._too_late()
                 elif error := _clean(str(said.get("error") or "")):
                     self.failed[self._cell] = f"{self.label(self._cell)} raised {error}"
-            elif said.get("answer") in {each.number for each in self.task.exercises}:
-                self.answers[said["answer"]] = _prepared(said)
+            elif (number := str(said.get("answer"))) in numbers:
+                self.answers[number] = _prepared(said)
         self._report_errors()
 
     def label(self, cell: int) -> str:
@@ -262,7 +270,11 @@ class Cells:
         return "what the notebook's process sent can't be read"
 
     def _report_errors(self) -> None:
-        errors = list(self.failed.values())
+        errors = [
+            why
+            for cell, why in self.failed.items()
+            if cell not in self.task.ours or cell in self._late
+        ]
         self.notes += errors[:_MOST_ERRORS]
         if len(errors) > _MOST_ERRORS:
             self.notes.append(f"{len(errors) - _MOST_ERRORS} more cells failed")

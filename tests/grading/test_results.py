@@ -14,6 +14,7 @@ from d2l_gpu.grading.results import (
     GradedNotebook,
     Results,
     Student,
+    encodable,
     in_order,
     state_of,
 )
@@ -96,6 +97,11 @@ def test_a_class_is_written(tmp_path):
     assert "&lt;script&gt;alert(1)" in body and "$x$" in body
     assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", page)
     assert len(list((tmp_path / "feedback").iterdir())) == 4
+
+
+def test_what_no_file_takes_is_replaced():
+    broken = {"a": ["\ud800", 1, None], "b": "fine ö"}
+    assert encodable(broken) == {"a": ["?", 1, None], "b": "fine ö"}
 
 
 def test_the_page_says_where_the_class_is_stuck():

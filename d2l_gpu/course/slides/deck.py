@@ -37,7 +37,7 @@ def live_deck(notebook: NotebookNode) -> NotebookNode:
     cells: list[NotebookNode] = []
     waiting = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for slide in slides_of(notebook):
-        shown = [part for part in slide.parts if part.kind in ("code", "output")]
+        shown = [part for part in slide.parts if part.cell is not None]
         new = []
         for cell in _cells(slide, ""):
             if cell.cell_type == "markdown":
@@ -68,11 +68,8 @@ def _unseen(cell: NotebookNode) -> str:
 
 def _order(cells: list[NotebookNode]) -> list[NotebookNode]:
     """Return the cells of a slide with what is said about an output behind the code."""
-    after = [
-        each
-        for each in cells
-        if {"takeaway", "beside"} & {*each.metadata.get("tags", ())}
-    ]
+    below = {"takeaway"}
+    after = [each for each in cells if below & {*each.metadata.get("tags", ())}]
     return [each for each in cells if each not in after] + after
 
 
@@ -103,7 +100,7 @@ def _cells(slide: Slide, label: str) -> Iterator[NotebookNode]:
 
 
 def _cell(part: Part, kind: str) -> NotebookNode:
-    if part.kind == "output":
+    if part.kind.startswith("output"):
         return new_code_cell("", outputs=part.cell.outputs, metadata=_meta(part, kind))
     if part.kind in ("code", "fenced"):
         return new_code_cell(part.text, metadata=_meta(part, kind))
@@ -111,7 +108,8 @@ def _cell(part: Part, kind: str) -> NotebookNode:
 
 
 def _meta(part: Part, kind: str) -> dict:
-    return {"slideshow": {"slide_type": kind}, "tags": [part.kind]}
+    tags = dict.fromkeys([part.kind.partition("-")[0], part.kind])
+    return {"slideshow": {"slide_type": kind}, "tags": [*tags]}
 
 
 def _prose(text: str, kind: str, tag: str) -> NotebookNode:

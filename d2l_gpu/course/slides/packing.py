@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from d2l_gpu.course.slides.parts import MOST_LINES, ROOM, Part, Slide, is_tall_figure
-from d2l_gpu.course.slides.prose import items, width
+from d2l_gpu.course.slides.parts import MOST_LINES, ROOM, Part, Slide, picture_of
+from d2l_gpu.course.slides.prose import items
 
-_BESIDE = 400  # letters of text beside a figure
 _MOST_OUTPUT = 20  # lines of printed text on a slide
+_MOST_ROWS = 12  # of a table in the text
 
 
 def packed(title: str, parts: list[Part], notes: list[str]) -> list[Slide]:
@@ -20,8 +20,15 @@ def packed(title: str, parts: list[Part], notes: list[str]) -> list[Slide]:
         parts: what they show.
         notes: what their speaker says, on the first.
     """
+    pieces = []
+    for part in parts:
+        first, *more = _pieces(part)
+        first.said = part.said
+        pieces += [first, *more]
+    together = Slide(title, pieces, [*notes, *_said(pieces)])
+    if together.put_beside():
+        return [together]
     slides = [Slide(title)]
-    pieces = [piece for part in parts for piece in _pieces(part)]
     for i, piece in enumerate(pieces):
         needed = piece.height
         if piece.kind == "question" and i + 1 < len(pieces):
@@ -34,24 +41,15 @@ def packed(title: str, parts: list[Part], notes: list[str]) -> list[Slide]:
         slides[-1].parts.append(piece)
     slides = [slide for slide in slides if slide.parts]
     for slide in slides:
-        _put_beside(slide)
+        slide.put_beside()
+        slide.notes = _said(slide.parts)
     if slides:
-        slides[0].notes += notes
+        slides[0].notes[:0] = notes
     return slides
 
 
-def _put_beside(slide: Slide) -> None:
-    """Put a slide's only figure beside its text, if there's room."""
-    figures = [part for part in slide.parts if part.kind == "figure"]
-    others = [part for part in slide.parts if part.kind != "figure"]
-    if (
-        len(figures) == 1
-        and is_tall_figure(figures[0].text)
-        and others
-        and all(part.kind in ("text", "lead", "question") for part in others)
-        and sum(width(part.text) for part in others) <= _BESIDE
-    ):
-        figures[0].kind = "figure-beside"
+def _said(parts: list[Part]) -> list[str]:
+    return [part.said for part in parts if part.said]
 
 
 def _pieces(part: Part) -> Iterator[Part]:
@@ -68,6 +66,11 @@ def _pieces(part: Part) -> Iterator[Part]:
                 longer = Part("list", item, click=part.click)
             shown = longer
         yield shown
+    elif part.kind == "table" and part.height > ROOM:
+        head, rule, *rows = part.text.strip().split("\n")
+        for begin in range(0, len(rows), _MOST_ROWS):
+            these = [head, rule, *rows[begin : begin + _MOST_ROWS]]
+            yield Part("table", "\n".join(these), click=part.click)
     elif part.kind == "output":
         for outputs in _divided_outputs(part.cell.outputs):
             cell = NotebookNode(part.cell, outputs=outputs)
@@ -103,7 +106,8 @@ def _divided_outputs(outputs: list[NotebookNode]) -> Iterator[list[NotebookNode]
     these: list[NotebookNode] = []
     for output in _pages_of(outputs):
         part = Part("output", cell=NotebookNode(outputs=[*these, output]))
-        if these and part.height > ROOM:
+        picture = picture_of(NotebookNode(outputs=[output]))
+        if these and (picture or part.height > ROOM):
             yield these
             these = []
         these.append(output)

@@ -17,11 +17,18 @@
   const LARGE = [1.6, 1.5, 1.4, ...SIZES];  // of a few lines of text alone
   const bottom = (slide) => Math.max(...[...slide.children].map(
     (each) => each.offsetTop + each.scrollHeight));
+  // Code and columns of numbers stay in their lines; a sentence may be broken.
+  const broken = (slide) => {
+    slide.classList.add('unbroken');
+    const found = [...slide.querySelectorAll('pre')].some((each) =>
+      (each.closest('.highlight') || each.textContent.trim().includes('\n'))
+      && each.scrollWidth > each.clientWidth);
+    slide.classList.remove('unbroken');
+    return found;
+  };
   const fits = (slide, size) => {
     slide.style.setProperty('--fit', size.toFixed(2));
-    const wide = size > 1 && [...slide.querySelectorAll('pre')].some(
-      (each) => each.scrollWidth > each.clientWidth);
-    return bottom(slide) <= 674 && !wide;
+    return bottom(slide) <= 674 && !(size > 1 && broken(slide));
   };
   const slides = document.querySelector('.slides');
   slides.classList.add('measured');

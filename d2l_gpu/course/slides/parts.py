@@ -21,6 +21,7 @@ MOST_LINES = 18  # of code on one slide
 _COLUMNS = 92  # of text on a line
 _SPACE = 14  # between parts
 _PICTURE, _TALL_PICTURE = 280, 400  # of the height for a picture, at least
+_BESIDE = 470  # letters of text beside a tall picture, at most
 _TALL = 2.1  # of a picture's width to its height; what's less is tall
 _LINES = {"text": 36, "lead": 36, "question": 38, "takeaway": 36, "quote": 34}
 _PICTURES = ("image/svg+xml", "image/png", "image/jpeg")
@@ -32,20 +33,31 @@ class Part:
 
     Attributes:
         kind: how it looks: ``"lead"`` (what the code is about to do), ``"text"``,
-            ``"question"``, ``"takeaway"`` (what the output shows), ``"beside"``
-            (the same, beside a picture), ``"list"``, ``"table"``, ``"quote"``, ``"figure"``,
-            ``"figure-beside"`` (one with the text to its left), ``"formula"``,
-            ``"fenced"``,
-            ``"code"`` or ``"output"``.
+            ``"question"``, ``"takeaway"`` (what the output shows), ``"list"``,
+            ``"table"``, ``"quote"``, ``"figure"``, ``"formula"``, ``"fenced"``,
+            ``"code"`` or ``"output"``. A tall picture with text to its left is a
+            ``"figure-beside"`` or an ``"output-beside"``.
         text: its Markdown, or the code.
         cell: the cell of code, or of the output.
         click: whether it appears only when the speaker goes on.
+        said: what the speaker says about it, beside what it shows.
     """
 
     kind: str
     text: str = ""
     cell: NotebookNode | None = None
     click: bool = False
+    said: str = ""
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether it's a picture with room for text beside it."""
+        if self.kind.startswith("output"):
+            return len(self.cell.outputs) == 1 and _is_tall(
+                self.cell.outputs[0].get("data", {})
+            )
+        match = re.search(r"data:image/png;base64,([\w+/]{64})", self.text)
+        return bool(match) and _is_tall({"image/png": match[1]})
 
     @property
     def height(self) -> int:
@@ -53,11 +65,9 @@ class Part:
         return _SPACE + self._height()
 
     def _height(self) -> int:
-        if self.kind == "beside":
-            return -_SPACE
         if self.kind in ("code", "fenced"):
             return 26 * len(self.text.strip().split("\n")) + 20
-        if self.kind == "output":
+        if self.kind.startswith("output"):
             return sum(map(_output_height, self.cell.outputs))
         if self.kind == "list":
             return sum(
@@ -66,10 +76,8 @@ class Part:
             )
         if self.kind == "table":
             return 40 * (len(self.text.split("\n")) - 1)
-        if self.kind == "figure":
+        if self.kind.startswith("figure"):
             return _PICTURE
-        if self.kind == "figure-beside":
-            return -_SPACE
         if self.kind == "formula":
             return 70
         lines = math.ceil(width(self.text) / _COLUMNS)
@@ -101,6 +109,26 @@ class Slide:
         """The height that's left."""
         return ROOM - sum(part.height for part in self.parts)
 
+    def put_beside(self) -> bool:
+        """Put the only picture beside the text, if it's tall and there's no code.
+
+        Returns:
+            whether everything fits on this slide then.
+        """
+        tall = [part for part in self.parts if part.is_tall]
+        others = [part for part in self.parts if not part.is_tall]
+        letters = sum(width(part.text) for part in others)
+        if (
+            len(tall) != 1
+            or not letters
+            or letters > _BESIDE
+            or any(part.kind not in (*_LINES, "output") for part in others)
+            or any("quote" in part.kind or picture_in(part) for part in others)
+        ):
+            return False
+        tall[0].kind = f"{tall[0].kind.partition('-')[0]}-beside"
+        return True
+
 
 def picture_of(cell: NotebookNode) -> bool:
     """Return whether a cell's output is a picture."""
@@ -111,16 +139,15 @@ def picture_of(cell: NotebookNode) -> bool:
     )
 
 
-def is_tall(cell: NotebookNode) -> bool:
-    """Return whether a cell's output is one picture, with room for text beside it."""
-    data = [output.get("data", {}) for output in cell.get("outputs", ())]
-    return any(_aspect(each) < _TALL for each in data)
+def picture_in(part: Part) -> bool:
+    """Return whether a part is a picture."""
+    return part.kind.startswith("figure") or (
+        part.kind.startswith("output") and picture_of(part.cell)
+    )
 
 
-def is_tall_figure(text: str) -> bool:
-    """Return whether a figure in Markdown has room for text beside it."""
-    match = re.search(r"data:image/png;base64,([\w+/]{64})", text)
-    return bool(match) and _aspect({"image/png": match[1]}) < _TALL
+def _is_tall(data: dict) -> bool:
+    return _aspect(data) < _TALL
 
 
 def _aspect(data: dict) -> float:

@@ -7,6 +7,8 @@ An author may say so, by the type that Jupyter gives cells on slides:
 * ``notes``: all of its text is for the speaker.
 * ``skip``: neither shown nor said. (Code runs all the same in a live talk.)
 
+``"show_code": false`` beside the type shows a code cell's output without the code.
+
 Without a type, a heading begins a slide. Code, outputs, figures, tables and lists are
 shown. Of the text, the first sentence above code is shown and, when the speaker goes
 on, a question that comes before an output, the output, and the first sentence about it.
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 from nbformat import NotebookNode
 
 from d2l_gpu.course.slides.packing import packed
-from d2l_gpu.course.slides.parts import Part, Slide, is_tall, picture_of
+from d2l_gpu.course.slides.parts import Part, Slide, picture_of
 from d2l_gpu.course.slides.prose import (
     Block,
     blocks,
@@ -34,18 +36,21 @@ from d2l_gpu.course.slides.prose import (
     without_links,
 )
 
+TYPES = ("slide", "subslide", "fragment", "notes", "skip")
+"""The types that an author can give cells; code can't be a note."""
+
 EXERCISES = "exercises"
 """The id of the cell that comes before the exercises."""
 
 _LEFT_OUT = ("header-", "report")  # beginnings of the ids of cells that are no lesson
-_NEW, _FRAGMENT, _NOTES, _SKIP = ("slide", "subslide"), "fragment", "notes", "skip"
+_NEW, _FRAGMENT, _NOTES, _SKIP = TYPES[:2], *TYPES[2:]
 _SHORT_TEXT, _SHORT_ITEM, _SHORT_QUOTE = 240, 190, 330  # letters; shown whole
 # Beginnings of paragraphs that are about the code to come, not about an output.
 _FORWARD = re.compile(
     r"(?:Now\b|Next\b|Let's|Let’s|Before you|Maintenant|Passons|Avant|Agora|Vamos|Antes"
     r"|现在|接下来|下面|运行|先)"
 )
-_BESIDE = 260  # letters, beside a picture
+_SHORT_LEAD = 200
 _FEW_WORDS = 32  # letters; too short for a sentence to be understood alone
 _DRAWING = 10  # lines of code that only draw; longer, they aren't shown
 _SHOWN = ("list", "table", "figure", "formula", "code", "quote")
@@ -87,6 +92,8 @@ def is_shown(cell: NotebookNode) -> bool:
 def code_of(cell: NotebookNode) -> str:
     """Return the code that a slide shows of a cell; empty if only its output."""
     if cell.metadata.get("jupyter", {}).get("source_hidden"):
+        return ""
+    if not cell.metadata.get("slideshow", {}).get("show_code", True):
         return ""
     tree = _parsed(cell.source)
     defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree)
@@ -192,14 +199,15 @@ class _Lesson:
             Part(_kind_of(block), without_links(_bare(block)), click=click)
             for block in its
         ]
-        notes = [block.text for block in its if block.kind != "figure"]
+        for part, block in zip(parts, its, strict=True):
+            part.said = _said(block)
         fits = (
             self.slides and sum(part.height for part in parts) <= self.slides[-1].left
         )
         if click and fits:
             self.slides[-1].parts += parts
         else:
-            self._show(parts, notes)
+            self._show(parts, [])
         self.open = True
 
     def _add_notes(self, its: list[Block]) -> None:
@@ -236,12 +244,7 @@ class _Lesson:
 
     def _tell(self, its: list[Block]) -> None:
         """Show text that no code follows: the beginning of each paragraph."""
-        parts, notes = [], []
-        for block in its:
-            parts += _shown(block)
-            if block.kind != "figure":
-                notes.append(block.text)
-        self._show(parts, notes)
+        self._show([part for block in its for part in _shown(block)], [])
 
     def _comment(self, its: list[Block]) -> None:
         """Say below an output what it shows."""
@@ -277,7 +280,7 @@ class _Lesson:
             click = bool(question) or slide_type(cell) == _FRAGMENT
             output = [Part("output", cell=shown, click=click)]
         parts += [*question, *output]
-        joins = self.open and slide_type(cell) not in _NEW and not lead
+        joins = self._is_open() and slide_type(cell) not in _NEW and not lead
         room = self.slides[-1].left if self.slides else 0
         if joins and sum(part.height for part in parts) <= room:
             self.slides[-1].parts += parts
@@ -287,6 +290,12 @@ class _Lesson:
         self.open, self.after_output = slide_type(cell) in _NEW, bool(outputs)
         if outputs:
             self.open = False
+
+    def _is_open(self) -> bool:
+        """Return whether code without a text of its own may join the last slide."""
+        last = self.slides[-1] if self.slides else None
+        defines = bool(last and last.parts) and last.parts[-1].kind == "code"
+        return self.open or (defines and not self.first)
 
     def _before_code(self) -> tuple[list[Part], list[str]]:
         """Return what to show of the text between this code and the last, and notes.
@@ -305,34 +314,36 @@ class _Lesson:
             self._tell(its)
         if last is None:
             return [], []
-        said = sentences(last.text)
-        told = [each for each in said if not is_question(each)]
-        asked = _question(said, bool(told))
+        said = sentences(without_links(last.text))
+        asked = _question(said)
         shown = asked[0].text if asked else ""
-        first = " ".join(
-            each for each in sentences(_first(last.text)) if each not in shown
-        )
-        lead = [Part("lead", first)] if told and first else []
+        many = 2 if width(said[0]) < _FEW_WORDS or is_question(said[0]) else 1
+        if width(last.text) <= _SHORT_LEAD:
+            many = len(said)
+        first = " ".join(each for each in said[:many] if each not in shown)
+        lead = [Part("lead", first)] if first else []
         return [*lead, *asked], [last.text]
 
     def _between_outputs(self, block: Block) -> tuple[list[Part], list[str]]:
         """Divide a paragraph between an output and the next code."""
-        said = sentences(block.text)
+        said = sentences(without_links(block.text))
         told = [each for each in said if not is_question(each)]
-        asked = _question(said, True)
+        asked = _question(said)
         slide = self.slides[-1]
         if len(told) < 2 and not asked:
-            return [Part("lead", without_links(each)) for each in told], [block.text]
+            return [Part("lead", each) for each in told], [block.text]
         if not told:
             return asked, [block.text]
         _conclude(slide, block.text)
         slide.notes.append(block.text)
+        shown = asked[0].text if asked else ""
         rest = told[2 if width(told[0]) < _FEW_WORDS else 1 :]
+        rest = [each for each in rest if each not in shown]
         last = " ".join(rest[-2:])
         if width(last) > _SHORT_TEXT:
             last = " ".join(rest[-1:])
-        lead = [Part("lead", without_links(last))] if last else []
-        return [*lead, *_question(said, True)], [block.text]
+        lead = [Part("lead", last)] if last else []
+        return [*lead, *asked], [block.text]
 
 
 # -------------------------------------------------------------------- of a block
@@ -352,8 +363,19 @@ def _bare(block: Block) -> str:
     return block.text
 
 
+def _said(block: Block) -> str:
+    """Return what the speaker says of a block."""
+    return "" if block.kind == "figure" else block.text
+
+
 def _shown(block: Block) -> Iterator[Part]:
-    """Yield what a slide shows of a block, on its own."""
+    """Yield what a slide shows of a block, on its own, with its notes."""
+    for part in _summary(block):
+        part.said = _said(block)
+        yield part
+
+
+def _summary(block: Block) -> Iterator[Part]:
     kind, text = _kind_of(block), without_links(_bare(block))
     if kind == "text":
         yield Part("text", _beginning(text))
@@ -373,6 +395,7 @@ def _first(paragraph: str) -> str:
     """Return the first sentence, and the next if it's too short to stand alone."""
     text = without_links(paragraph)
     said = [each for each in sentences(text) if not is_question(each)]
+    said = [each for each in said if each[0] not in "(（"] or said
     many = 2 if said and width(said[0]) < _FEW_WORDS else 1
     return " ".join(said[:many]) or text
 
@@ -391,25 +414,26 @@ def _beginning(paragraph: str) -> str:
 def _conclude(slide: Slide, paragraph: str) -> None:
     """Show the first sentence about an output below it, or beside a tall picture."""
     part = Part("takeaway", _first(paragraph), click=True)
-    output = slide.parts[-1] if slide.parts else None
-    if output and output.kind == "output" and is_tall(output.cell):
-        if width(part.text) <= _BESIDE:
-            part.kind = "beside"
-            slide.parts.append(part)
-    elif part.height <= slide.left:
-        slide.parts.append(part)
+    slide.parts.append(part)
+    if not slide.put_beside() and slide.left < 0:
+        slide.parts.remove(part)
 
 
-def _question(said: list[str], with_lead: bool) -> list[Part]:
-    """Return the question that sentences ask, with what is needed to understand it."""
+def _question(said: list[str]) -> list[Part]:
+    """Return the question with which sentences end, if they do.
+
+    One sentence may follow, such as *Decide, then run the next cell*, and what is
+    needed to understand a short question comes before it.
+    """
     asked = [i for i, each in enumerate(said) if is_question(each)]
-    if not asked:
+    if not asked or asked[-1] < len(said) - 2:
         return []
-    begin = asked[0]
-    if width(said[begin]) < _FEW_WORDS and begin > int(with_lead):
+    begin, end = asked[-1], asked[-1] + 1
+    while begin and is_question(said[begin - 1]):
         begin -= 1
-    chosen = [each for i, each in enumerate(said) if i in asked or i == begin]
-    return [Part("question", without_links(" ".join(chosen)), click=True)]
+    if begin > 1 and width(said[begin]) < _FEW_WORDS:
+        begin -= 1
+    return [Part("question", " ".join(said[begin:end]), click=True)]
 
 
 def _outputs(cell: NotebookNode) -> Iterator[NotebookNode]:

@@ -31,29 +31,26 @@ def deck(notebook: NotebookNode, label: str = "") -> NotebookNode:
 def live_deck(notebook: NotebookNode) -> NotebookNode:
     """Return the slides as a notebook to be run, with all of the lesson's code.
 
-    Each code cell is there once and whole, those that no slide shows too, and the
-    cells for the answers to exercises.
+    Each code cell is there once and whole, without its output. Those that no slide
+    shows have to be run before the talk; the cells for the answers to exercises have
+    slides of their own.
     """
     cells: list[NotebookNode] = []
     waiting = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for slide in slides_of(notebook):
-        shown = [part for part in slide.parts if part.cell is not None]
-        new = []
-        for cell in _cells(slide, ""):
-            if cell.cell_type == "markdown":
-                new.append(cell)
-        for part in shown:
+        new = [each for each in _cells(slide, "") if each.cell_type == "markdown"]
+        for part in slide.parts:
             ids = [cell.id for cell in waiting]
-            if part.cell.id not in ids:
+            if part.cell is None or part.cell.id not in ids:
                 continue
             place = ids.index(part.cell.id)
-            cells += [_typed(cell, _unseen(cell)) for cell in waiting[:place]]
-            new.append(_typed(waiting[place], slide_type(part.cell) or "-"))
-            if new[-1].metadata.slideshow.slide_type in ("slide", "subslide"):
-                new[-1].metadata.slideshow.slide_type = "-"  # its title begins it
+            cells += map(_unseen, waiting[:place])
+            # Its title begins a slide already.
+            kind = "fragment" if slide_type(part.cell) == "fragment" else "-"
+            new.append(_typed(waiting[place], kind))
             waiting = waiting[place + 1 :]
         cells += _order(new)
-    cells += [_typed(cell, _unseen(cell)) for cell in waiting]
+    cells += map(_unseen, waiting)
     numbered = [
         NotebookNode(cell, id=f"slide-{i}") if cell.cell_type == "markdown" else cell
         for i, cell in enumerate(cells)
@@ -62,8 +59,9 @@ def live_deck(notebook: NotebookNode) -> NotebookNode:
     return new_notebook(cells=numbered, metadata=from_dict(metadata))
 
 
-def _unseen(cell: NotebookNode) -> str:
-    return "subslide" if is_stub(cell) else "skip"
+def _unseen(cell: NotebookNode) -> NotebookNode:
+    """Return a code cell that no slide shows, for a live talk."""
+    return _typed(cell, "subslide" if is_stub(cell) else "skip")
 
 
 def _order(cells: list[NotebookNode]) -> list[NotebookNode]:
@@ -74,8 +72,10 @@ def _order(cells: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def _typed(cell: NotebookNode, kind: str) -> NotebookNode:
+    """Return a code cell of this type, without its output."""
     metadata = {**cell.metadata, "slideshow": {"slide_type": kind}}
-    return from_dict({**cell, "metadata": metadata})
+    empty = {"outputs": [], "execution_count": None, "metadata": metadata}
+    return from_dict({**cell, **empty})
 
 
 def _cells(slide: Slide, label: str) -> Iterator[NotebookNode]:

@@ -1,6 +1,7 @@
 """One HTML page of slides with all it needs: nothing is fetched from the network."""
 
 import re
+from functools import cache
 from importlib.resources import files
 
 from nbconvert import SlidesExporter
@@ -30,6 +31,18 @@ def page_of(notebook: NotebookNode, label: str, title: str, language: str) -> st
     """
     slides = deck(notebook, label)
     slides.metadata = NotebookNode(slides.metadata, title=title)
+    page, _ = _exporter(language).from_notebook_node(slides)
+    # Ids are those of this export, and nothing refers to them.
+    page = re.sub(r'(<div) id="cell-id=[^"]*"', r"\1", page)
+    # Only now, because nbconvert parses what it has written.
+    for place, text in _inlined().items():
+        page = page.replace(f"/*{place}*/", text)
+    return page
+
+
+@cache
+def _exporter(language: str) -> SlidesExporter:
+    """Return an exporter; it takes longer to make one than to write a page."""
     settings = {
         "TemplateExporter": {
             "exclude_input_prompt": True,
@@ -37,21 +50,19 @@ def page_of(notebook: NotebookNode, label: str, title: str, language: str) -> st
         },
         "TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {"output"}},
     }
-    exporter = _Exporter(
+    return _Exporter(
         config=Config(settings),
         raw_template=_text("page.html.j2"),
         exclude_anchor_links=True,
         language_code=language,
     )
-    page, _ = exporter.from_notebook_node(slides, resources={"deck": _inlined()})
-    # Ids are those of this export, and nothing refers to them.
-    return re.sub(r'(<div) id="cell-id=[^"]*"', r"\1", page)
 
 
 def _text(name: str) -> str:
     return _HERE.joinpath(name).read_text(encoding="utf-8")
 
 
+@cache
 def _inlined() -> dict[str, str]:
     """Return the styles and scripts that a page needs, by the name of their place."""
     colours = (
@@ -65,5 +76,4 @@ def _inlined() -> dict[str, str]:
         "reveal": f"{license}\n{_text('reveal/reveal.js')}",
         "notes": _text("reveal/notes.js"),
         "start": _text("page.js"),
-        "alt": "",
     }

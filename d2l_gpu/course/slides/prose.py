@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 # What a block begins with, other than a paragraph.
@@ -96,22 +96,27 @@ def items(text: str) -> list[str]:
 
 def sentences(paragraph: str) -> list[str]:
     """Return the sentences of a paragraph, in order."""
-    text = " ".join(paragraph.split())
+    # French has spaces that don't break.
+    text = re.sub(r"[ \t\n]+", " ", paragraph).strip()
     masked = text
     for hide in _CODE, _LINK:
         masked = hide.sub(lambda found: _mask(found.group()), masked)
     found, begin = [], 0
     for end in _END.finditer(masked):
         if not _SHORT.search(masked[begin : end.end()].rstrip(")\"'»”’*_")):
-            if masked.count("(", begin, end.end()) > masked.count(
-                ")", begin, end.end()
-            ):
+            these = masked[begin : end.end()]
+            if any(these.count(a) > these.count(b) for a, b in ("()", "（）")):
                 continue  # within brackets
             found.append(text[begin : end.end()].strip())
             begin = end.end()
     if text[begin:].strip():
         found.append(text[begin:].strip())
     return found
+
+
+def joined(chosen: Iterable[str]) -> str:
+    """Return sentences as one text; there's no space behind Chinese ones."""
+    return re.sub(r"(?<=[。！？”）]) ", "", " ".join(chosen))
 
 
 def _mask(text: str) -> str:

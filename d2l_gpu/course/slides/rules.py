@@ -21,16 +21,18 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, from_dict
 
 from d2l_gpu.course.slides.packing import packed
-from d2l_gpu.course.slides.parts import Part, Slide, picture_of
+from d2l_gpu.course.slides.parts import ROOM, Part, Slide, picture_of
 from d2l_gpu.course.slides.prose import (
     Block,
     blocks,
     is_question,
     items,
+    joined,
     sentences,
     width,
     without_links,
@@ -53,6 +55,11 @@ _FORWARD = re.compile(
 _SHORT_LEAD = 200
 _FEW_WORDS = 32  # letters; too short for a sentence to be understood alone
 _DRAWING = 10  # lines of code that only draw; longer, they aren't shown
+# Where an output says what its picture shows.
+_DESCRIPTIONS = {
+    "image/png": "^<Figure: (.+)>",
+    "image/svg+xml": "<desc>(.+?)</desc>",
+}
 _SHOWN = ("list", "table", "figure", "formula", "code", "quote")
 _PART = {"code": "fenced"}
 
@@ -274,6 +281,8 @@ class _Lesson:
         parts = [*lead]
         if code := code_of(cell):
             parts.append(Part("code", code, cell))
+        if lead and sum(part.height for part in parts) > ROOM:
+            lead[0].text = sentences(lead[0].text)[0]
         output = []
         if outputs := list(_outputs(cell)):
             shown = NotebookNode(cell, outputs=outputs)
@@ -320,7 +329,7 @@ class _Lesson:
         many = 2 if width(said[0]) < _FEW_WORDS or is_question(said[0]) else 1
         if width(last.text) <= _SHORT_LEAD:
             many = len(said)
-        first = " ".join(each for each in said[:many] if each not in shown)
+        first = joined(each for each in said[:many] if each not in shown)
         lead = [Part("lead", first)] if first else []
         return [*lead, *asked], [last.text]
 
@@ -339,9 +348,9 @@ class _Lesson:
         shown = asked[0].text if asked else ""
         rest = told[2 if width(told[0]) < _FEW_WORDS else 1 :]
         rest = [each for each in rest if each not in shown]
-        last = " ".join(rest[-2:])
+        last = joined(rest[-2:])
         if width(last) > _SHORT_TEXT:
-            last = " ".join(rest[-1:])
+            last = joined(rest[-1:])
         lead = [Part("lead", last)] if last else []
         return [*lead, *asked], [block.text]
 
@@ -380,7 +389,7 @@ def _summary(block: Block) -> Iterator[Part]:
     if kind == "text":
         yield Part("text", _beginning(text))
     elif kind == "quote":
-        short = text if width(text) <= _SHORT_QUOTE else " ".join(sentences(text)[:3])
+        short = text if width(text) <= _SHORT_QUOTE else joined(sentences(text)[:3])
         yield Part("quote", short)
     elif kind == "list":
         shown = [
@@ -397,7 +406,7 @@ def _first(paragraph: str) -> str:
     said = [each for each in sentences(text) if not is_question(each)]
     said = [each for each in said if each[0] not in "(（"] or said
     many = 2 if said and width(said[0]) < _FEW_WORDS else 1
-    return " ".join(said[:many]) or text
+    return joined(said[:many]) or text
 
 
 def _beginning(paragraph: str) -> str:
@@ -407,7 +416,7 @@ def _beginning(paragraph: str) -> str:
     for each in more:
         if width(f"{shown} {each}") > _SHORT_TEXT:
             break
-        shown += f" {each}"
+        shown = joined([shown, each])
     return shown
 
 
@@ -433,13 +442,20 @@ def _question(said: list[str]) -> list[Part]:
         begin -= 1
     if begin > 1 and width(said[begin]) < _FEW_WORDS:
         begin -= 1
-    return [Part("question", " ".join(said[begin:end]), click=True)]
+    return [Part("question", joined(said[begin:end]), click=True)]
 
 
 def _outputs(cell: NotebookNode) -> Iterator[NotebookNode]:
+    """Yield what a slide shows of a cell's outputs, pictures with what they show."""
     for output in cell.get("outputs", ()):
         if output.output_type == "stream" and output.name == "stderr":
             continue
+        data = output.get("data", {})
+        for kind, pattern in _DESCRIPTIONS.items():
+            source = data.get("text/plain" if kind == "image/png" else kind, "")
+            if kind in data and (says := re.search(pattern, source)):
+                alt = {kind: {"alt": unescape(says[1])}}
+                output = from_dict({**output, "metadata": {**output.metadata, **alt}})
         if output.get("text", "x").strip():
             yield output
 
@@ -450,25 +466,33 @@ def _outputs(cell: NotebookNode) -> Iterator[NotebookNode]:
 def _exercises(cells: list[NotebookNode]) -> list[Slide]:
     """Return the slides of the exercises: the tasks, without the empty functions."""
     found: list[Slide] = []
-    title, first = "", True
+    for title, parts in _tasks(cells):
+        new = packed(title, parts, [])
+        for slide in new[:1]:
+            slide.first = True
+        found += new
+    return found
+
+
+def _tasks(cells: list[NotebookNode]) -> list[tuple[str, list[Part]]]:
+    """Return the title of each exercise with what belongs to its task."""
+    tasks: list[tuple[str, list[Part]]] = []
     for cell in cells:
-        parts = []
         if cell.cell_type == "markdown":
             for block in blocks(cell.source):
                 if block.kind == "heading":
-                    title, first = block.text.lstrip("# "), True
-                else:
+                    tasks.append((block.text.lstrip("# "), []))
+                elif tasks:
                     text = without_links(_bare(block))
-                    parts.append(Part(_kind_of(block), text))
-        elif cell.cell_type == "code" and not is_stub(cell) and is_shown(cell):
-            parts.append(Part("code", cell.source.strip("\n"), cell))
+                    tasks[-1][1].append(Part(_kind_of(block), text))
+        elif (
+            cell.cell_type == "code" and tasks and is_shown(cell) and not is_stub(cell)
+        ):
+            tasks[-1][1].append(Part("code", cell.source.strip("\n"), cell))
             if outputs := list(_outputs(cell)):
-                parts.append(Part("output", cell=NotebookNode(cell, outputs=outputs)))
-        new = packed(title, parts, [])
-        for slide in new[:1]:
-            slide.first, first = first, False
-        found += new
-    return found
+                shown = NotebookNode(cell, outputs=outputs)
+                tasks[-1][1].append(Part("output", cell=shown))
+    return tasks
 
 
 def is_stub(cell: NotebookNode) -> bool:

@@ -102,8 +102,10 @@ def _cells(slide: Slide, label: str) -> Iterator[NotebookNode]:
 def _cell(part: Part, kind: str) -> NotebookNode:
     if part.kind.startswith("output"):
         return new_code_cell("", outputs=part.cell.outputs, metadata=_meta(part, kind))
-    if part.kind in ("code", "fenced"):
+    if part.kind == "code":
         return new_code_cell(part.text, metadata=_meta(part, kind))
+    if part.kind == "fenced":
+        return _prose(f"```{part.language}\n{part.text}\n```", kind, "fenced")
     return _prose(part.text, kind, part.kind)
 
 

@@ -1,6 +1,7 @@
 """Parts onto slides, with code and output divided where they're too long."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
@@ -56,7 +57,7 @@ def _pieces(part: Part) -> Iterator[Part]:
     """Yield a part in pieces that fit on a slide each."""
     if part.kind in ("code", "fenced"):
         for text in _divided(part.text.strip("\n").split("\n")):
-            yield Part(part.kind, text, part.cell, part.click)
+            yield replace(part, text=text, said="")
     elif part.kind == "list" and part.height > ROOM:
         shown = Part("list")
         for item in items(part.text):

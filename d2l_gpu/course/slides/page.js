@@ -26,9 +26,11 @@
     slide.classList.remove('unbroken');
     return found;
   };
+  const tooWide = (slide) => [...slide.querySelectorAll('table, math')].some(
+    (each) => !each.closest('aside') && each.offsetWidth > 1168);
   const fits = (slide, size) => {
     slide.style.setProperty('--fit', size.toFixed(2));
-    return bottom(slide) <= 674 && !(size > 1 && broken(slide));
+    return bottom(slide) <= 674 && !tooWide(slide) && !(size > 1 && broken(slide));
   };
   const slides = document.querySelector('.slides');
   slides.classList.add('measured');

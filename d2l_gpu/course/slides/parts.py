@@ -41,6 +41,7 @@ class Part:
         cell: the cell of code, or of the output.
         click: whether it appears only when the speaker goes on.
         said: what the speaker says about it, beside what it shows.
+        language: that fenced code is in, as Markdown names it.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Part:
     cell: NotebookNode | None = None
     click: bool = False
     said: str = ""
+    language: str = ""
 
     @property
     def is_tall(self) -> bool:

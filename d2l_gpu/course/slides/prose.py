@@ -17,8 +17,11 @@ _BEGINNINGS = {
 }
 _ITEM = re.compile(_BEGINNINGS["list"])
 
-_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", re.DOTALL)
+_CODE = re.compile(
+    r"(?<!`)(?P<marks>`+)(?!`).*?(?<!`)(?P=marks)(?!`)|\$[^$\n]+\$", re.DOTALL
+)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_TEXT_LINK = r"(?<!!)\[(?P<shown>[^\]]*)\]\([^)]*\)"
 # Abbreviations after which a sentence goes on.
 _SHORT = re.compile(r"(?:\b(?:e\.g|i\.e|vs|etc|cf|p|ex|env|Fig|No|approx)|\b[A-Z])\.$")
 _END = re.compile(
@@ -137,4 +140,5 @@ def width(text: str) -> int:
 
 def without_links(text: str) -> str:
     """Return Markdown with links replaced by their text; nobody clicks on a slide."""
-    return re.sub(r"(?<!!)\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    either = re.compile(rf"(?P<code>{_CODE.pattern})|{_TEXT_LINK}", re.DOTALL)
+    return either.sub(lambda found: found["code"] or found["shown"], text)

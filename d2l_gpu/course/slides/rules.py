@@ -61,7 +61,6 @@ _DESCRIPTIONS = {
     "image/svg+xml": "<desc>(.+?)</desc>",
 }
 _SHOWN = ("list", "table", "figure", "formula", "code", "quote")
-_PART = {"code": "fenced"}
 
 
 def slide_type(cell: NotebookNode) -> str:
@@ -202,16 +201,12 @@ class _Lesson:
         else:
             self._settle()
         click = kind == _FRAGMENT
-        parts = [
-            Part(_kind_of(block), without_links(_bare(block)), click=click)
-            for block in its
-        ]
-        for part, block in zip(parts, its, strict=True):
-            part.said = _said(block)
-        fits = (
-            self.slides and sum(part.height for part in parts) <= self.slides[-1].left
-        )
-        if click and fits:
+        parts = [_whole(block) for block in its]
+        for part in parts:
+            part.click = click
+        room = self.slides[-1].left if self.slides else 0
+        if click and sum(part.height for part in parts) <= room:
+            self.slides[-1].notes += [part.said for part in parts if part.said]
             self.slides[-1].parts += parts
         else:
             self._show(parts, [])
@@ -251,7 +246,7 @@ class _Lesson:
 
     def _tell(self, its: list[Block]) -> None:
         """Show text that no code follows: the beginning of each paragraph."""
-        self._show([part for block in its for part in _shown(block)], [])
+        self._show([_shown(block) for block in its], [])
 
     def _comment(self, its: list[Block]) -> None:
         """Say below an output what it shows."""
@@ -282,7 +277,7 @@ class _Lesson:
         if code := code_of(cell):
             parts.append(Part("code", code, cell))
         if lead and sum(part.height for part in parts) > ROOM:
-            lead[0].text = sentences(lead[0].text)[0]
+            lead[0].text = _first(lead[0].text)
         output = []
         if outputs := list(_outputs(cell)):
             shown = NotebookNode(cell, outputs=outputs)
@@ -358,18 +353,17 @@ class _Lesson:
 # -------------------------------------------------------------------- of a block
 
 
-def _kind_of(block: Block) -> str:
-    kind = _PART.get(block.kind, block.kind)
-    return "text" if kind == "paragraph" else kind
-
-
-def _bare(block: Block) -> str:
-    """Return a block's Markdown without the marks that a slide shows as a style."""
-    if block.kind == "quote":
-        return re.sub(r"^> ?", "", block.text, flags=re.MULTILINE)
+def _whole(block: Block) -> Part:
+    """Return all of a block for a slide, with its notes."""
     if block.kind == "code":
-        return "\n".join(block.text.split("\n")[1:-1])
-    return block.text
+        first, *lines = block.text.split("\n")
+        kind = first.lstrip("`~").strip()
+        return Part("fenced", "\n".join(lines[:-1]), said=block.text, language=kind)
+    text = block.text
+    if block.kind == "quote":
+        text = re.sub(r"^> ?", "", text, flags=re.MULTILINE)
+    kind = "text" if block.kind == "paragraph" else block.kind
+    return Part(kind, without_links(text), said=_said(block))
 
 
 def _said(block: Block) -> str:
@@ -377,27 +371,19 @@ def _said(block: Block) -> str:
     return "" if block.kind == "figure" else block.text
 
 
-def _shown(block: Block) -> Iterator[Part]:
-    """Yield what a slide shows of a block, on its own, with its notes."""
-    for part in _summary(block):
-        part.said = _said(block)
-        yield part
-
-
-def _summary(block: Block) -> Iterator[Part]:
-    kind, text = _kind_of(block), without_links(_bare(block))
-    if kind == "text":
-        yield Part("text", _beginning(text))
-    elif kind == "quote":
-        short = text if width(text) <= _SHORT_QUOTE else joined(sentences(text)[:3])
-        yield Part("quote", short)
-    elif kind == "list":
-        shown = [
-            each if width(each) <= _SHORT_ITEM else _first(each) for each in items(text)
-        ]
-        yield Part("list", "\n".join(shown))
-    else:
-        yield Part(kind, text)
+def _shown(block: Block) -> Part:
+    """Return what a slide shows of a block by itself, with its notes."""
+    part = _whole(block)
+    if part.kind == "text":
+        part.text = _beginning(part.text)
+    elif part.kind == "quote" and width(part.text) > _SHORT_QUOTE:
+        part.text = joined(sentences(part.text)[:3])
+    elif part.kind == "list":
+        part.text = "\n".join(
+            each if width(each) <= _SHORT_ITEM else _first(each)
+            for each in items(part.text)
+        )
+    return part
 
 
 def _first(paragraph: str) -> str:
@@ -483,16 +469,20 @@ def _tasks(cells: list[NotebookNode]) -> list[tuple[str, list[Part]]]:
                 if block.kind == "heading":
                     tasks.append((block.text.lstrip("# "), []))
                 elif tasks:
-                    text = without_links(_bare(block))
-                    tasks[-1][1].append(Part(_kind_of(block), text))
-        elif (
-            cell.cell_type == "code" and tasks and is_shown(cell) and not is_stub(cell)
-        ):
+                    task = _whole(block)
+                    task.said = ""
+                    tasks[-1][1].append(task)
+        elif tasks and _is_given(cell):
             tasks[-1][1].append(Part("code", cell.source.strip("\n"), cell))
             if outputs := list(_outputs(cell)):
                 shown = NotebookNode(cell, outputs=outputs)
                 tasks[-1][1].append(Part("output", cell=shown))
     return tasks
+
+
+def _is_given(cell: NotebookNode) -> bool:
+    """Return whether a cell has code that an exercise is about."""
+    return cell.cell_type == "code" and is_shown(cell) and not is_stub(cell)
 
 
 def is_stub(cell: NotebookNode) -> bool:

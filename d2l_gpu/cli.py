@@ -21,7 +21,7 @@ from d2l_gpu import __version__
 from d2l_gpu.common.arguments import PORTS
 from d2l_gpu.common.frameworks import FRAMEWORKS, framework
 from d2l_gpu.common.processor import usable_cores
-from d2l_gpu.common.requirements import modules
+from d2l_gpu.common.requirements import install, modules
 from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import (
     SOLUTIONS,
@@ -37,6 +37,7 @@ _RUN_MODULES = ("ipykernel", "latex2mathml", "nbclient", "nbconvert", "nbformat"
 _LAB_MODULES = ("ipykernel", "jupyterlab")
 _BUNDLE_MODULES = (*_RUN_MODULES, "jupyterlab", "packaging")
 _GRADE_MODULES = ("cloudpickle", *_RUN_MODULES)
+_SLIDES_MODULES = ("latex2mathml", "nbconvert", "nbformat")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,6 +205,18 @@ def _quiz(options: argparse.Namespace) -> int:
     return print_quizzes(quizzes, options.output, options.shuffle)
 
 
+def _slides(options: argparse.Namespace) -> int:
+    notebooks = notebooks_dir(options.language, options.framework)
+    lessons = _lessons(options, notebooks)
+    # Nothing is executed, so neither the framework nor what lessons import is needed.
+    if _missing(options, _SLIDES_MODULES, install("jupyter")):
+        return 1
+    from d2l_gpu.course.slides.write import make_slides
+
+    make_slides(notebooks, lessons, options.output, live=options.live)
+    return 0
+
+
 def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     """Return the lessons that are named; if none is, all but the appendices."""
     lessons = select_lessons(options.lessons, lesson_names(notebooks))
@@ -216,11 +229,18 @@ def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     needed = [*modules("lessons"), *its_modules]
     if options.framework:  # or notebooks tell
         needed.append(its.module)
+    its = framework(options.framework)
+    needed = (*modules("lessons"), *its_modules, its.module)
+    return _missing(options, needed, its.install)
+
+
+def _missing(options: argparse.Namespace, needed: Sequence[str], command: str) -> bool:
+    """Say which of these modules aren't installed, and what installs them."""
     missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         print(
             f"d2l-gpu {options.name}: {', '.join(missing)} not installed; install "
-            f"what the course needs with: {its.install}",
+            f"what the course needs with: {command}",
             file=sys.stderr,
         )
     return bool(missing)
@@ -297,6 +317,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_grade(commands)
     _add_export(commands)
     _add_quiz(commands)
+    _add_slides(commands)
     return parser
 
 
@@ -575,6 +596,33 @@ def _add_quiz(commands: argparse._SubParsersAction) -> None:
         metavar="SEED",
         help="put the options of each question in another order; the same number "
         "always gives the same order, and is printed on both pages",
+    )
+
+
+def _add_slides(commands: argparse._SubParsersAction) -> None:
+    slides = commands.add_parser(
+        "slides",
+        help="make slides of lessons, with notes for the speaker",
+        description="Write a page of slides for each lesson, which needs no network. "
+        "Open it in a browser: S shows the speaker's notes, T switches between light "
+        "and dark, F fills the screen, O shows all slides, and ?print-pdf at the end "
+        "of the address is for printing.",
+    )
+    slides.set_defaults(command=_slides)
+    _add_lessons(slides)
+    _add_edition(slides)
+    slides.add_argument(
+        "--output",
+        type=_folder,
+        default=Path("slides"),
+        metavar="DIR",
+        help="where to put the slides (default: ./%(default)s)",
+    )
+    slides.add_argument(
+        "--live",
+        action="store_true",
+        help="write a notebook for each lesson, too, whose cells JupyterLab shows as "
+        "slides and runs; it needs the extension jupyterlab-rise",
     )
 
 

@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 from d2l_gpu.course import is_appendix
 from tools.lesson import (
     FENCED,
+    SLIDE_TYPES,
     Cell,
     Lesson,
     LessonError,
@@ -127,7 +128,10 @@ def _problems(lesson: Lesson) -> Iterator[tuple[int, str]]:
     if headings[-1:] != [REMEMBER]:
         yield first, f"the last heading before the exercises is not ## {REMEMBER}"
     for before, cell in itertools.pairwise(body[1:]):  # the title may be alone
-        if before.kind == cell.kind == "markdown":
+        # Slides may show one and not the other.
+        if before.kind == cell.kind == "markdown" and not (
+            {*before.tags, *cell.tags} & {*SLIDE_TYPES}
+        ):
             yield cell.line, "two prose cells in a row; remove the line +++"
     for cell in lesson.cells:
         lines = len(cell.source.splitlines())

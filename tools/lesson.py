@@ -19,6 +19,7 @@ from jupytext.myst import MystMetadataParsingError, myst_to_notebook
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers
 
+from d2l_gpu.course.slides.rules import TYPES
 from tools.tolerance import USUAL, is_tolerance, tolerance
 
 LESSONS = "lessons"
@@ -43,8 +44,14 @@ _OBJECTIVES = re.compile(
 )
 _AIMS = re.compile(r"\*You will be able to\* (.*?)\.? \*(\d+) minutes\b")
 
+# How slides show a cell, as `d2l_gpu.course.slides.rules` says, and code of which they
+# show only the output.
+SLIDE_TYPES = TYPES
+OUTPUT_ONLY = "output-only"
+
 _OF_CODE = (*REASONS, HIDDEN, STUB, SOLUTION, SETUP)
-_OF_PROSE = (SOLUTION,)
+_OF_CODE += (*(kind for kind in SLIDE_TYPES if kind != "notes"), OUTPUT_ONLY)
+_OF_PROSE = (SOLUTION, *SLIDE_TYPES)
 
 # The heading of an exercise, and the key prefix of cells that belong to the exercises
 # but come before the first one.
@@ -319,6 +326,8 @@ def _metadata_problems(node: NotebookNode) -> Iterator[str]:
         elif tag not in known and not (_is_code(node) and is_tolerance(tag)):
             approx = f" or approx, as in approx-{USUAL}" if _is_code(node) else ""
             yield f"the tag {tag!r} is not one of {', '.join(known)}{approx}"
+    if len(types := [tag for tag in tags if tag in SLIDE_TYPES]) > 1:
+        yield f"of the tags {', '.join(types)}, a cell can have only one"
     if sum(map(is_tolerance, tags)) > 1 or (
         any(map(is_tolerance, tags)) and set(tags) & set(REASONS)
     ):

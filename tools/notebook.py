@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from d2l_gpu.course import SOLUTIONS
 from tools.figures import embed_figures, embedded_figures
-from tools.lesson import HIDDEN, REASONS, Cell
+from tools.lesson import HIDDEN, OUTPUT_ONLY, REASONS, SLIDE_TYPES, Cell
 from tools.tolerance import is_tolerance
 
 CELL_TIMEOUT = 600
@@ -37,6 +37,7 @@ def assemble(
 
     Cells keep the tags that set a tolerance, which `tools.pytest_setup` reads, and
     those that say why an output isn't compared. The latter get nbval's own tag, too.
+    A tag that says how slides show the cell becomes the type that Jupyter has for that.
 
     Args:
         cells: the cells for one framework, in the notebook's language.
@@ -58,12 +59,23 @@ def assemble(
             metadata = {"tags": tags} if tags else {}
             if HIDDEN in cell.tags:
                 metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+            metadata |= _slideshow(cell)
             built.append(new_code_cell(cell.source, id=cell.id, metadata=metadata))
         else:
             source, figures = embed_figures(cell.source, lessons, kept)
             metadata = {"figures": figures} if figures else {}
+            metadata |= _slideshow(cell)
             built.append(new_markdown_cell(source, id=cell.id, metadata=metadata))
     return new_notebook(cells=built, metadata=nbformat.from_dict(_METADATA))
+
+
+def _slideshow(cell: Cell) -> dict:
+    """Return the metadata that says how slides show a cell; empty if nothing does."""
+    types = [tag for tag in cell.tags if tag in SLIDE_TYPES]
+    says = {"slide_type": types[0]} if types else {}
+    if OUTPUT_ONLY in cell.tags:
+        says = {"slide_type": "-", **says, "show_code": False}
+    return {"slideshow": says} if says else {}
 
 
 def cells_by_id(notebook: NotebookNode | None) -> dict[str, NotebookNode]:

@@ -1,9 +1,10 @@
-"""What ``d2l-gpu run``, ``lab`` and ``bundle`` do, and where the notebooks are.
+"""What the commands of ``d2l-gpu`` do with notebooks, and where these are.
 
 * ``run``: executes lessons and writes one page (``page``) with their results.
 * ``lab``: opens the course in JupyterLab, whose default settings ``jupyter`` changes.
 * ``bundle``: makes an archive for a class without a network; ``install_bundle`` is the
   script in it.
+* ``slides``: makes slides of lessons.
 * ``copies``: the reader's own copies of the notebooks.
 * ``kernel``, ``kernelspec``: run a notebook's cells in this very Python.
 """

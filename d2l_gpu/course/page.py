@@ -4,14 +4,10 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import pass_context
-from jinja2.runtime import Context
-from latex2mathml.converter import convert
-from nbconvert import HTMLExporter
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from d2l_gpu.course.formulas import WithFormulas
 from d2l_gpu.course.kernel import CellFailure, Failure
 
 # The page of nbconvert without the scripts that it would fetch from the network, and
@@ -104,7 +100,7 @@ def page_of(notebook: NotebookNode, **options: bool) -> str:
         notebook: what to show.
         options: of nbconvert's exporter, such as ``exclude_input``.
     """
-    exporter = _Exporter(raw_template=_TEMPLATE, embed_images=True, **options)
+    exporter = WithFormulas(raw_template=_TEMPLATE, embed_images=True, **options)
     page, _ = exporter.from_notebook_node(notebook)
     return page
 
@@ -118,40 +114,3 @@ def _contents(results: Sequence[LessonResult]) -> str:
         link = f"[{result.name}](#{result.name})"
         lines.append(f"| {link} | {status} | {result.seconds:.1f} s |")
     return "\n".join(lines)
-
-
-# ------------------------------------------------------------------ formulas
-
-
-class _Exporter(HTMLExporter):
-    """nbconvert's exporter, whose formulas need no script to be shown."""
-
-    @pass_context
-    def markdown2html(self, context: Context, source: str) -> str:
-        renderer = _Renderer(
-            escape=False,
-            attachments=context.get("cell", {}).get("attachments", {}),
-            embed_images=self.embed_images,
-            anchor_link_text=self.anchor_link_text,
-        )
-        return MarkdownWithMath(renderer=renderer).render(source)
-
-
-class _Renderer(IPythonRenderer):
-    """Writes formulas as MathML, which browsers show by themselves."""
-
-    def inline_math(self, body: str) -> str:
-        return _mathml(body, "inline")
-
-    def block_math(self, body: str) -> str:
-        return _mathml(body, "block")
-
-    def latex_environment(self, name: str, body: str) -> str:
-        return _mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", "block")
-
-
-def _mathml(formula: str, display: str) -> str:
-    try:
-        return convert(formula, display=display)
-    except Exception:  # a reader's own notebook may hold anything
-        return f"<code>{html.escape(formula)}</code>"

@@ -10,6 +10,7 @@ from tools.edition import Project
 from tools.site.book import Book
 from tools.site.landing import write_landing
 from tools.site.playground.pages import write_playground
+from tools.site.slides import FOLDER as SLIDES
 from tools.site.sphinx_build import HERE, MATHJAX, build
 from tools.site.vgpu_docs import FOLDER
 from tools.site.vgpu_docs import build as build_vgpu_docs
@@ -37,7 +38,9 @@ def build_site(
     if not script.is_file():
         raise FileNotFoundError(f"{script} is missing: npm ci --prefix tools/site")
     out.mkdir(parents=True, exist_ok=True)
-    for folder in [FOLDER, *(edition.folder for edition in book.built)]:
+    editions = [edition.folder for edition in book.built]
+    decks = [f"{SLIDES}/{folder}" for folder in editions]
+    for folder in [FOLDER, *editions, *decks]:
         shutil.rmtree(out / folder, ignore_errors=True)
     (out / MATHJAX).parent.mkdir(exist_ok=True)
     shutil.copy(script, out / MATHJAX)

@@ -28,6 +28,7 @@ from tools.readme import readme_of
 from tools.site.answering import inlined
 from tools.site.book import GLOSSARY, INDEX, TEACHING, Book, Edition, titles, words
 from tools.site.folding import SETUP
+from tools.site.slides import address
 
 _OPEN = "header-open"
 # Cells of the header that a page doesn't need: the switch and a note have their links,
@@ -114,7 +115,11 @@ def _cells(
             text = _with_files(text, name, folder)
             if place == 0:
                 start, rest = _START.fullmatch(text).groups()
-                note = _note(its["space"].join([its["shown"], to_run]))
+                says = [its["shown"], to_run]
+                if not name.startswith(f"{SOLUTIONS}/"):
+                    slides = f"../../{address(edition, name)}"
+                    says.append(its["slides"].format(slides=slides))
+                note = _note(its["space"].join(says))
                 text = f"{start}\n\n{note}\n\n{rest}"
             elif key == INTRODUCTION:
                 text += f"\n\n{_note(to_run)}"

@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 from tools.edition import Project
 from tools.site.book import INDEX, Book, Edition, words
 from tools.site.landing import folder_of
+from tools.site.slides import write_slides
 from tools.site.source import pages_of, solution_mark, write_source
 
 HERE = Path(__file__).parent
@@ -96,7 +97,7 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
 
 
 def build(project: Project, book: Book, edition: Edition, site: Path) -> list[str]:
-    """Build an edition, and return Sphinx's warnings.
+    """Build an edition and its slides, and return Sphinx's warnings.
 
     Args:
         project: the project.
@@ -114,6 +115,7 @@ def build(project: Project, book: Book, edition: Edition, site: Path) -> list[st
     for page in pages_of(book, edition):
         notebook = f"{edition.folder}/{page}.ipynb"
         shutil.copy(project.root / "notebooks" / notebook, site / notebook)
+    write_slides(project, book, edition, site)
     return warnings
 
 

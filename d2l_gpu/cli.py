@@ -502,8 +502,8 @@ def _add_grade(commands: argparse._SubParsersAction) -> None:
     )
     grade.add_argument(
         "--lesson",
-        metavar="NUMBER",
-        help="lesson of all notebooks, such as 03 (default: what they tell)",
+        help="lesson of all notebooks, by number or name, such as 03 or copying "
+        "(default: what they tell)",
     )
     grade.add_argument(
         "--framework",

@@ -33,6 +33,9 @@ _STYLE = """
 .grades h3 { margin: 1.4em 0 .3em; }
 .grades .bar { display: flex; height: 10px; margin: 4px 0; max-width: 30em; }
 .grades .bar i { display: block; height: 100%; }
+.grades .bar .right { background: #0072b2; }
+.grades .bar .partly { background: #e3d32e; }
+.grades .bar .wrong { background: #d55e00; }
 .grades .bar :is(.unanswered, .missing) { background: rgba(128, 128, 128, .25); }
 .grades :is(ul, p) { max-width: 60em; }
 .grades .times { color: var(--jp-content-font-color2); }
@@ -50,17 +53,18 @@ _BODY = """
 <span class="unanswered">– not answered</span>
 <span class="missing">no notebook</span></p>
 <div class="wide table"><table>
-<thead><tr><th>Student</th>
+<thead><tr><th>Student</th><th>Total</th>
 {%- for each in exercises %}<th title="{{ each.title }}">
 <a href="#exercise-{{ each.number }}">{{ each.number }}</a></th>{% endfor -%}
-<th>Total</th></tr></thead>
+</tr></thead>
 <tbody>
 {%- for student in students %}
 <tr><td>{{ student.name }}{% if student.notes %}
 <a href="#notes" title="{{ student.notes | join('; ') }}">⚠</a>{% endif %}</td>
+<td><b>{{ points(student.total) }}</b></td>
 {%- for cell in student.cells %}<td class="{{ cell.state }}" title="{{ cell.told }}">
 {{- cell.text }}</td>{% endfor -%}
-<td>{{ points(student.total) }}</td></tr>
+</tr>
 {%- endfor %}
 </tbody></table></div>
 

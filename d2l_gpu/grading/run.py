@@ -27,7 +27,7 @@ from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import HIDDEN
-from d2l_gpu.course import lesson_names, notebooks_dir
+from d2l_gpu.course import lesson_names, notebooks_dir, select_lessons
 from d2l_gpu.exercises.grading_process import STARTUP
 from d2l_gpu.exercises.judge import environment_for, temporary_folder
 from d2l_gpu.exercises.registry import Exercise, lessons_of, load, of_lesson
@@ -62,7 +62,7 @@ class Settings:
 
     Attributes:
         framework: the tag of all notebooks' framework; None if they tell.
-        lesson: the lesson of all notebooks, such as ``03``; None if they tell.
+        lesson: the lesson of all notebooks, by number or name; None if they tell.
         only: the exercises, or lessons, that count; empty for all.
         own: a file with a teacher's own exercises.
         points: what exercises are worth.
@@ -168,12 +168,9 @@ class Course:
         self._there: set[str] = set()  # the exercises of all notebooks
         if settings.framework:
             framework_with(settings.framework)
-        lessons = lessons_of(settings.framework or "pytorch")
-        if settings.lesson and settings.lesson not in lessons:
-            raise ValueError(
-                f"there is no lesson {settings.lesson!r} with exercises; the lessons "
-                f"are: {', '.join(lessons)}"
-            )
+        self._lesson = settings.lesson and _lesson_called(
+            settings.lesson, settings.framework or "pytorch"
+        )
 
     def plan(self, submission: Submission) -> Plan:
         """Return what is to be done with a notebook; nothing of it runs."""
@@ -214,7 +211,7 @@ class Course:
         numbers = submissions.mentioned(notebook)
         numbers |= {each for each, own in self._own.items() if own.name in names}
         known = lessons_of(tag)
-        lesson = self._settings.lesson or submissions.lesson_of(
+        lesson = self._lesson or submissions.lesson_of(
             sorted(numbers - set(self._own)), submission.name, known, _names(tag)
         )
         if not lesson and not numbers & set(self._own):
@@ -286,6 +283,19 @@ class Course:
             return ""
         heading = text.splitlines()[0].lstrip("# ")
         return heading.removeprefix(number).strip()
+
+
+def _lesson_called(name: str, tag: str) -> str:
+    """Return the number of a lesson, given as `select_lessons` takes it.
+
+    Raises:
+        ValueError: there is none, or it has no exercises.
+    """
+    (full,) = select_lessons([name], lesson_names(notebooks_dir("en", tag)))
+    lesson = full.partition("_")[0]
+    if lesson not in lessons_of(tag):
+        raise ValueError(f"lesson {full} has no exercises")
+    return lesson
 
 
 def _lesson_with(names: set[str], tag: str) -> str | None:

@@ -165,7 +165,7 @@ def test_interrupting_leaves_no_process_and_keeps_what_is_done(own):
         (["nowhere"], "there is no folder nowhere"),
         (["my_exercises.py"], "is a file; name a folder with a notebook"),
         (["empty"], "there are no notebooks in empty"),
-        (["in", "--lesson", "99"], "there is no lesson '99' with exercises"),
+        (["in", "--lesson", "99"], "there is no lesson '99'; the lessons are: 00_"),
         (["in", "--points", "bad.toml"], "must be a number of at least 0, not 'x'"),
         (["in", "--only", "03.9"], "--only names 03.9, but no notebook has that"),
         (["in", "--exercises", "none.py"], "there is no file"),

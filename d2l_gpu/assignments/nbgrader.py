@@ -46,12 +46,16 @@ def write_course(
 
     Args:
         assignments: an assignment of nbgrader each.
-        folder: the course's; files of the same names are overwritten.
+        folder: the course's; assignments of the same names are overwritten.
         points: for each exercise.
     """
     configuration = folder / "nbgrader_config.py"
-    write_atomically(configuration, CONFIGURATION)
-    yield configuration
+    if not configuration.exists():
+        write_atomically(configuration, CONFIGURATION)
+        yield configuration
+    elif configuration.read_text("utf-8") != CONFIGURATION:
+        _, _, needed = CONFIGURATION.partition('"d2l-gpu"\n\n')
+        print(f"{configuration} is yours and was kept. It needs these lines:\n{needed}")
     for assignment in assignments:
         name = assignment.lesson
         path = folder / "source" / name / f"{name}.ipynb"

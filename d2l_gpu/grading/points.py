@@ -1,8 +1,10 @@
 """What an answer is worth.
 
-An answer that passes earns all the points of its exercise. Any other earns the share of
-the claims that hold, among those that the check came to; whatever cut the check short,
-such as an exception, counts as one more claim that doesn't hold.
+An answer that passes earns all the points of its exercise. Any other earns at most half
+of them: half of the share of claims that hold, among those that the check came to.
+Whatever cut the check short, such as an exception, counts as one more claim that doesn't
+hold. Half, because many claims hold for an answer that does nothing of interest: the
+result is on the right device, has the right shape, isn't a view.
 """
 
 import math
@@ -54,7 +56,7 @@ def share_of(verdict: Verdict) -> Fraction:
         return Fraction(1)
     reached = len(verdict.claims) + bool(verdict.problem)
     held = sum(claim.holds for claim in verdict.claims)
-    return Fraction(held, reached) if reached else Fraction(0)
+    return Fraction(held, reached) / 2 if reached else Fraction(0)
 
 
 def read_points(path: Path) -> tuple[float, dict[str, float]]:

@@ -74,7 +74,7 @@ def test_the_documented_exercise_is_graded_and_what_is_done_is_kept(own, capsys)
     out = capsys.readouterr().out
     assert "anna: 1 of 1 exercises pass" in out
     assert "cell 2 (`1 / 0`) raised ZeroDivisionError: division by zero" in out
-    assert grades() == {"anna": "1", "bert": "0.5", "cleo": "0"}
+    assert grades() == {"anna": "1", "bert": "0.25", "cleo": "0"}
     told = Path("grades/feedback/bert.md").read_text("utf-8")
     assert "a factor of 3 you returned [0.0, 4.0, 8.0, 12.0]" in told
     assert "not answered yet" in Path("grades/feedback/cleo.md").read_text("utf-8")

@@ -32,16 +32,18 @@ def verdict(*claims: Claim, problem: str = "", number: str = "03.1") -> Verdict:
     ("claims", "problem", "points", "state"),
     [
         ([HOLDS, HOLDS], "", 3, "right"),
-        ([HOLDS, FAILS], "", 1.5, "partly"),
-        ([HOLDS, HOLDS], "it crashed", 2, "partly"),
-        ([HOLDS] * 999 + [FAILS], "", 2.99, "partly"),
+        ([HOLDS, FAILS], "", 0.75, "partly"),
+        ([HOLDS, HOLDS], "it crashed", 1, "partly"),
+        ([HOLDS] * 999 + [FAILS], "", 1.49, "partly"),
         ([FAILS], "", 0, "wrong"),
         ([], "it crashed", 0, "wrong"),
         ([], "not answered yet. It asks for a value.", 0, "unanswered"),
         ([], "", 0, "wrong"),
     ],
 )
-def test_points_are_shared_among_claims(claims, problem, points, state):
+def test_an_answer_that_does_not_pass_earns_its_share_of_a_half(
+    claims, problem, points, state
+):
     it = verdict(*claims, problem=problem)
     assert Points(table={"03.1": 3}).earned(it) == points
     strict = Points(table={"03.1": 3}, all_or_nothing=True)
@@ -87,7 +89,7 @@ def test_a_class_is_written(tmp_path):
     rows = list(csv.reader(io.StringIO(raw)))
     assert rows[0] == ["student", "03.1", "03.2", "total"]
     assert rows[1] == ["'=cmd()", "1", "", "1"]
-    assert rows[3:] == [["cleo", "0.5", "0", "0.5"], ["dan", "", "", "0"]]
+    assert rows[3:] == [["cleo", "0.25", "0", "0.25"], ["dan", "", "", "0"]]
     data = json.loads((tmp_path / "grades.json").read_text("utf-8"))
     assert data["points"] == 2
     assert data["students"][2]["exercises"]["03.2"]["state"] == "unanswered"
@@ -133,7 +135,7 @@ def test_feedback_shows_verdicts_as_the_notebook_does():
     text = feedback(results, results.students[1])
     assert text.startswith("# \\<script\\>alert(1)\\</script\\>")
     assert str(verdict(HOLDS, FAILS)) in text
-    assert "0.5 of 2 points" in text
+    assert "0.25 of 2 points" in text
 
 
 def test_every_student_gets_a_file_on_any_system():

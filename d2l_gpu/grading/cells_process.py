@@ -73,9 +73,11 @@ class Answers:
         self._replies, self._given = replies, set()
 
     def tell(self, **what: Any) -> None:
-        """Send one line."""
+        """Send one line, whole."""
+        wanted, _Interrupts.wanted = _Interrupts.wanted, False
         self._replies.write(json.dumps(what) + "\n")
         self._replies.flush()
+        _Interrupts.wanted = wanted
 
     def check(self, number: Any, answer: Any = ..., exercises: Any = None) -> None:
         """Take the place of ``d2l.check``: keep the answer, and print nothing."""

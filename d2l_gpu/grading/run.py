@@ -141,6 +141,7 @@ class Plan:
         problem: why it can't be, as a sentence without a full stop.
         key: tells whether it has been graded: the same for the same notebook.
         beside: the files that it gets.
+        notes: what to note before it's graded.
     """
 
     submission: Submission
@@ -194,7 +195,7 @@ class Course:
         ours = [i for i, text in notebook.code.items() if text.strip() in sources]
         task = Task(tag, exercises, notebook.code, *limits, ours)
         beside, notes = _beside(submission)
-        key = self._key(task, beside, submission)
+        key = self._key(task, beside)
         return Plan(submission, task, key=key, beside=beside, notes=notes)
 
     def _framework_of(self, notebook: submissions.Notebook) -> str:
@@ -254,7 +255,7 @@ class Course:
                         f"there are: {', '.join(in_order(self._there))}"
                     )
 
-    def _key(self, task: Task, beside: Sequence[Path], submission: Submission) -> str:
+    def _key(self, task: Task, beside: Sequence[Path]) -> str:
         digest = hashlib.sha256(_version())
         digest.update(self._own_text)
         numbers = [each.number for each in task.exercises]
@@ -534,12 +535,13 @@ class _Workers:
         try:
             result = json.loads(out)
         except ValueError:
-            why = f": {said[-1]}" if said else ""
-            result = {"notes": [f"grading itself failed{why}"], "again": True}
+            result = {"notes": ["grading itself failed"], "again": True}
             result["verdicts"] = [
                 asdict(Verdict(each.number, problem="it could not be graded."))
                 for each in plan.task.exercises
             ]
+        if result["again"] and said:
+            result["notes"].append(f"the last that was printed: {said[-1]}")
         return {**encodable(result), "seconds": time.monotonic() - began}
 
     def _supervise(self, task: Task, folder: Path, stderr: Any) -> bytes:

@@ -1,6 +1,7 @@
 """What the pages for teachers say about lessons and commands stays true."""
 
 import json
+import math
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -246,3 +247,29 @@ def test_notes_without_marks_are_refused(tmp_path, monkeypatch):
 
 def test_the_folder_is_where_tools_expect_it():
     assert Path(sections.NOTES) == FOLDER / "notes"
+
+
+def test_points_of_projects_and_of_the_assignment_add_up():
+    text = (FOLDER / "semester.md").read_text("utf-8")
+    for table in re.findall(r"(?m)^\| \| Full points for.*\n\|.*\n((?:\|.*\n)+)", text):
+        *points, together = map(int, re.findall(r"(?m)\| (\d+) \|$", table))
+        assert sum(points) == together == 20
+    assert sum(map(int, re.findall(r"\*\*\((\d+)\)\*\*", text))) == 90
+
+
+def test_answers_of_the_assignment_are_right():
+    text = (FOLDER / "semester.md").read_text("utf-8").partition("### Answers")[2]
+    interval = math.sqrt(2 * 60 * 86_400)
+    states = [1.3 * (kept + (16 - kept) / 8) for kept in (8, 4, 0)]
+    days = 6 * 8.03e9 * 20 * 8.03e9 / (64 * 989e12 * 0.4) / 86_400
+    for answer in (
+        f"at least {2 * 8192**3 / 66.9e12 * 1e3:.1f} ms",
+        f"{16 * 1.3:.1f} GB; {states[0]:.1f}, {states[1]:.2f} and {states[2]:.1f} GB",
+        f"{2 * 7 / 8 * 400:.0f} MB, {2 * 7 / 8 * 400 / 15.75:.0f} ms",
+        f"each sends {2 * 63 / 64 * 400:.0f} MB",
+        f"{30_800 / 4_400:.1f}, {30_800 / 4_400 / 8:.1%}",
+        f"{interval / 60:.0f} minutes ({interval:,.0f} s); {120 / interval:.1%}",
+        f"3/11, or {3 / 11:.0%}; 3/19, or {3 / 19:.0%}",
+        f"{days:.1f} days",
+    ):
+        assert answer in text, answer

@@ -16,9 +16,10 @@ import time
 import nbformat
 from common import hardware
 from nbclient import NotebookClient
+from nbformat import NotebookNode
 
 from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
-from tools.sections import WORDS_PER_MINUTE, duration, sections
+from tools.sections import WORDS_PER_MINUTE, sections
 
 WRONG = {
     "00.1": "def ones_on(devices):\n"
@@ -43,6 +44,16 @@ PARTS = {
     ),
     "05": (("Time", "Python doesn't wait"), None),
 }
+
+
+def duration(cell: NotebookNode) -> float:
+    """Return the seconds that a code cell took when it was executed."""
+    times = cell.metadata["execution"]
+    begin, end = (
+        datetime.datetime.fromisoformat(times[name].replace("Z", "+00:00"))
+        for name in ("iopub.execute_input", "shell.execute_reply")
+    )
+    return (end - begin).total_seconds()
 
 
 def walk(lesson: str, names: tuple[str, ...], exercise: str | None) -> list[tuple]:

@@ -3,10 +3,12 @@
     python -m tools.sections measure [lesson ...]    run the cells, and keep their times
     python -m tools.sections write                   put the tables into the notes
 
-`measure` runs PyTorch's lessons in English and keeps the seconds of every cell, by the
-cell's name, in ``benchmarks/results/sections.json``. `write` adds them up by section,
-counts the words, and puts a table into each page of ``docs/teaching/notes``. The
-seconds are those of one machine; nothing is compared with them.
+`measure` runs PyTorch's lessons in English and keeps the processor time of every cell,
+by the cell's name, in ``benchmarks/results/sections.json``. `write` adds it up by
+section, counts the words, and puts a table into each page of ``docs/teaching/notes``.
+The seconds are those of one machine; nothing is compared with them. Processor time,
+that of all threads and of processes that have ended, says the same on a machine that's
+busy with other work. It leaves out what a cell waits for, such as a timeout.
 """
 
 import argparse
@@ -51,7 +53,7 @@ class Section:
         title: the heading; the lesson's own title for what comes before the first.
         words: of text, without code.
         lines: of code.
-        seconds: that its cells took; None if they haven't been measured.
+        seconds: of processor time for its cells; None if they haven't been measured.
         exercises: their numbers.
         cells: the names of its code cells.
     """
@@ -106,7 +108,7 @@ def table(name: str, notebook: NotebookNode, measured: dict) -> str:
     """Return the Markdown table of a lesson's sections, with a sentence about it."""
     run = measured.get(name, {})
     parts = sections(notebook, run.get("seconds", {}))
-    rows = ["| Section | Words | Lines of code | Cells run | Minutes |"]
+    rows = ["| Section | Words | Lines of code | Cells | Minutes |"]
     rows.append("|---|---:|---:|---:|---:|")
     rows += [_row(each) for each in parts if each.words or each.lines]
     read = [each for each in parts if not each.exercises]
@@ -118,12 +120,12 @@ def table(name: str, notebook: NotebookNode, measured: dict) -> str:
     )
     if run:
         text += (
-            f" The cells ran on {run['hardware']}, busy with other work (load "
-            f"{run['load']:.0f}), {run['date']}."
+            f" The cells' seconds are processor time on {run['hardware']}, "
+            f"{run['date']}."
         )
     if idle := _idle(name):
         seconds, machine, date = idle
-        text += f" On {machine}, idle, all cells took {seconds:.0f} s ({date})."
+        text += f" Run All took {seconds:.0f} s on {machine}, {date}."
     return "\n".join(rows) + "\n\n" + text
 
 
@@ -171,45 +173,55 @@ def pages() -> Iterator[tuple[Path, str]]:
         yield page, replace_between(text, BEGIN, END, part, page.name)
 
 
+# Run first in the kernel, and last: take note of the processor time of each cell.
+_BEFORE = """
+import resource as _resource
+def _used():
+    return [sum(_resource.getrusage(who)[:2]) for who in (
+        _resource.RUSAGE_SELF, _resource.RUSAGE_CHILDREN)]
+_times = []
+def _begin(*_):
+    _times.append([sum(_used())])
+def _end(*_):
+    if _times:
+        _times[-1].append(sum(_used()))
+_shell = get_ipython()
+_shell.events.register('pre_run_cell', _begin)
+_shell.events.register('post_run_cell', _end)
+"""
+_AFTER = "import json; print(json.dumps(_times))"
+
+
 def seconds_of(path: Path) -> dict[str, float]:
-    """Run a lesson in a new kernel, and return the seconds of each code cell."""
+    """Run a lesson in a new kernel; return the processor time of each code cell."""
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source]
+    before, after = (nbformat.v4.new_code_cell(text) for text in (_BEFORE, _AFTER))
+    notebook.cells = [before, *notebook.cells, after]
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            notebook,
-            timeout=900,
-            record_timing=True,
-            resources={"metadata": {"path": folder}},
-        )
-        client.execute()
+        where = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=900, resources=where).execute()
+    times = json.loads(after.outputs[-1]["text"])
+    # The cell that registers the callbacks ends, but doesn't begin, with them.
+    times = [each for each in times if len(each) == 2]
     return {
-        cell.id: round(duration(cell), 2)
-        for cell in notebook.cells
-        if cell.cell_type == "code" and cell.source
+        cell.id: round(end - begin, 2)
+        for cell, (begin, end) in zip(code, times, strict=True)
     }
-
-
-def duration(cell: NotebookNode) -> float:
-    """Return the seconds that a code cell took when it was executed."""
-    times = cell.metadata["execution"]
-    begin, end = (
-        datetime.datetime.fromisoformat(times[name].replace("Z", "+00:00"))
-        for name in ("iopub.execute_input", "shell.execute_reply")
-    )
-    return (end - begin).total_seconds()
 
 
 def measure(names: Sequence[str]) -> None:
     """Run lessons, and keep how long their cells took."""
+    # Threads that wait leave the CPU to others, so a busy machine disturbs less.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     edition = notebooks_dir("en", "pytorch")
     machine, _ = hardware("pytorch")
     for name in select_lessons(names, lesson_names(edition)):
         seconds = seconds_of(edition / f"{name}.ipynb")
         run = {
             "hardware": machine,
-            "load": round(os.getloadavg()[0], 1),
             "date": datetime.date.today().isoformat(),
             "seconds": seconds,
         }

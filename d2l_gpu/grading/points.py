@@ -2,9 +2,9 @@
 
 An answer that passes earns all the points of its exercise. Any other earns at most half
 of them: half of the share of claims that hold, among those that the check came to.
-Whatever cut the check short, such as an exception, counts as one more claim that doesn't
-hold. Half, because many claims hold for an answer that does nothing of interest: the
-result is on the right device, has the right shape, isn't a view.
+Whatever cut the check short, such as an exception, counts as one more claim that
+doesn't hold. Half, because many claims hold for an answer that does nothing of
+interest: the result is on the right device, has the right shape, isn't a view.
 """
 
 import math

@@ -34,16 +34,14 @@ def verdict(*claims: Claim, problem: str = "", number: str = "03.1") -> Verdict:
         ([HOLDS, HOLDS], "", 3, "right"),
         ([HOLDS, FAILS], "", 0.75, "partly"),
         ([HOLDS, HOLDS], "it crashed", 1, "partly"),
-        ([HOLDS] * 999 + [FAILS], "", 1.49, "partly"),
+        ([HOLDS] * 999 + [FAILS], "", 1.5, "partly"),
         ([FAILS], "", 0, "wrong"),
         ([], "it crashed", 0, "wrong"),
         ([], "not answered yet. It asks for a value.", 0, "unanswered"),
         ([], "", 0, "wrong"),
     ],
 )
-def test_an_answer_that_does_not_pass_earns_its_share_of_a_half(
-    claims, problem, points, state
-):
+def test_what_does_not_pass_earns_its_share_of_a_half(claims, problem, points, state):
     it = verdict(*claims, problem=problem)
     assert Points(table={"03.1": 3}).earned(it) == points
     strict = Points(table={"03.1": 3}, all_or_nothing=True)

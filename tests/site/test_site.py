@@ -140,6 +140,15 @@ def test_english_editions_have_the_page_for_teachers(pages):
     assert "../en/pytorch/teaching.html" in pages["fr/index.html"].links
 
 
+def test_the_pages_for_teachers_are_below_the_first(pages):
+    first = pages["en/pytorch/teaching.html"].links
+    for name in "workshop", "semester", "notes/README":
+        assert f"teaching/{name}.html" in first
+        assert f"en/pytorch/teaching/{name}.html" in pages
+    assert "../../03_copying.html" in pages["en/pytorch/teaching/notes/03.html"].links
+    assert not any(name.startswith("en/jax/teaching/") for name in pages)
+
+
 def test_the_switch_keeps_the_lesson(site):
     text = (site / "en/pytorch/03_copying.html").read_text("utf-8")
     switch = text.partition('<details class="switch">')[2].partition("</details>")[0]

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from html import unescape
 from pathlib import Path, PurePosixPath
@@ -29,6 +28,7 @@ from tools.site.answering import inlined
 from tools.site.book import GLOSSARY, INDEX, TEACHING, Book, Edition, titles, words
 from tools.site.folding import SETUP
 from tools.site.slides import address
+from tools.site.teaching import write_teaching
 
 _OPEN = "header-open"
 # Cells of the header that a page doesn't need: the switch and a note have their links,
@@ -71,7 +71,7 @@ def write_source(project: Project, book: Book, edition: Edition, folder: Path) -
     more = {SOLUTIONS: its["solutions"]} if book.solved(edition) else {}
     more |= {GLOSSARY: its["glossary"]} if has_glossary else {}
     if book.has(edition, TEACHING) and teaching.is_file():
-        shutil.copy(teaching, folder)
+        write_teaching(project.root, edition, folder)
         more[TEACHING] = its["teaching"]
     if solved := book.solved(edition):
         heads = titles(project.root / "notebooks", edition, solved)

@@ -120,6 +120,34 @@ def _bundle(options: argparse.Namespace) -> int:
     return make_bundle(notebooks, lessons, options.output, options.data)
 
 
+def _progress(options: argparse.Namespace) -> int:
+    from d2l_gpu.progress import certificate, table
+    from d2l_gpu.progress.record import solved_exercises
+
+    if options.name_shown and not options.output:
+        raise ValueError("--name is for the page, so name its file too: --output FILE")
+    try:
+        solved = solved_exercises()
+    except ImportError as error:
+        print(f"d2l-gpu progress: {error}", file=sys.stderr)
+        return 1
+    editions = table.editions(solved, options.framework, options.language)
+    if options.output:
+        from d2l_gpu.common.files import write_atomically
+
+        language = notebooks_dir(options.language, editions[0].framework).parent.name
+        page = certificate.page(editions, options.name_shown, language)
+        write_atomically(options.output, page)
+    if options.json:
+        table.show(table.as_json(editions))
+    elif options.output:
+        table.show(f"wrote {options.output}: {table.ABOUT}")
+    else:
+        table.show("\n\n".join(map(table.as_text, editions)))
+        print(f"\nThis is {table.ABOUT}.")
+    return 0
+
+
 def _lessons(options: argparse.Namespace, notebooks: Path) -> list[str]:
     """Return the lessons that are named; if none is, all but the appendices."""
     lessons = select_lessons(options.lessons, lesson_names(notebooks))
@@ -191,6 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_lab(commands)
     _add_bundle(commands)
+    _add_progress(commands)
     return parser
 
 
@@ -309,6 +338,50 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         "since this command never downloads it (default: include it if it is "
         "there)",
     )
+
+
+def _add_progress(commands: argparse._SubParsersAction) -> None:
+    progress = commands.add_parser(
+        "progress",
+        help="show which exercises you have solved",
+        description="Show which exercises you have solved, lesson by lesson. "
+        "`d2l.check` keeps the record on this computer, in your data folder or the "
+        "folder that D2L_GPU_PROGRESS names; D2L_GPU_PROGRESS=0 turns it off.",
+    )
+    progress.set_defaults(command=_progress)
+    progress.add_argument(
+        "--language",
+        help="language of the titles and the page, such as en (default: yours, if "
+        "there is an edition)",
+    )
+    progress.add_argument(
+        "--framework",
+        metavar="{" + ",".join(each.tag for each in FRAMEWORKS) + "}",
+        help="show this framework only (default: all of which you have solved some)",
+    )
+    progress.add_argument(
+        "--output",
+        type=_page,
+        metavar="FILE",
+        help="write a page to print or to send, such as certificate.html",
+    )
+    progress.add_argument(
+        "--name",
+        dest="name_shown",
+        metavar="NAME",
+        default="",
+        help="your name, for the page (it is stored nowhere else)",
+    )
+    progress.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _page(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or path.suffix.lower() not in (".html", ".htm"):
+        raise argparse.ArgumentTypeError(
+            f"{text} must be the name of a file that ends in .html"
+        )
+    return path
 
 
 def _add_lessons(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ OURS = "d2l-gpu"  # this package's name for pip
 
 DATA = "D2L_GPU_DATA"
 LANGUAGE = "D2L_GPU_LANGUAGE"
+PROGRESS = "D2L_GPU_PROGRESS"
 VIRTUAL = "D2L_GPU_VIRTUAL"
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from d2l_gpu.exercises.judge import judge
 from d2l_gpu.exercises.specification import show
 from d2l_gpu.exercises.verdict import Verdict
+from d2l_gpu.progress.record import record
 
 __all__ = ["Exercises", "Verdict", "judge"]
 
@@ -58,6 +59,8 @@ class Exercises:
         The answer runs in a separate Python process, on fresh virtual GPUs, whatever
         this process uses. It times out after 30 seconds unless its exercise sets
         another limit. What else is limited, and what isn't, is in ``docs/teaching.md``.
+        That an exercise has passed is recorded for ``d2l-gpu progress``, unless
+        ``D2L_GPU_PROGRESS`` is 0.
 
         Args:
             number: lesson and exercise, such as ``'03.1'``.
@@ -67,4 +70,7 @@ class Exercises:
             ValueError: there is no such exercise.
             ImportError: cloudpickle is not installed.
         """
-        print(judge(self._framework, number, answer))
+        verdict = judge(self._framework, number, answer)
+        print(verdict)
+        if verdict.all_hold and (problem := record(self._framework, verdict.number)):
+            print(f"  {problem}")

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.requirements import install
-from d2l_gpu.common.settings import VIRTUAL
+from d2l_gpu.common.settings import PROGRESS, VIRTUAL
 from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.answer_process import ANSWER, PLACE, fits, kinds
 from d2l_gpu.exercises.grading_process import STARTUP
@@ -215,6 +215,7 @@ def _environment(exercise: Exercise) -> dict[str, str]:
         **os.environ,
         **NO_GPUS,
         VIRTUAL: str(exercise.gpus),
+        PROGRESS: "0",  # what an answer checks by itself is no pass of the reader's
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONIOENCODING": "utf-8",
     }

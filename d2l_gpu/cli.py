@@ -120,6 +120,19 @@ def _bundle(options: argparse.Namespace) -> int:
     return make_bundle(notebooks, lessons, options.output, options.data)
 
 
+def _variant(options: argparse.Namespace) -> int:
+    framework(options.framework)
+    if options.framework != "pytorch":
+        raise ValueError("only the lessons with PyTorch have variants")
+    from d2l_gpu.exercises.variants import notebooks
+
+    for path in notebooks.write(
+        options.seed, options.lessons, options.output, options.language
+    ):
+        print(path)
+    return 0
+
+
 def _progress(options: argparse.Namespace) -> int:
     from d2l_gpu.progress import certificate, table
     from d2l_gpu.progress.record import solved_exercises
@@ -219,6 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_lab(commands)
     _add_bundle(commands)
+    _add_variant(commands)
     _add_progress(commands)
     return parser
 
@@ -337,6 +351,35 @@ def _add_bundle(commands: argparse._SubParsersAction) -> None:
         help="include Fashion-MNIST, 30 MB; it must be on this computer already, "
         "since this command never downloads it (default: include it if it is "
         "there)",
+    )
+
+
+def _add_variant(commands: argparse._SubParsersAction) -> None:
+    variant = commands.add_parser(
+        "variant",
+        help="write notebooks whose exercises have other numbers, and their key",
+        description="Write notebooks whose exercises have other numbers, sizes and "
+        "data than the public ones, and a key for the teacher. The same seed makes the "
+        "same variant on every machine.",
+    )
+    variant.set_defaults(command=_variant)
+    variant.add_argument(
+        "seed",
+        help="any text that your students can't guess, such as 'spring, group 2, kiwi'",
+    )
+    variant.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, such as 03, copying or 03_copying (default: all that "
+        "have variants)",
+    )
+    _add_edition(variant)
+    variant.add_argument(
+        "--output",
+        type=_folder,
+        metavar="DIR",
+        help="where to put the folders students and key (default: ./variant-NAME)",
     )
 
 

@@ -15,6 +15,7 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 * ``arrays``, ``crossing``, ``gpus``: each framework's arrays, the copies between its
   devices, and the devices of an experiment, behind common interfaces
   (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``variants``: exercises with other numbers, sizes and data.
 * ``best_plans``: the reader's best plans for the puzzle of lesson 17.
 * ``cases``, ``small_network``: claims over several cases, a network to train.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 from d2l_gpu.exercises.judge import judge
 from d2l_gpu.exercises.specification import show
+from d2l_gpu.exercises.variants.draw import choose
 from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.progress.record import record
 
@@ -52,6 +54,18 @@ class Exercises:
             FileNotFoundError: the notebooks are missing, or lack this exercise.
         """
         show(self._framework, number, language)
+
+    def variant(self, name: str | None) -> None:
+        """Show and check the exercises of a variant from now on.
+
+        A notebook that ``d2l-gpu variant`` has written calls this.
+
+        Args:
+            name: such as ``'3f9a1c72'``; None for the ordinary exercises.
+        Raises:
+            ValueError: it's no variant's name.
+        """
+        choose(name)
 
     def check(self, number: str, answer: Any = ...) -> None:
         """Print whether an answer is right: what holds, what doesn't, and a hint.

@@ -35,6 +35,7 @@ from d2l_gpu.exercises.limits import (
 )
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Claim, Exercise, Run, find
+from d2l_gpu.exercises.variants.draw import current
 from d2l_gpu.exercises.verdict import Verdict
 
 VALUE = "value.json"
@@ -69,31 +70,33 @@ def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     if value.is_file():
         make_gpus(tag, exercise.gpus, exercise.as_cuda)
         limit_memory()  # the value may say how large something is to be
-        return grade(exercise, from_json(value.read_text("utf-8")))
+        return grade(exercise, from_json(value.read_text("utf-8")), current(tag))
     # Opened before the answer runs, which may put something else in this place.
     with (folder / PRINTED).open("w+b") as printed:
         with _started(tag, exercise, folder) as process:
             make_gpus(tag, exercise.gpus, exercise.as_cuda)
             limit_memory()
-            verdict = grade(exercise, Remote(exercise, process))
+            verdict = grade(exercise, Remote(exercise, process), current(tag))
         return replace(verdict, printed=end_of(printed))
 
 
-def grade(exercise: Exercise, subject: Any) -> Verdict:
+def grade(exercise: Exercise, subject: Any, variant: str | None = None) -> Verdict:
     """Return the verdict on an answer.
 
     Args:
         exercise: the exercise.
         subject: what its grader takes: the value that answers it, or a `Runner`.
+        variant: of the exercise; None for the ordinary one.
     """
     claims: list[Claim] = []
+    grader = functools.partial(exercise.grader, **exercise.drawn(variant))
     try:
-        for claim in exercise.grader(subject):
+        for claim in grader(subject):
             claims.append(replace(claim, holds=bool(claim.holds)))
         if isinstance(subject, Runner):
             _look_at_arguments(subject, claims)
             if exercise.repeat and all(claim.holds for claim in claims):
-                _once_more(exercise, subject, claims)
+                _once_more(grader, subject, claims)
     except AnswerError as error:
         problem = str(error)
     except Exception as error:  # the grader can make nothing of a record
@@ -123,7 +126,7 @@ def _look_at_arguments(runner: "Runner", claims: list[Claim]) -> None:
         claims.insert(first, claim)
 
 
-def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> None:
+def _once_more(grader: Callable, runner: "Runner", claims: list[Claim]) -> None:
     """Grade again, on used state and with the GPUs in reverse order.
 
     A claim that fails now, fails in all.
@@ -132,7 +135,7 @@ def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> Non
     places = {claim.text: i for i, claim in enumerate(claims)}
     again: list[Claim] = []
     try:
-        for claim in exercise.grader(runner):
+        for claim in grader(runner):
             again.append(replace(claim, holds=bool(claim.holds)))
     except AnswerError as error:
         raise AnswerError(

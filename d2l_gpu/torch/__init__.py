@@ -75,6 +75,7 @@ from .training.trainer import DataModule, Module, Trainer, sgd
 
 _exercises = Exercises("pytorch")
 check, exercise = _exercises.check, _exercises.exercise
+variant = _exercises.variant
 
 __all__ = [
     "Accumulator",
@@ -142,4 +143,5 @@ __all__ = [
     "try_forms",
     "try_gpu",
     "use_virtual_gpus",
+    "variant",
 ]

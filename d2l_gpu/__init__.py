@@ -9,6 +9,7 @@ that the course, the helpers and the virtual GPUs can each be used alone.
 * ``show``: plots, live figures, progress bars.
 * ``data``: what the lessons train on, and how it is downloaded.
 * ``exercises``: exercises that check themselves; ``quizzes``: quizzes that do.
+* ``progress``: the record of the exercises that a reader has solved.
 * ``common``: what the helpers of all frameworks share.
 * ``cli``: the command ``d2l-gpu``; ``course``, ``doctor``, ``grading`` and
   ``assignments`` are what it does.

@@ -191,6 +191,19 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
+def _variant(options: argparse.Namespace) -> int:
+    framework(options.framework)
+    if options.framework != "pytorch":
+        raise ValueError("only the lessons with PyTorch have variants")
+    from d2l_gpu.exercises.variants import notebooks
+
+    for path in notebooks.write(
+        options.seed, options.lessons, options.output, options.language
+    ):
+        print(path)
+    return 0
+
+
 def _quiz(options: argparse.Namespace) -> int:
     from d2l_gpu.quizzes.printed import print_quizzes
     from d2l_gpu.quizzes.quiz import NoQuiz, find_quiz, lessons_with_quiz
@@ -214,6 +227,34 @@ def _slides(options: argparse.Namespace) -> int:
     from d2l_gpu.course.slides.write import make_slides
 
     make_slides(notebooks, lessons, options.output, live=options.live)
+    return 0
+
+
+def _progress(options: argparse.Namespace) -> int:
+    from d2l_gpu.progress import certificate, table
+    from d2l_gpu.progress.record import solved_exercises
+
+    if options.name_shown and not options.output:
+        raise ValueError("--name is for the page, so name its file too: --output FILE")
+    try:
+        solved = solved_exercises()
+    except ImportError as error:
+        print(f"d2l-gpu progress: {error}", file=sys.stderr)
+        return 1
+    editions = table.editions(solved, options.framework, options.language)
+    if options.output:
+        from d2l_gpu.common.files import write_atomically
+
+        language = notebooks_dir(options.language, editions[0].framework).parent.name
+        page = certificate.page(editions, options.name_shown, language)
+        write_atomically(options.output, page)
+    if options.json:
+        table.show(table.as_json(editions))
+    elif options.output:
+        table.show(f"wrote {options.output}: {table.ABOUT}")
+    else:
+        table.show("\n\n".join(map(table.as_text, editions)))
+        print(f"\nThis is {table.ABOUT}.")
     return 0
 
 
@@ -318,6 +359,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_quiz(commands)
     _add_slides(commands)
+    _add_variant(commands)
+    _add_progress(commands)
     return parser
 
 
@@ -624,6 +667,70 @@ def _add_slides(commands: argparse._SubParsersAction) -> None:
         help="write a notebook for each lesson, too, whose cells JupyterLab shows as "
         "slides and runs; it needs the extension jupyterlab-rise",
     )
+
+
+def _add_variant(commands: argparse._SubParsersAction) -> None:
+    variant = commands.add_parser(
+        "variant",
+        help="write notebooks whose exercises have other numbers, and their key",
+        description="Write notebooks whose exercises have other numbers, sizes and "
+        "data than the public ones, and a key for the teacher. The same seed makes the "
+        "same variant on every machine.",
+    )
+    variant.set_defaults(command=_variant)
+    variant.add_argument(
+        "seed",
+        help="any text that your students can't guess, such as 'spring, group 2, kiwi'",
+    )
+    variant.add_argument(
+        "lessons",
+        nargs="*",
+        metavar="lesson",
+        help="number or name, such as 03, copying or 03_copying (default: all that "
+        "have variants)",
+    )
+    _add_edition(variant)
+    variant.add_argument(
+        "--output",
+        type=_folder,
+        metavar="DIR",
+        help="where to put the folders students and key (default: ./variant-NAME)",
+    )
+
+
+def _add_progress(commands: argparse._SubParsersAction) -> None:
+    progress = commands.add_parser(
+        "progress",
+        help="show which exercises you have solved",
+        description="Show which exercises you have solved, lesson by lesson. "
+        "`d2l.check` keeps the record on this computer, in your data folder or the "
+        "folder that D2L_GPU_PROGRESS names; D2L_GPU_PROGRESS=0 turns it off.",
+    )
+    progress.set_defaults(command=_progress)
+    progress.add_argument(
+        "--language",
+        help="language of the titles and the page, such as en (default: yours, if "
+        "there is an edition)",
+    )
+    progress.add_argument(
+        "--framework",
+        metavar="{" + ",".join(each.tag for each in FRAMEWORKS) + "}",
+        help="show this framework only (default: all of which you have solved some)",
+    )
+    progress.add_argument(
+        "--output",
+        type=_page,
+        metavar="FILE",
+        help="write a page to print or to send, such as certificate.html",
+    )
+    progress.add_argument(
+        "--name",
+        dest="name_shown",
+        metavar="NAME",
+        default="",
+        help="your name, for the page (it is stored nowhere else)",
+    )
+    progress.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_lessons(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile
 
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
+from d2l_gpu.common.settings import PROGRESS
 from d2l_gpu.course import SOLUTIONS
 from tools import environments
 from tools.companion import missing
@@ -31,6 +32,9 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     threads = max(1, (os.cpu_count() or 1) // workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+# Tests, and the notebooks they run, pass many exercises, which aren't the reader's.
+os.environ[PROGRESS] = "0"
 
 
 # The slowest files, slowest first. pytest-xdist hands out files in this order, so that

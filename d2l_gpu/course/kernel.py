@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import re
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from nbclient.exceptions import (
 from nbformat import NotebookNode
 from tqdm import tqdm
 
+from d2l_gpu.common.settings import PROGRESS
 from d2l_gpu.course.kernelspec import ThisInterpreter
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -121,7 +123,9 @@ def _started(client: NotebookClient) -> Iterator[None]:
         logging.disable(logging.ERROR)  # nbclient would log what is raised
         try:
             # The manager was handed in, so the client would leave its kernel running.
-            kernel = client.setup_kernel(cleanup_kc=True, stderr=stderr)
+            # Nobody answers exercises here, so nobody's progress is recorded.
+            env = os.environ | {PROGRESS: "0"}
+            kernel = client.setup_kernel(cleanup_kc=True, stderr=stderr, env=env)
             stack.enter_context(kernel)
         except Exception as error:
             stderr.seek(0)

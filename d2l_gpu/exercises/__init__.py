@@ -16,6 +16,7 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 * ``arrays``, ``crossing``, ``gpus``: each framework's arrays, the copies between its
   devices, and the devices of an experiment, behind common interfaces
   (``<framework>/arrays.py``, ``<framework>/port.py``).
+* ``variants``: exercises with other numbers, sizes and data.
 * ``best_plans``: the reader's best plans for the puzzle of lesson 17.
 * ``cases``, ``small_network``: claims over several cases, a network to train.
 """
@@ -24,7 +25,9 @@ from typing import Any
 
 from d2l_gpu.exercises.judge import judge
 from d2l_gpu.exercises.specification import show
+from d2l_gpu.exercises.variants.draw import choose
 from d2l_gpu.exercises.verdict import Verdict
+from d2l_gpu.progress.record import record
 
 __all__ = ["Exercises", "Verdict", "judge"]
 
@@ -53,6 +56,18 @@ class Exercises:
         """
         show(self._framework, number, language)
 
+    def variant(self, name: str | None) -> None:
+        """Show and check the exercises of a variant from now on.
+
+        A notebook that ``d2l-gpu variant`` has written calls this.
+
+        Args:
+            name: such as ``'3f9a1c72'``; None for the ordinary exercises.
+        Raises:
+            ValueError: it's no variant's name.
+        """
+        choose(name)
+
     def check(
         self, number: str, answer: Any = ..., exercises: str | None = None
     ) -> None:
@@ -61,6 +76,8 @@ class Exercises:
         The answer runs in a separate Python process, on fresh virtual GPUs, whatever
         this process uses. It times out after 30 seconds unless its exercise sets
         another limit. What else is limited, and what isn't, is in ``docs/teaching.md``.
+        That an exercise has passed is recorded for ``d2l-gpu progress``, unless
+        ``D2L_GPU_PROGRESS`` is 0.
 
         Args:
             number: lesson and exercise, such as ``'03.1'``.
@@ -73,4 +90,9 @@ class Exercises:
             ValueError: there is no such exercise, or no such file.
             ImportError: cloudpickle is not installed.
         """
-        print(judge(self._framework, number, answer, exercises))
+        verdict = judge(self._framework, number, answer, exercises)
+        print(verdict)
+        if exercises or not verdict.all_hold:
+            return
+        if problem := record(self._framework, verdict.number):
+            print(f"  {problem}")

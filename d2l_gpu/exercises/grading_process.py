@@ -36,6 +36,7 @@ from d2l_gpu.exercises.limits import (
 from d2l_gpu.exercises.own import chosen_file
 from d2l_gpu.exercises.records import RecordError, from_json, to_json
 from d2l_gpu.exercises.registry import Claim, Exercise, Run, find
+from d2l_gpu.exercises.variants.draw import current
 from d2l_gpu.exercises.verdict import Verdict
 
 VALUE = "value.json"
@@ -70,12 +71,12 @@ def _verdict(tag: str, exercise: Exercise, folder: Path) -> Verdict:
     value = folder / VALUE
     if value.is_file():
         _ready(tag, exercise.gpus, exercise.as_cuda)
-        return grade(exercise, from_json(value.read_text("utf-8")))
+        return grade(exercise, from_json(value.read_text("utf-8")), current(tag))
     # Opened before the answer runs, which may put something else in this place.
     with (folder / PRINTED).open("w+b") as printed:
         with _started(tag, exercise, folder) as process:
             _ready(tag, exercise.gpus, exercise.as_cuda)
-            verdict = grade(exercise, Remote(exercise, process))
+            verdict = grade(exercise, Remote(exercise, process), current(tag))
         return replace(verdict, printed=end_of(printed))
 
 
@@ -89,21 +90,23 @@ def _ready(tag: str, gpus: int, as_cuda: bool) -> None:
     limit_memory()
 
 
-def grade(exercise: Exercise, subject: Any) -> Verdict:
+def grade(exercise: Exercise, subject: Any, variant: str | None = None) -> Verdict:
     """Return the verdict on an answer.
 
     Args:
         exercise: the exercise.
         subject: what its grader takes: the value that answers it, or a `Runner`.
+        variant: of the exercise; None for the ordinary one.
     """
     claims: list[Claim] = []
+    grader = functools.partial(exercise.grader, **exercise.drawn(variant))
     try:
-        for claim in exercise.grader(subject):
+        for claim in grader(subject):
             claims.append(replace(claim, holds=bool(claim.holds)))
         if isinstance(subject, Runner):
             _look_at_arguments(subject, claims)
             if exercise.repeat and all(claim.holds for claim in claims):
-                _once_more(exercise, subject, claims)
+                _once_more(grader, subject, claims)
     except AnswerError as error:
         problem = str(error)
     except Exception as error:  # the grader can make nothing of a record
@@ -133,7 +136,7 @@ def _look_at_arguments(runner: "Runner", claims: list[Claim]) -> None:
         claims.insert(first, claim)
 
 
-def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> None:
+def _once_more(grader: Callable, runner: "Runner", claims: list[Claim]) -> None:
     """Grade again, on used state and with the GPUs in reverse order.
 
     A claim that fails now, fails in all.
@@ -142,7 +145,7 @@ def _once_more(exercise: Exercise, runner: "Runner", claims: list[Claim]) -> Non
     places = {claim.text: i for i, claim in enumerate(claims)}
     again: list[Claim] = []
     try:
-        for claim in exercise.grader(runner):
+        for claim in grader(runner):
             again.append(replace(claim, holds=bool(claim.holds)))
     except AnswerError as error:
         raise AnswerError(

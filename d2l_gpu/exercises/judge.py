@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.requirements import install
-from d2l_gpu.common.settings import EXERCISES, VIRTUAL
+from d2l_gpu.common.settings import EXERCISES, PROGRESS, VIRTUAL
 from d2l_gpu.exercises import grading_process
 from d2l_gpu.exercises.answer_process import ANSWER, PLACE, fits, kinds
 from d2l_gpu.exercises.grading_process import STARTUP
@@ -298,6 +298,7 @@ def environment_for(exercise: Exercise, own: Path | None = None) -> dict[str, st
         **NO_GPUS,
         VIRTUAL: str(exercise.gpus),
         EXERCISES: str(own or ""),
+        PROGRESS: "0",  # what an answer checks by itself is no pass of the reader's
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONIOENCODING": "utf-8",
     }

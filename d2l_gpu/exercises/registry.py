@@ -25,14 +25,15 @@ the value itself.
 
 An answer that passes runs once more, in the same process and with the GPUs in reverse
 order, and what's promised of arguments is looked at on every call: they keep their
-values, unless ``changes`` names them. Graders needn't care about either.
+values, unless ``changes`` names them. Graders needn't care about either. What a variant
+of an exercise may change is in ``vary``; see ``variants``.
 """
 
 import functools
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_loader
@@ -40,6 +41,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from d2l_gpu.common.frameworks import framework as framework_with
+from d2l_gpu.exercises.variants.draw import Vary, drawn
 
 SECONDS = 30
 
@@ -91,11 +93,13 @@ class Exercise:
         as_cuda: whether the virtual GPUs also answer to the name ``cuda``.
         changes: the parameters whose arguments the answer may change.
         repeat: whether a right answer is run again, on GPUs in reverse order.
+        vary: what a variant changes; the grader gets it as keyword arguments.
+        key: returns a value that's right, given what varies; None for functions.
     """
 
     number: str
     name: str
-    grader: Callable[[Any], Iterable[Claim]]
+    grader: Callable[..., Iterable[Claim]]
     parameters: tuple[str, ...] | None
     returns: tuple[type, ...] = ()
     gpus: int = 2
@@ -103,6 +107,12 @@ class Exercise:
     as_cuda: bool = False
     changes: tuple[str, ...] = ()
     repeat: bool = True
+    vary: Mapping[str, Vary] = field(default_factory=dict)
+    key: Callable[..., Any] | None = None
+
+    def drawn(self, variant: str | None) -> dict[str, Any]:
+        """Return what varies, by name: as in a variant, or as usual for None."""
+        return drawn(self.number, self.vary, variant)
 
     @property
     def given(self) -> tuple:
@@ -131,6 +141,8 @@ class Registry:
         seconds: float = SECONDS,
         changes: str = "",
         repeat: bool = True,
+        vary: Mapping[str, Vary] | None = None,
+        key: Callable[..., Any] | None = None,
     ) -> Callable[[Callable], Callable]:
         """Register the decorated function as the grader of an exercise.
 
@@ -146,6 +158,9 @@ class Registry:
             changes: the parameters whose arguments the answer may change, such as
                 ``"gradients"``; a look at all others tells whether they were changed.
             repeat: whether a right answer is run again, on GPUs in reverse order.
+            vary: what a variant changes; see ``variants``.
+            key: for an exercise that varies and asks for a value: a function that takes
+                what varies and returns a right one.
         Raises:
             ValueError: the exercise has a grader already.
         """
@@ -166,6 +181,8 @@ class Registry:
                 self.as_cuda,
                 tuple(re.findall(r"\w+", changes)),
                 repeat,
+                dict(vary or {}),
+                key,
             )
             return grader
 

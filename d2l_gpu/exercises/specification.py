@@ -5,11 +5,13 @@ import re
 
 from d2l_gpu.course import notebooks_dir
 from d2l_gpu.exercises.registry import find
+from d2l_gpu.exercises.variants.draw import current
+from d2l_gpu.exercises.variants.texts import of_variant
 from d2l_gpu.show.live import in_jupyter
 
 
 def specification(framework: str, number: str, language: str | None = None) -> str:
-    """Return the text of an exercise, in Markdown.
+    """Return the text of an exercise, in Markdown, as the current variant has it.
 
     Args:
         framework: the framework's tag.
@@ -21,7 +23,8 @@ def specification(framework: str, number: str, language: str | None = None) -> s
         ValueError: there is no such exercise or edition.
         FileNotFoundError: the notebooks are missing, or lack this exercise.
     """
-    number = find(framework, number).number
+    exercise, variant = find(framework, number), current(framework)
+    number = exercise.number
     folder = notebooks_dir(language, framework)
     lesson = number.partition(".")[0]
     heading = re.compile(rf"^#+ {re.escape(number)}\b", re.MULTILINE)
@@ -29,6 +32,8 @@ def specification(framework: str, number: str, language: str | None = None) -> s
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             text = "".join(cell["source"])
             if cell["cell_type"] == "markdown" and heading.match(text):
+                if variant:
+                    text = of_variant(exercise, text, folder.parent.name, variant)
                 return text
     raise FileNotFoundError(
         f"The notebooks in {folder} don't contain exercise {number}: they're older "

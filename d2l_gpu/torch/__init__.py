@@ -77,6 +77,7 @@ from .training.trainer import DataModule, Module, Trainer, sgd
 _exercises = Exercises("pytorch")
 check, exercise = _exercises.check, _exercises.exercise
 quiz = Quizzes("pytorch").quiz
+variant = _exercises.variant
 
 __all__ = [
     "Accumulator",
@@ -145,4 +146,5 @@ __all__ = [
     "try_forms",
     "try_gpu",
     "use_virtual_gpus",
+    "variant",
 ]

@@ -202,7 +202,10 @@ PLATFORM_SIGNS = {
     "sagemaker-studio-lab": {"HOME": "/home/studio-lab-user"},
 }
 # What the notebooks need beside PyTorch, in place of which hollow packages will do.
-NEEDED = ("numpy", "cloudpickle", "matplotlib", "pooch", "scikit-learn", "tqdm")
+NEEDED = (
+    *("numpy", "cloudpickle", "matplotlib", "platformdirs", "pooch", "scikit-learn"),
+    "tqdm",
+)
 
 
 def hollow_wheel(folder: Path, name: str, version: str) -> None:

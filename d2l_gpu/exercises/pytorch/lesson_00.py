@@ -7,6 +7,7 @@ import torch
 from d2l_gpu.exercises.crossing import HOST
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import one_of
 
 EXERCISES = Registry()
 GPUS = 4
@@ -25,8 +26,14 @@ def _placed(answer: Callable, gpus: Gpus, wanted: Sequence[int]) -> dict:
     }
 
 
-@EXERCISES.add("00.1", "devices", returns=list, gpus=GPUS)
-def ones_on(run: Run):
+@EXERCISES.add(
+    "00.1",
+    "devices",
+    returns=list,
+    gpus=GPUS,
+    vary={"shape": one_of((2, 3), (3, 2), (2, 5), (4, 3), (3, 4), (5, 2))},
+)
+def ones_on(run: Run, shape: tuple[int, int]):
     lists = [[0, 1, 2, 3], [2], [3, 0, 1]]
     found = [run(_placed, indices) for indices in lists]
     lengths = [each["returned"] for each in found]
@@ -40,8 +47,8 @@ def ones_on(run: Run):
         return
     shapes = {shape for each in found for shape in each["shapes"]}
     yield Claim(
-        "each has shape (2, 3)",
-        shapes == {(2, 3)},
+        f"each has shape {shape}",
+        shapes == {shape},
         f"You return tensors of shape {_row(shapes)}.",
     )
     values = {tuple(its) for each in found for its in each["values"]}

@@ -12,6 +12,7 @@ import torch
 from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import Draw, Vary, one_of
 
 EXERCISES = Registry()
 
@@ -69,8 +70,17 @@ def _taken(shape: Sequence[int], dtype: str) -> int:
 _ALLOCATOR = "caching,expandable_segments:False"
 
 
-@EXERCISES.add("02.1", "shape, dtype", returns=int)
-def bytes_on_gpu(run: Run):
+def _more_tensors(draw: Draw) -> list[tuple[tuple[int, ...], str]]:
+    """Return the shapes and types of more tensors, of all kinds of size."""
+    sizes = [draw.integer(low, 2 * low) for low in (60, 9000, 300_000, 2_700_000)]
+    types = draw.sample(("float32", "int64", "int16", "uint8"), 4)
+    return [((size,), dtype) for size, dtype in zip(sizes, types, strict=True)]
+
+
+@EXERCISES.add(
+    "02.1", "shape, dtype", returns=int, vary={"more": Vary([], _more_tensors)}
+)
+def bytes_on_gpu(run: Run, more: Sequence[tuple[tuple[int, ...], str]]):
     peaks: list[list[int]] = []
 
     def of(*cases: tuple[tuple[int, ...], str]) -> tuple[bool, str]:
@@ -107,6 +117,9 @@ def bytes_on_gpu(run: Run):
     yield Claim("a larger remainder is cut off", cut, said)
     exact, said = of(((11 * MIB,), "uint8"), ((10 * MIB,), "uint8"))
     yield Claim("the sizes at which the rules change are right", exact, said)
+    if more:
+        others, said = of(*more)
+        yield Claim("other sizes are right", others, said)
     yield Claim(
         "no GPU memory is used to find out",
         not any(map(any, peaks)),
@@ -275,16 +288,13 @@ def in_halves(run: Run):
     )
 
 
-_FIRST = 10
-
-
-def _cut(answer: Callable, gpus: Gpus) -> dict:
+def _cut(answer: Callable, gpus: Gpus, n: int) -> dict:
     """Return the first elements of a large tensor, and what the call and its result
     take of memory."""
     with _memory(gpus) as whole:
         x = torch.arange(float(MIB), device=gpus[1])
         with _memory(gpus) as call, d2l.transfers() as log:
-            result = answer(x, _FIRST)
+            result = answer(x, n)
         found = {
             "values": result.detach().cpu().numpy(),
             "where": gpus.where(result),
@@ -296,16 +306,21 @@ def _cut(answer: Callable, gpus: Gpus) -> dict:
     return found | {"held": whole.held, "peak": call.peak}
 
 
-@EXERCISES.add("02.3", "x, n", returns=torch.Tensor)
-def first_of(run: Run):
-    found = run(_cut)
+@EXERCISES.add(
+    "02.3",
+    "x, n",
+    returns=torch.Tensor,
+    vary={"n": Vary(10, lambda draw: draw.integer(11, 120))},
+)
+def first_of(run: Run, n: int):
+    found = run(_cut, n)
     values, where = found["values"], found["where"]
-    right = np.array_equal(values, np.arange(_FIRST))
+    right = np.array_equal(values, np.arange(n))
     yield Claim(
         "it contains the first `n` elements of `x`",
         right,
-        f"For n = {_FIRST}, the result has the shape {values.shape}, and its "
-        f"values aren't the first {_FIRST} of `x`.",
+        f"For n = {n}, the result has the shape {values.shape}, and its "
+        f"values aren't the first {n} of `x`.",
     )
     if not right:
         return
@@ -368,16 +383,21 @@ def _computed(answer: Callable, gpus: Gpus) -> dict:
     }
 
 
-@EXERCISES.add("02.4", "B", returns=torch.Tensor)
-def polynomial(run: Run):
+@EXERCISES.add(
+    "02.4",
+    "B",
+    returns=torch.Tensor,
+    vary={"a": one_of(2, 5, 6, 7), "b": one_of(3, 2, 5, 8), "c": one_of(4, 6, 7, 9)},
+)
+def polynomial(run: Run, a: int, b: int, c: int):
     found, values = run(_computed), _matrix().numpy()
-    wanted, got = values**3 + 2 * values**2 + 3 * values + 4, found["values"]
+    wanted, got = values**3 + a * values**2 + b * values + c, found["values"]
     same_shape = got.shape == wanted.shape
     right = same_shape and np.allclose(got, wanted, atol=1e-4)
     if not same_shape:
         hint = f"The result has the shape {got.shape}."
-    elif np.allclose(got, wanted - 4, atol=1e-4):
-        hint = "The 4 is missing."
+    elif np.allclose(got, wanted - c, atol=1e-4):
+        hint = f"The {c} is missing."
     else:
         hint = (
             f"Where `B` is 1, the result should be {wanted[-1, -1]:g}, but yours is "
@@ -407,58 +427,63 @@ def polynomial(run: Run):
     yield Claim("there's never more than one matrix besides `B`", matrices < 1.1, hint)
 
 
-def _square(device: torch.device) -> torch.Tensor:
-    return torch.ones(256, 256, device=device)
+def _square(device: torch.device, n: int) -> torch.Tensor:
+    return torch.ones(n, n, device=device)
 
 
-def _two(device: torch.device) -> list[torch.Tensor]:
-    return [_square(device), _square(device)]
+def _two(device: torch.device, n: int) -> list[torch.Tensor]:
+    return [_square(device, n), _square(device, n)]
 
 
-def _views(device: torch.device) -> list[torch.Tensor]:
-    A = _square(device)
+def _views(device: torch.device, n: int) -> list[torch.Tensor]:
+    A = _square(device, n)
     return [A, A.T, A[1], A]
 
 
-def _row(device: torch.device) -> list[torch.Tensor]:
-    return [_square(device)[1]]
+def _row(device: torch.device, n: int) -> list[torch.Tensor]:
+    return [_square(device, n)[1]]
 
 
-def _expanded(device: torch.device) -> list[torch.Tensor]:
-    return [torch.zeros(128, 1, device=device).expand(128, 10**7)]
+def _expanded(device: torch.device, n: int) -> list[torch.Tensor]:
+    return [torch.zeros(n // 2, 1, device=device).expand(n // 2, 10**7)]
 
 
-def _small(device: torch.device) -> list[torch.Tensor]:
-    return [torch.ones(i, device=device) for i in (1, 300)]
+def _small(device: torch.device, n: int) -> list[torch.Tensor]:
+    return [torch.ones(i, device=device) for i in (1, n + 44)]
 
 
 _KEPT = {"two": _two, "views": _views, "row": _row, "expanded": _expanded}
 _KEPT["small"] = _small
 
 
-def _kept(answer: Callable, gpus: Gpus, case: str) -> int:
+def _kept(answer: Callable, gpus: Gpus, case: str, n: int) -> int:
     """Return the bytes that some tensors keep alive, according to the answer."""
     ballast = torch.ones(MIB, device=gpus[0])  # noqa: F841  doesn't count
-    return answer(_KEPT[case](gpus[0]))
+    return answer(_KEPT[case](gpus[0], n))
 
 
-def _really_kept(case: str) -> tuple[int, list[torch.Tensor]]:
+def _really_kept(case: str, n: int) -> tuple[int, list[torch.Tensor]]:
     """Return the bytes of the storages that tensors keep alive, and the tensors."""
-    tensors = _KEPT[case](d2l.gpu(0))
+    tensors = _KEPT[case](d2l.gpu(0), n)
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors}
     return sum(each.nbytes() for each in storages.values()), tensors
 
 
-@EXERCISES.add("02.5", "tensors", returns=int)
-def bytes_kept(run: Run):
-    got, (wanted, tensors) = run(_kept, "two"), _really_kept("two")
+@EXERCISES.add(
+    "02.5",
+    "tensors",
+    returns=int,
+    vary={"n": Vary(256, lambda draw: 2 * draw.integer(80, 250))},
+)
+def bytes_kept(run: Run, n: int):
+    got, (wanted, tensors) = run(_kept, "two", n), _really_kept("two", n)
     hint = f"For two matrices of {tensors[0].nbytes:,} bytes you return {got:,}."
     if got >= 4 * MIB:
         hint += " There are other tensors on this GPU, and they don't count."
     yield Claim(
         "two tensors count as two, and other tensors don't count", got == wanted, hint
     )
-    got, (wanted, tensors) = run(_kept, "views"), _really_kept("views")
+    got, (wanted, tensors) = run(_kept, "views", n), _really_kept("views", n)
     hint = (
         f"For a matrix, its transpose and one of its rows you return {got:,}, but "
         "there's only one matrix in memory."
@@ -476,26 +501,26 @@ def bytes_kept(run: Run):
             "that it shares."
         )
     yield Claim("views of the same memory count only once", got == wanted, hint)
-    got, (wanted, tensors) = run(_kept, "row"), _really_kept("row")
+    got, (wanted, tensors) = run(_kept, "row", n), _really_kept("row", n)
     yield Claim(
         "a row counts as the whole matrix that it keeps alive",
         got == wanted,
         f"The row has {tensors[0].nbytes:,} bytes, but it keeps {wanted:,} alive. You "
         f"return {got:,}.",
     )
-    got, (wanted, tensors) = run(_kept, "expanded"), _really_kept("expanded")
+    got, (wanted, tensors) = run(_kept, "expanded", n), _really_kept("expanded", n)
     yield Claim(
         "an expanded tensor counts only the memory it takes",
         got == wanted,
         f"You return {got:,}. The expanded tensor has {tensors[0].numel():,} "
         f"elements, but only {wanted // 4} numbers in memory, used again and again.",
     )
-    got, (wanted, _) = run(_kept, "small"), _really_kept("small")
+    got, (wanted, _) = run(_kept, "small", n), _really_kept("small", n)
     yield Claim(
         "small tensors aren't rounded up",
         got == wanted,
-        f"For tensors of 1 and of 300 numbers you return {got:,}. What the allocator "
-        "adds isn't asked for here.",
+        f"For tensors of 1 and of {n + 44} numbers you return {got:,}. What the "
+        "allocator adds isn't asked for here.",
     )
 
 
@@ -559,10 +584,21 @@ _HELD = {
 }
 
 
-@EXERCISES.add("02.6", "make, most", returns=int)
-def most_that_fit(run: Run):
-    most = 1000
-    tries = {limit: run(_tried, limit, most) for limit in (77, 1, 640, 999)}
+def _some_limits(draw: Draw) -> tuple[int, list[int]]:
+    """Return the largest batch to try, and how many examples fit."""
+    most = draw.integer(600, 3000)
+    return most, [draw.integer(2, most // 2), 1, draw.integer(2, most - 2), most - 1]
+
+
+@EXERCISES.add(
+    "02.6",
+    "make, most",
+    returns=int,
+    vary={"limits": Vary((1000, [77, 1, 640, 999]), _some_limits)},
+)
+def most_that_fit(run: Run, limits: tuple[int, Sequence[int]]):
+    most, fit = limits
+    tries = {limit: run(_tried, limit, most) for limit in fit}
     all_fit, none = run(_tried, 5 * most, most), run(_tried, 0, most)
     all_tries = *tries.values(), all_fit, none
     yield Claim(

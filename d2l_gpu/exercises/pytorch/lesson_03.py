@@ -1,5 +1,6 @@
 """Copying between devices, checked with the log of copies and of waiting."""
 
+import functools
 import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from d2l_gpu.exercises.registry import Claim, Run
 from d2l_gpu.exercises.shared import lesson_03 as common
 from d2l_gpu.exercises.shared import lesson_03_training as training
 from d2l_gpu.exercises.shared.lesson_03_training import BATCH, STEPS, WEIGHTS
+from d2l_gpu.exercises.variants.draw import one_of
 
 EXERCISES = common.exercises(PORT, leave_out=["03.3"])
 
@@ -127,11 +129,13 @@ def _fitted(answer: Callable, gpus: Gpus, seed: int, steps: int) -> dict:
     }
 
 
-def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list]:
+def _reference(
+    seed: int, steps: int, weighted: bool = True, weights: Sequence[float] = WEIGHTS
+) -> tuple[list, list]:
     """Return the losses of all steps, and the parameters after them."""
     net, images, labels = _digits(seed)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
-    weight = torch.tensor(WEIGHTS) if weighted else None
+    weight = torch.tensor(weights) if weighted else None
     losses = []
     for X, y in list(zip(images.split(BATCH), labels.split(BATCH), strict=True))[
         :steps
@@ -145,10 +149,20 @@ def _reference(seed: int, steps: int, weighted: bool = True) -> tuple[list, list
 
 
 @EXERCISES.add(
-    "03.5", "net, images, labels, steps", returns=(tuple, list), changes="net"
+    "03.5",
+    "net, images, labels, steps",
+    returns=(tuple, list),
+    changes="net",
+    vary={
+        "split": one_of((5, 5), (3, 7), (4, 6), (6, 4), (7, 3)),
+        "weight": one_of(2, 3, 4),
+    },
 )
-def fit(run: Run):
-    yield from training.fit(run, _fitted, _reference, _in_each_step)
+def fit(run: Run, split: tuple[int, int], weight: int):
+    low, high = split
+    weights = [1.0] * low + [float(weight)] * high
+    reference = functools.partial(_reference, weights=weights)
+    yield from training.fit(run, _fitted, reference, _in_each_step)
 
 
 def _in_each_step(copies: Sequence[tuple[int, str, str]]) -> str:

@@ -16,6 +16,7 @@ from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 from d2l_gpu.exercises.shared.lesson_05 import wrong_norms
+from d2l_gpu.exercises.variants.draw import Draw, Vary, one_of
 
 EXERCISES = Registry()
 
@@ -23,6 +24,13 @@ EXERCISES = Registry()
 
 SIZES = tuple(range(64, 1537, 64))
 CASES = (("V100", 1), ("V100", 3), ("H100", 1), ("H100", 3))
+
+
+def _other_cases(draw: Draw) -> tuple[tuple[str, int], ...]:
+    """Return two GPUs, each with one product and with several."""
+    models, products = draw.sample(("V100", "H100", "A100"), 2), draw.integer(2, 6)
+    return tuple((model, k) for model in models for k in (1, products))
+
 
 # Which copies an answer may have timed, all but the first by mistake: that of the
 # matrix to the GPU, and that of the result back.
@@ -75,8 +83,8 @@ def _seconds(n: int, products: int, model: str, what: str) -> tuple[float, float
 
 
 @functools.cache
-def _crossings(what: str) -> list[int]:
-    """Return the answer to each of `CASES` if `what` is timed on the GPU."""
+def _crossings(what: str, cases: tuple[tuple[str, int], ...]) -> list[int]:
+    """Return the answer to each of the cases if `what` is timed on the GPU."""
     return [
         next(
             n
@@ -84,14 +92,16 @@ def _crossings(what: str) -> list[int]:
             for cpu, gpu in [_seconds(n, products, model, what)]
             if gpu < cpu
         )
-        for model, products in CASES
+        for model, products in cases
     ]
 
 
-def _answered(answer: Callable, gpus: Gpus) -> list[tuple[int, int]]:
-    """Return the size, and the number of kernels on the GPU, for each of `CASES`."""
+def _answered(
+    answer: Callable, gpus: Gpus, cases: Sequence[tuple[str, int]]
+) -> list[tuple[int, int]]:
+    """Return the size, and the number of kernels on the GPU, for each of the cases."""
     cpu, found = _simulator("Xeon E5-2698 v4").gpu(), []
-    for model, products in CASES:
+    for model, products in cases:
         sim = _simulator(model)
         sim.reset()
         size = answer(cpu, sim.gpu(), list(SIZES), products)
@@ -99,9 +109,15 @@ def _answered(answer: Callable, gpus: Gpus) -> list[tuple[int, int]]:
     return found
 
 
-@EXERCISES.add("05.1", "cpu, gpu, sizes, products", returns=int)
-def crossing(run: Run):
-    found, kernels = map(list, zip(*run(_answered), strict=True))
+@EXERCISES.add(
+    "05.1",
+    "cpu, gpu, sizes, products",
+    returns=int,
+    vary={"cases": Vary(CASES, _other_cases)},
+)
+def crossing(run: Run, cases: tuple[tuple[str, int], ...]):
+    found, kernels = map(list, zip(*run(_answered, cases), strict=True))
+    several = cases[1][1]
     yield Claim(
         "it returns sizes from the list",
         set(found) <= set(SIZES),
@@ -110,12 +126,14 @@ def crossing(run: Run):
     )
     if not set(found) <= set(SIZES):
         return
-    right = _crossings("right")
+    right = _crossings("right", cases)
     told = ""
     if found != right:
-        told = next((TOLD[what] for what in TOLD if _crossings(what) == found), "")
+        told = next(
+            (TOLD[what] for what in TOLD if _crossings(what, cases) == found), ""
+        )
     if found[0] == found[1] == right[0]:
-        told = "With three products you return the same sizes as with one. " + (
+        told = f"With {several} products you return the same sizes as with one. " + (
             "The GPU did no more work for them."
             if kernels[0] == kernels[1]
             else (
@@ -124,10 +142,10 @@ def crossing(run: Run):
             )
         )
     # A wrong method may happen to give the right answer in one case.
-    for products in (1, 3):
+    for products in (1, several):
         rows = [
             (model, mine, true)
-            for (model, k), mine, true in zip(CASES, found, right, strict=True)
+            for (model, k), mine, true in zip(cases, found, right, strict=True)
             if k == products
         ]
         yield Claim(
@@ -161,15 +179,15 @@ def _why_not(products: int, rows: Sequence[tuple[str, int, int]]) -> str:
 _STEPS, _EVERIES = 95, (1, 10, 95)
 
 
-def _matrix() -> torch.Tensor:
+def _matrix(growth: float) -> torch.Tensor:
     torch.manual_seed(0)
-    return 1.01 * torch.linalg.qr(torch.randn(100, 100))[0]
+    return growth * torch.linalg.qr(torch.randn(100, 100))[0]
 
 
-def _logged(answer: Callable, gpus: Gpus, every: int) -> dict:
+def _logged(answer: Callable, gpus: Gpus, every: int, growth: float) -> dict:
     """Return the norms, and what it cost to find them."""
     sim = d2l.simulator(1)
-    X = _matrix().to(sim.gpu())
+    X = _matrix(growth).to(sim.gpu())
     before = torch.vgpu.memory_allocated(sim.gpu())
     torch.vgpu.reset_peak_memory_stats(sim.gpu())
     sim.reset()
@@ -194,14 +212,19 @@ def _numbers(result: list) -> dict:
     }
 
 
-@EXERCISES.add("05.2", "X, steps, every", returns=list)
-def norms(run: Run):
-    X = Y = _matrix()
+@EXERCISES.add(
+    "05.2",
+    "X, steps, every",
+    returns=list,
+    vary={"growth": Vary(1.01, lambda draw: draw.number(1.004, 1.02))},
+)
+def norms(run: Run, growth: float):
+    X = Y = _matrix(growth)
     wanted = []
     for _ in range(_STEPS):
         Y = Y @ X
         wanted.append(float(Y.norm()))
-    runs = {every: run(_logged, every) for every in _EVERIES}
+    runs = {every: run(_logged, every, growth) for every in _EVERIES}
     numbers = {every: len(found["values"]) for every, found in runs.items()}
     yield Claim(
         "it returns one norm for each step",
@@ -331,9 +354,14 @@ def _timed(answer: Callable, gpus: Gpus, work: Sequence[int], n: int) -> dict:
     return {"answered": answered, "calls": calls, "readings": readings}
 
 
-@EXERCISES.add("05.3", "program, devices, clock", returns=float)
-def seconds(run: Run):
-    cases = ((1, 6), 2048), ((6, 1), 2048), ((1, 6), 4096)
+@EXERCISES.add(
+    "05.3",
+    "program, devices, clock",
+    returns=float,
+    vary={"products": one_of(6, 5, 7, 8, 9)},
+)
+def seconds(run: Run, products: int):
+    cases = ((1, products), 2048), ((products, 1), 2048), ((1, products), 4096)
     runs = [_Timed(**run(_timed, *case), **_right_times(*case)) for case in cases]
     yield Claim(
         "`program` is called",
@@ -425,7 +453,7 @@ def _wrong_time(run: _Timed) -> str:
 # ------------------------------------------------------------------ a slow loop
 
 
-_EXAMPLES, _FEATURES, _CLASSES, _RATE = 64, 32, 10, 0.1
+_EXAMPLES, _FEATURES, _CLASSES = 64, 32, 10
 
 
 def _network_and_data() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
@@ -435,7 +463,7 @@ def _network_and_data() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return nn.Sequential(hidden, nn.ReLU(), out), X, X[:, :_CLASSES].argmax(dim=1)
 
 
-def _train(net, X, y, steps: int, shrink: bool = True) -> list[float]:
+def _train(net, X, y, steps: int, rate: float, shrink: bool = True) -> list[float]:
     losses = []
     for _ in range(steps):
         net.zero_grad()
@@ -443,7 +471,7 @@ def _train(net, X, y, steps: int, shrink: bool = True) -> list[float]:
         loss.backward()
         with torch.no_grad():
             for p in net.parameters():
-                p -= _RATE * p.grad / (p.grad.norm().clamp(min=1) if shrink else 1)
+                p -= rate * p.grad / (p.grad.norm().clamp(min=1) if shrink else 1)
         losses.append(loss.detach())
     return torch.stack(losses).tolist()
 
@@ -463,12 +491,18 @@ def _cost_of_training(train: Callable, gpus: Gpus, steps: int) -> dict:
     return found | _numbers(losses) | {"parameters": parameters}
 
 
-@EXERCISES.add("05.4", "net, X, y, steps", returns=list, changes="net")
-def train(run: Run):
+@EXERCISES.add(
+    "05.4",
+    "net, X, y, steps",
+    returns=list,
+    changes="net",
+    vary={"rate": one_of(0.1, 0.05, 0.2, 0.3)},
+)
+def train(run: Run, rate: float):
     steps = 8
     found = run(_cost_of_training, steps)
     net, X, y = _network_and_data()
-    wanted = _train(net, X, y, steps)
+    wanted = _train(net, X, y, steps, rate)
     number = len(found["values"])
     yield Claim(
         "it returns one loss for each step",
@@ -487,7 +521,7 @@ def train(run: Run):
     yield Claim(
         "the losses are those of `train_slowly`",
         same,
-        _wrong_losses(found["values"], wanted),
+        _wrong_losses(found["values"], wanted, rate),
     )
     if not same:
         return
@@ -496,7 +530,7 @@ def train(run: Run):
         all(map(_close, found["parameters"], parameters)),
         "The losses are right, but the parameters aren't those after the last step.",
     )
-    fast = _cost_of_training(_train, None, steps)
+    fast = _cost_of_training(functools.partial(_train, rate=rate), None, steps)
     kernels, waits = found["kernels"] / steps, found["waits"]
     yield Claim(
         "the whole batch goes through the network at once",
@@ -525,8 +559,8 @@ def train(run: Run):
     )
 
 
-def _wrong_losses(values: list[float], wanted: list[float]) -> str:
-    plain = _train(*_network_and_data(), len(wanted), shrink=False)
+def _wrong_losses(values: list[float], wanted: list[float], rate: float) -> str:
+    plain = _train(*_network_and_data(), len(wanted), rate, shrink=False)
     if math.isclose(values[0], _EXAMPLES * wanted[0], rel_tol=1e-3):
         return "They're sums over the batch. `train_slowly` has the mean."
     if math.isclose(values[0], wanted[1], rel_tol=1e-3):
@@ -564,14 +598,15 @@ _PROGRAMS = (
     (10, 14 * 10**9, 10**9, "B200"),
 )
 _LIMITS = ("Python", "arithmetic", "memory")
-_QUEUEING = 5.9e-6
 
 
-def _least(operators: int, operations: int, nbytes: int, name: str) -> list[float]:
+def _least(
+    micros: float, operators: int, operations: int, nbytes: int, name: str
+) -> list[float]:
     """Return the seconds of each of `_LIMITS`."""
     model = vgpu.MODELS[name]
     return [
-        operators * _QUEUEING,
+        operators * micros * 1e-6,
         operations / model.rates["fp32"],
         nbytes / model.bandwidth,
     ]
@@ -590,8 +625,13 @@ def _bounds(answer: Callable, gpus: Gpus) -> list[dict]:
     ]
 
 
-@EXERCISES.add("05.5", "operators, operations, nbytes, model", returns=tuple)
-def at_least(run: Run):
+@EXERCISES.add(
+    "05.5",
+    "operators, operations, nbytes, model",
+    returns=tuple,
+    vary={"micros": one_of(5.9, 4, 5, 7, 8)},
+)
+def at_least(run: Run, micros: float):
     said = run(_bounds)
     pairs = all(each["length"] == 2 for each in said)
     yield Claim(
@@ -601,13 +641,13 @@ def at_least(run: Run):
     )
     if not pairs:
         return
-    times = [_least(*program) for program in _PROGRAMS]
+    times = [_least(micros, *program) for program in _PROGRAMS]
     seconds = [each["seconds"] for each in said]
     right = [max(each) for each in times]
     yield Claim(
         "the seconds are the least that the program takes",
         np.allclose(seconds, right, rtol=1e-3),
-        _wrong_bound(seconds, times),
+        _wrong_bound(seconds, times, micros),
     )
     named = [each["limit"] for each in said]
     limits = [_LIMITS[each.index(max(each))] for each in times]
@@ -618,7 +658,7 @@ def at_least(run: Run):
     )
 
 
-def _wrong_bound(seconds: list[float], times: list[list[float]]) -> str:
+def _wrong_bound(seconds: list[float], times: list[list[float]], micros: float) -> str:
     right = [max(each) for each in times]
     tensor = [
         max(t[0], operations / vgpu.MODELS[name].tensor_rates["fp16"], t[2])
@@ -629,7 +669,7 @@ def _wrong_bound(seconds: list[float], times: list[list[float]]) -> str:
         "units compute, while the memory delivers more data.": [sum(t) for t in times],
         "You return the smallest of the three times. A program isn't done before the "
         "last of them is.": [min(t) for t in times],
-        "You leave out Python, which needs 5.9 µs for each operator.": [
+        f"You leave out Python, which needs {micros:g} µs for each operator.": [
             max(t[1:]) for t in times
         ],
         "Those aren't seconds: they're 1,000 times too large.": [

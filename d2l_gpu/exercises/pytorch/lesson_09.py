@@ -14,6 +14,7 @@ from d2l_gpu import vgpu
 from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import Vary, one_of, seeds
 
 EXERCISES = Registry()
 
@@ -36,38 +37,47 @@ def _text(seconds: float) -> str:
 # ------------------------------------------------------------------ 09.1
 
 
-def _pairs() -> list[tuple]:
-    """Return pairs of simulated steps, each with its base."""
+def _pairs(images: int) -> list[tuple]:
+    """Return pairs of simulated steps, each with its base.
+
+    Args:
+        images: on each GPU; in the second pair they're divided among four.
+    """
     with torch.device("meta"):
         net = nn.Sequential(
             nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(10816, 10)
         )
     one, one_large, two, many, fast = (
-        _simulate(net, n, way, images, link)
-        for n, way, images, link in (
-            (1, "none", 64, "PCIe3"),
-            (1, "none", 256, "PCIe3"),
-            (2, "ring", 64, "PCIe3"),
-            (16, "ring", 64, "PCIe3"),
-            (4, "ring", 64, "NVLink2"),
+        _simulate(net, n, way, size, link)
+        for n, way, size, link in (
+            (1, "none", images, "PCIe3"),
+            (1, "none", 4 * images, "PCIe3"),
+            (2, "ring", images, "PCIe3"),
+            (16, "ring", images, "PCIe3"),
+            (4, "ring", images, "NVLink2"),
         )
     )
     return [(one, many), (one_large, fast), (two, many)]
 
 
-def _efficiencies(answer: Callable, gpus: Gpus) -> list[float]:
-    return [answer(base, step) for base, step in _pairs()]
+def _efficiencies(answer: Callable, gpus: Gpus, images: int) -> list[float]:
+    return [answer(base, step) for base, step in _pairs(images)]
 
 
-@EXERCISES.add("09.1", "base, step", returns=(float,))
-def efficiency(run: Run):
+@EXERCISES.add(
+    "09.1",
+    "base, step",
+    returns=(float,),
+    vary={"images": Vary(64, lambda draw: draw.integer(24, 120))},
+)
+def efficiency(run: Run, images: int):
     cases = (
         "16 GPUs with as many images on each as the base",
-        "4 GPUs that share 256 images",
+        f"4 GPUs that share {4 * images} images",
         "16 GPUs with 2 as the base",
     )
-    values = run(_efficiencies)
-    for what, (base, step), value in zip(cases, _pairs(), values, strict=True):
+    values, pairs = run(_efficiencies, images), _pairs(images)
+    for what, (base, step), value in zip(cases, pairs, values, strict=True):
         wanted = base.batch_size / base.seconds
         wanted = step.batch_size / step.seconds / wanted
         yield Claim(
@@ -111,12 +121,37 @@ def _which_efficiency(value: float, wanted: float, base, step) -> str:
 
 # ------------------------------------------------------------------ 09.2
 
-_ENOUGH = 0.95
+# What connects the V100s, in the text and in code.
+_PCIE = {"name": "PCIe 3", "link": "PCIe3"}
+_NVLINK = {"name": "NVLink 2", "link": "NVLink2"}
+
 _SIZES = tuple(2**i for i in range(4, 12))
 
 
-@EXERCISES.add("09.2", returns=int)
-def images_on_each(answer):
+def _fewest_images(case: dict) -> int:
+    enough, net = case["percent"] / 100, _resnet()
+    return next(n for n in _SIZES if _efficiency_of_16(net, case, "ring", n) >= enough)
+
+
+# The answers are 1,024, then 512, 256, 128, 64, 128 and 256.
+@EXERCISES.add(
+    "09.2",
+    returns=int,
+    vary={
+        "case": one_of(
+            _PCIE | {"percent": 95},
+            _PCIE | {"percent": 90},
+            _PCIE | {"percent": 85},
+            _PCIE | {"percent": 75},
+            _NVLINK | {"percent": 92},
+            _NVLINK | {"percent": 95},
+            _NVLINK | {"percent": 97},
+        )
+    },
+    key=_fewest_images,
+)
+def images_on_each(answer, case: dict):
+    enough = case["percent"] / 100
     yield Claim(
         f"it's one of {', '.join(map(str, _SIZES))}",
         answer in _SIZES,
@@ -125,12 +160,12 @@ def images_on_each(answer):
     if answer not in _SIZES:
         return
     net = _resnet()
-    reached = _efficiency_of_16(net, "ring", answer)
+    reached = _efficiency_of_16(net, case, "ring", answer)
     hint = (
         f"With {answer} images on each of the 16 GPUs, the simulated efficiency is "
         f"{reached:.3f}. "
     )
-    if _efficiency_of_16(net, "bucketed", answer) >= _ENOUGH:
+    if _efficiency_of_16(net, case, "bucketed", answer) >= enough:
         hint += "That's enough images if the exchange is hidden, with buckets."
     else:
         hint += (
@@ -138,28 +173,56 @@ def images_on_each(answer):
             "there are."
         )
     yield Claim(
-        f"that many images reach an efficiency of {_ENOUGH}", reached >= _ENOUGH, hint
+        f"that many images reach an efficiency of {enough}", reached >= enough, hint
     )
-    half = _efficiency_of_16(net, "ring", answer // 2)
+    half = _efficiency_of_16(net, case, "ring", answer // 2)
     yield Claim(
         "half as many don't",
-        half < _ENOUGH,
+        half < enough,
         f"{answer // 2} images already reach {half:.3f} (simulated).",
     )
 
 
-def _efficiency_of_16(net: nn.Module, way: str, images: int) -> float:
-    one = _simulate(net, 1, "none", images)
-    return one.seconds / _simulate(net, 16, way, images).seconds
+def _efficiency_of_16(net: nn.Module, case: dict, way: str, images: int) -> float:
+    one = _simulate(net, 1, "none", images, case["link"])
+    return one.seconds / _simulate(net, 16, way, images, case["link"]).seconds
 
 
 # ------------------------------------------------------------------ 09.3
 
 
-@EXERCISES.add("09.3", returns=int)
-def best_number(answer):
-    batch = 256
-    numbers = [2**i for i in range(9)]
+def _seconds_by_number(case: dict) -> dict[int, float]:
+    """Return the seconds of a step for each number of GPUs that may share the batch."""
+    net, batch = _resnet(), case["batch"]
+    numbers = [2**i for i in range(batch.bit_length())]
+    return {
+        n: _simulate(net, n, "ring", batch // n, case["link"]).seconds for n in numbers
+    }
+
+
+def _fastest_number(case: dict) -> int:
+    seconds = _seconds_by_number(case)
+    return min(seconds, key=seconds.get)
+
+
+# The answers are 64, then 16, 32, 32 and 128.
+@EXERCISES.add(
+    "09.3",
+    returns=int,
+    vary={
+        "case": one_of(
+            _PCIE | {"batch": 256},
+            _PCIE | {"batch": 64},
+            _PCIE | {"batch": 128},
+            _NVLINK | {"batch": 64},
+            _NVLINK | {"batch": 512},
+        )
+    },
+    key=_fastest_number,
+)
+def best_number(answer, case: dict):
+    batch = case["batch"]
+    numbers = [2**i for i in range(batch.bit_length())]
     yield Claim(
         f"it's one of {', '.join(map(str, numbers))}",
         answer in numbers,
@@ -168,7 +231,7 @@ def best_number(answer):
     if answer not in numbers:
         return
     net = _resnet()
-    seconds = {n: _simulate(net, n, "ring", batch // n).seconds for n in numbers}
+    seconds = _seconds_by_number(case)
     best = min(seconds, key=seconds.get)
     hint = (
         f"With {answer} GPU{'s' * (answer > 1)}, a step takes "
@@ -180,7 +243,10 @@ def best_number(answer):
     elif answer < best:
         hint += f"with {answer * 2}, {_text(seconds[answer * 2])}. "
         around = [n for n in (answer // 2, answer, answer * 2) if n in numbers]
-        hidden = {n: _simulate(net, n, "bucketed", batch // n).seconds for n in around}
+        hidden = {
+            n: _simulate(net, n, "bucketed", batch // n, case["link"]).seconds
+            for n in around
+        }
         if min(hidden, key=hidden.get) == answer:
             hint += "Your number is the best one with buckets."
         else:
@@ -256,8 +322,8 @@ def train_fast(run: Run):
 # ------------------------------------------------------------------ 09.5
 
 
-def _measured() -> torch.Tensor:
-    torch.manual_seed(8)
+def _measured(data: int) -> torch.Tensor:
+    torch.manual_seed(data)
     return 0.05 * (1 + 0.15 * torch.randn(200).abs())
 
 
@@ -276,10 +342,12 @@ def _means(
     return means
 
 
-@EXERCISES.add("09.5", "seconds, n", returns=(float, torch.Tensor))
-def mean_step(run: Run):
+@EXERCISES.add(
+    "09.5", "seconds, n", returns=(float, torch.Tensor), vary={"data": seeds(8)}
+)
+def mean_step(run: Run, data: int):
     cases = (
-        (_measured(), (2, 16, 1024, 1)),
+        (_measured(data), (2, 16, 1024, 1)),
         (torch.tensor(_FEW), (7, 8, 6, 16)),
     )
     yield from in_all(

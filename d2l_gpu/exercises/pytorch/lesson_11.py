@@ -14,6 +14,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import Vary, one_of, seeds
 
 EXERCISES = Registry()
 
@@ -23,23 +24,23 @@ _FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _CASES = (("fp16", 1.0), ("fp16", 2.0**16), ("fp16", 2.0**30), ("bf16", 1.0))
 
 
-def _gradients() -> torch.Tensor:
+def _gradients(data: int) -> torch.Tensor:
     """Return gradients from 2⁻⁴⁰ to 1 with both signs, and a tenth of them zeros."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(data)
     numbers = torch.randn(2000, generator=generator).sign()
     numbers *= 2 ** (-40 * torch.rand(2000, generator=generator))
     numbers[::10] = 0
     return numbers
 
 
-def _survived(answer: Callable, gpus: Gpus) -> list[float]:
-    gradients = _gradients().to(gpus[0])
+def _survived(answer: Callable, gpus: Gpus, data: int) -> list[float]:
+    gradients = _gradients(data).to(gpus[0])
     return [float(answer(gradients, _FORMATS[name], scale)) for name, scale in _CASES]
 
 
-def _share(name: str, scale: float, what: str = "right") -> float:
+def _share(data: int, name: str, scale: float, what: str = "right") -> float:
     """Return the share that survives, or what a mistake makes of it."""
-    gradients, dtype = _gradients(), _FORMATS[name]
+    gradients, dtype = _gradients(data), _FORMATS[name]
     counted = gradients if what == "zeros" else gradients[gradients != 0]
     if what == "late":
         rounded = counted.to(dtype) * scale
@@ -61,17 +62,18 @@ _MISTAKES = {
 }
 
 
-@EXERCISES.add("11.1", "gradients, dtype, scale", returns=float)
-def survivors(run: Run):
-    found = run(_survived)
-    right = [_share(*case) for case in _CASES]
+@EXERCISES.add("11.1", "gradients, dtype, scale", returns=float, vary={"data": seeds()})
+def survivors(run: Run, data: int):
+    found = run(_survived, data)
+    right = [_share(data, *case) for case in _CASES]
     told = ""
     if np.allclose(found, [1 - share for share in right], atol=1e-3):
         told = "That's the share of the gradients that are lost."
     elif np.allclose(found, [100 * share for share in right], atol=1e-1):
         told = "A share is between 0 and 1, not a percentage."
     for what, hint in _MISTAKES.items():
-        if np.allclose(found, [_share(*case, what) for case in _CASES], atol=1e-3):
+        wrong = [_share(data, *case, what) for case in _CASES]
+        if np.allclose(found, wrong, atol=1e-3):
             told = hint
     for (name, scale), mine, true in zip(_CASES, found, right, strict=True):
         yield Claim(
@@ -84,17 +86,17 @@ def survivors(run: Run):
 # ------------------------------------------------------------------ eight bits
 
 
-def _matrix() -> torch.Tensor:
+def _matrix(data: int) -> torch.Tensor:
     """Return rows of very different sizes: one of zeros, one with a negative peak."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(data)
     X = torch.randn(6, 64, generator=generator)
     X *= torch.tensor([1e-6, 1e-3, 1.0, 1e3, 1e6, 0.0])[:, None]
     X[2, 0] = -7.0
     return X
 
 
-def _quantized(answer: Callable, gpus: Gpus) -> dict:
-    pair = answer(_matrix().to(gpus[0]))
+def _quantized(answer: Callable, gpus: Gpus, data: int) -> dict:
+    pair = answer(_matrix(data).to(gpus[0]))
     if len(pair) != 2 or not all(isinstance(x, torch.Tensor) for x in pair):
         return {"pair": False}
     Q, factors = (x.cpu() for x in pair)
@@ -107,9 +109,14 @@ def _quantized(answer: Callable, gpus: Gpus) -> dict:
     }
 
 
-@EXERCISES.add("11.2", "X", returns=(tuple, list))
-def quantize(run: Run):
-    found, X = run(_quantized), _matrix().numpy()
+@EXERCISES.add(
+    "11.2",
+    "X",
+    returns=(tuple, list),
+    vary={"data": seeds(1), "most": one_of(448, 224, 240, 320, 384)},
+)
+def quantize(run: Run, data: int, most: int):
+    found, X = run(_quantized, data), _matrix(data).numpy()
     yield Claim(
         "it returns two tensors",
         found["pair"],
@@ -139,14 +146,15 @@ def quantize(run: Run):
     restored = Q[:5].astype(np.float64) * factors[:5]
     error = float(np.linalg.norm((restored - X[:5]) / _sizes(X[:5])))
     close = error < 0.05 * np.linalg.norm(X[:5] / _sizes(X[:5]))
-    yield Claim("`Q.float() * factors` is close to `X`", close, _far(Q, factors, X))
+    hint = _far(Q, factors, X, most)
+    yield Claim("`Q.float() * factors` is close to `X`", close, hint)
     if not close:
         return
     peaks = np.abs(Q[:5]).max(axis=1)
     yield Claim(
-        "the largest number of each row becomes 448",
-        bool((peaks == 448).all()),
-        f"In one row, the largest number becomes {peaks[peaks != 448][:1].sum():g}.",
+        f"the largest number of each row becomes {most}",
+        bool((peaks == most).all()),
+        f"In one row, the largest number becomes {peaks[peaks != most][:1].sum():g}.",
     )
 
 
@@ -154,14 +162,15 @@ def _sizes(X: np.ndarray) -> np.ndarray:
     return np.abs(X).max(axis=1, keepdims=True)
 
 
-def _far(Q: np.ndarray, factors: np.ndarray, X: np.ndarray) -> str:
+def _far(Q: np.ndarray, factors: np.ndarray, X: np.ndarray, most: int) -> str:
     with np.errstate(divide="ignore"):
         upside_down = Q[:5] / factors[:5]
     if np.allclose(upside_down, X[:5], rtol=0.1, atol=1e-2 * _sizes(X[:5])):
         return "They're upside down: `Q.float() / factors` would be close."
     if np.allclose(factors, factors[0]):
         return "All rows have the same factor, so small rows become zero."
-    if (Q[2] > 400).sum() + (Q[2] < -400).sum() > 1 or not np.isfinite(Q).all():
+    high = most * 400 / 448
+    if (Q[2] > high).sum() + (Q[2] < -high).sum() > 1 or not np.isfinite(Q).all():
         return (
             "A row whose largest number is negative overflows: how large is -7 "
             "without its sign?"
@@ -175,11 +184,11 @@ _RATE, _NORM = 0.5, 0.1
 
 
 def _clipping(
-    step: Callable, scale: float, steps: int, max_norm: float = _NORM
+    step: Callable, data: int, scale: float, steps: int, max_norm: float = _NORM
 ) -> dict:
     """Return the parameters and the scale after a few steps."""
     device = d2l.simulator(1).gpu()
-    torch.manual_seed(0)
+    torch.manual_seed(data)
     net = nn.Linear(8, 4)
     X, y = torch.randn(32, 8), 3 * torch.randn(32, 4)
     net, X, y = net.to(device), X.to(device), y.to(device)
@@ -191,8 +200,8 @@ def _clipping(
     return {"values": values.numpy(), "scale": scaler.get_scale()}
 
 
-def _clipped(answer: Callable, gpus: Gpus, *case: float) -> dict:
-    return _clipping(answer, *case)
+def _clipped(answer: Callable, gpus: Gpus, data: int, *case: float) -> dict:
+    return _clipping(answer, data, *case)
 
 
 def _step(net, X, y, optimizer, scaler, max_norm):
@@ -207,11 +216,15 @@ def _step(net, X, y, optimizer, scaler, max_norm):
 
 
 @EXERCISES.add(
-    "11.3", "net, X, y, optimizer, scaler, max_norm", changes="net, optimizer, scaler"
+    "11.3",
+    "net, X, y, optimizer, scaler, max_norm",
+    changes="net, optimizer, scaler",
+    vary={"data": seeds()},
 )
-def step(run: Run):
-    begin = _clipping(_step, 1024.0, 0)["values"]
-    one, right = (run(_clipped, 1024.0, 1)["values"], _clipping(_step, 1024.0, 1))
+def step(run: Run, data: int):
+    begin = _clipping(_step, data, 1024.0, 0)["values"]
+    one = run(_clipped, data, 1024.0, 1)["values"]
+    right = _clipping(_step, data, 1024.0, 1)
     moved = [float(np.linalg.norm(x - begin)) for x in (one, right["values"])]
     yield Claim(
         "a step moves the parameters as far as it should",
@@ -225,7 +238,7 @@ def step(run: Run):
         np.allclose(one, right["values"], atol=1e-3),
         "The step has the right length but the wrong direction.",
     )
-    short = (1024.0, 1, 100.0)
+    short = (data, 1024.0, 1, 100.0)
     found, right = run(_clipped, *short), _clipping(_step, *short)
     moved = [float(np.linalg.norm(x["values"] - begin)) for x in (found, right)]
     yield Claim(
@@ -236,7 +249,7 @@ def step(run: Run):
     )
     if not math.isclose(*moved, rel_tol=0.02):
         return
-    found, right = run(_clipped, 1024.0, 4), _clipping(_step, 1024.0, 4)
+    found, right = run(_clipped, data, 1024.0, 4), _clipping(_step, data, 1024.0, 4)
     yield Claim(
         "after good steps, the scale grows",
         found["scale"] == right["scale"],
@@ -252,7 +265,7 @@ def step(run: Run):
         "The first step is right, the later ones aren't. What's left of a step when "
         "the next one begins?",
     )
-    found = run(_clipped, 2.0**60, 3)
+    found = run(_clipped, data, 2.0**60, 3)
     unmoved = np.array_equal(found["values"], begin)
     yield Claim(
         "a step that overflows is skipped",
@@ -293,9 +306,9 @@ def _wrong_move(moved: float, right: float) -> str:
 _STEPS = 4
 
 
-def _training(net, X, y, steps, cast: bool = True, clip: bool = True):
+def _training(net, X, y, steps, rate: float, cast: bool = True, clip: bool = True):
     device = X.device.type
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
     scaler = torch.amp.GradScaler(device, init_scale=1024.0)
     losses = []
     for _ in range(steps):
@@ -350,9 +363,16 @@ def _slow(answer: Callable, gpus: Gpus) -> dict:
     return _small(answer) | _large(answer)
 
 
-@EXERCISES.add("11.4", "net, X, y, steps", returns=list, changes="net")
-def fast_training(run: Run):
-    found, right = run(_slow), _small(_training) | _large(_training)
+@EXERCISES.add(
+    "11.4",
+    "net, X, y, steps",
+    returns=list,
+    changes="net",
+    vary={"rate": one_of(0.1, 0.2, 0.3, 0.4)},
+)
+def fast_training(run: Run, rate: float):
+    training = functools.partial(_training, rate=rate)
+    found, right = run(_slow), _small(training) | _large(training)
     number = len(found["values"])
     yield Claim(
         "it returns one loss for each step",
@@ -367,7 +387,7 @@ def fast_training(run: Run):
         f"One is a {found['types'][0]}. Fetch their values at the end.",
     )
     same = np.allclose(found["values"], right["values"], rtol=0.02)
-    unclipped = _small(functools.partial(_training, clip=False))
+    unclipped = _small(functools.partial(training, clip=False))
     yield Claim(
         "the losses are those of `slow_training`",
         same,
@@ -389,7 +409,7 @@ def fast_training(run: Run):
         f"Python waits {found['waits']:.0f} times per step. Which values does it "
         "fetch, and could the GPU use them instead?",
     )
-    plain = _large(functools.partial(_training, cast=False))["took"]
+    plain = _large(functools.partial(training, cast=False))["took"]
     took, best = found["took"], right["took"]
     yield Claim(
         "it takes no longer than necessary",
@@ -404,11 +424,11 @@ def fast_training(run: Run):
 
 # ------------------------------------------------------------------ master weights
 
-_LR, _UPDATES = 0.003, 40
+_UPDATES = 40
 
 
-def _bf16_network() -> nn.Module:
-    torch.manual_seed(0)
+def _bf16_network(data: int) -> nn.Module:
+    torch.manual_seed(data)
     return nn.Linear(16, 8).bfloat16()
 
 
@@ -418,15 +438,15 @@ def _gradient(p: torch.Tensor, i: int) -> torch.Tensor:
     return numbers.bfloat16()
 
 
-def _masters(step: Callable, device) -> dict:
+def _masters(step: Callable, device, data: int, rate: float) -> dict:
     """Return masters and parameters after many small updates."""
-    net = _bf16_network().to(device)
+    net = _bf16_network(data).to(device)
     masters = [p.detach().float() for p in net.parameters()]
     tensors = list(masters)
     for i in range(_UPDATES):
         for p in net.parameters():
-            p.grad = _gradient(p, i).to(device, p.dtype)
-        step(net, tensors, _LR)
+            p.grad = _gradient(p, data + i).to(device, p.dtype)
+        step(net, tensors, rate)
     return {
         "masters": _flat(masters),
         "values": _flat(net.parameters()),
@@ -439,8 +459,8 @@ def _flat(tensors) -> np.ndarray:
     return torch.cat([x.detach().float().cpu().flatten() for x in tensors]).numpy()
 
 
-def _mastered(answer: Callable, gpus: Gpus) -> dict:
-    return _masters(answer, gpus[0])
+def _mastered(answer: Callable, gpus: Gpus, *case: float) -> dict:
+    return _masters(answer, gpus[0], *case)
 
 
 @torch.no_grad()
@@ -450,10 +470,19 @@ def _master_step(net, masters, lr):
         p.copy_(master)
 
 
-@EXERCISES.add("11.5", "net, masters, lr", changes="net, masters")
-def master_step(run: Run):
-    found, right = run(_mastered), _masters(_master_step, "cpu")
-    begin = _masters(lambda *_: None, "cpu")["masters"]
+@EXERCISES.add(
+    "11.5",
+    "net, masters, lr",
+    changes="net, masters",
+    vary={
+        "data": seeds(),
+        "rate": Vary(0.003, lambda draw: draw.number(0.0025, 0.0035)),
+    },
+)
+def master_step(run: Run, data: int, rate: float):
+    case = data, rate
+    found, right = run(_mastered, *case), _masters(_master_step, "cpu", *case)
+    begin = _masters(lambda *_: None, "cpu", *case)["masters"]
     yield Claim(
         "the parameters stay bf16",
         found["types"] == ["torch.bfloat16"],

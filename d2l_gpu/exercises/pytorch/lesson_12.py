@@ -13,6 +13,7 @@ from d2l_gpu import torch as d2l
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import Draw, Vary, seeds
 
 EXERCISES = Registry()
 
@@ -22,13 +23,24 @@ WORDS = 50_257
 
 # Width, depth, batch and length. The update decides in the second and in the last one,
 # and the loss takes more than the blocks keep in the third.
-_PLANS = (
+_GPTS = (
     (768, 12, 8, 1024),
     (1024, 48, 1, 64),
     (256, 4, 16, 512),
     (1024, 48, 2, 1024),
     (1536, 32, 1, 128),
 )
+
+
+def _other_gpts(draw: Draw) -> tuple[tuple[int, int, int, int], ...]:
+    """Return models like the usual ones: the same parts of a step decide."""
+    return (
+        (64 * draw.integer(10, 14), draw.integer(10, 16), 8, 1024),
+        (1024, draw.integer(40, 56), 1, 64),
+        (256, draw.integer(3, 5), 16, 64 * draw.integer(7, 9)),
+        (1024, draw.integer(40, 56), 2, 1024),
+        (64 * draw.integer(22, 26), draw.integer(28, 36), 1, 128),
+    )
 
 
 class _Block(nn.Module):
@@ -114,28 +126,35 @@ _FORGOTTEN = {
 }
 
 
-def _predicted(answer: Callable, gpus: Gpus) -> list[float]:
-    return [float(answer(*plan)) for plan in _PLANS]
+def _predicted(answer: Callable, gpus: Gpus, gpts: Sequence[tuple]) -> list[float]:
+    return [float(answer(*plan)) for plan in gpts]
 
 
-@EXERCISES.add("12.1", "width, depth, batch, length", returns=(int, float))
-def peak_bytes(run: Run):
-    found = run(_predicted)
-    right = [_peak(*plan) for plan in _PLANS]
+@EXERCISES.add(
+    "12.1",
+    "width, depth, batch, length",
+    returns=(int, float),
+    vary={"gpts": Vary(_GPTS, _other_gpts)},
+)
+def peak_bytes(run: Run, gpts: Sequence[tuple]):
+    found = run(_predicted, gpts)
+    right = [_peak(*plan) for plan in gpts]
     yield Claim(
         "the peak is right within 10%, with small batches and large ones",
         all(
             0.9 * true <= mine <= 1.1 * true
             for mine, true in zip(found, right, strict=True)
         ),
-        _wrong_peak(found, right),
+        _wrong_peak(found, right, gpts),
     )
 
 
-def _wrong_peak(found: Sequence[float], right: Sequence[int]) -> str:
+def _wrong_peak(
+    found: Sequence[float], right: Sequence[int], gpts: Sequence[tuple]
+) -> str:
     for hint, formula in _FORGOTTEN.items():
         wrong = []
-        for plan in _PLANS:
+        for plan in gpts:
             p, kept, logits = _parts(*plan)
             if formula is None:
                 wrong.append(max(8 * p, 6 * p + kept / plan[1] + 3 * logits))
@@ -143,7 +162,7 @@ def _wrong_peak(found: Sequence[float], right: Sequence[int]) -> str:
                 wrong.append(formula(p, kept, logits))
         if np.allclose(found, wrong, rtol=0.02):
             return hint
-    for plan, mine, true in zip(_PLANS, found, right, strict=True):
+    for plan, mine, true in zip(gpts, found, right, strict=True):
         if not 0.9 * true <= mine <= 1.1 * true:
             if abs(mine * 2**30 / true - 1) < 0.1:
                 return "Those are GiB. Return bytes."
@@ -161,15 +180,15 @@ def _wrong_peak(found: Sequence[float], right: Sequence[int]) -> str:
 _TOKENS, _WIDTH, _VOCABULARY = 400, 8, 2000
 
 
-def _hidden(tokens: int = _TOKENS) -> tuple[torch.Tensor, ...]:
-    torch.manual_seed(0)
-    H, W = torch.randn(tokens, _WIDTH), torch.randn(_VOCABULARY, _WIDTH)
-    return H, W, torch.randint(_VOCABULARY, (tokens,))
+def _hidden(data: int) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(data)
+    H, W = torch.randn(_TOKENS, _WIDTH), torch.randn(_VOCABULARY, _WIDTH)
+    return H, W, torch.randint(_VOCABULARY, (_TOKENS,))
 
 
-def _loss_of(answer: Callable, gpus: Gpus, pieces: int) -> dict:
+def _loss_of(answer: Callable, gpus: Gpus, pieces: int, data: int) -> dict:
     """Return the loss and its gradients, and the most memory of either pass."""
-    H, W, y = (each.to(gpus[0]) for each in _hidden())
+    H, W, y = (each.to(gpus[0]) for each in _hidden(data))
     H.requires_grad_(), W.requires_grad_()
     device = torch.get_device_module(gpus[0])
     before = device.memory_allocated(gpus[0])
@@ -189,10 +208,10 @@ def _loss_of(answer: Callable, gpus: Gpus, pieces: int) -> dict:
     }
 
 
-@EXERCISES.add("12.2", "H, W, y, pieces", returns=torch.Tensor)
-def loss_in_pieces(run: Run):
-    runs = {pieces: run(_loss_of, pieces) for pieces in (1, 5, 7)}
-    H, W, y = _hidden()
+@EXERCISES.add("12.2", "H, W, y, pieces", returns=torch.Tensor, vary={"data": seeds()})
+def loss_in_pieces(run: Run, data: int):
+    runs = {pieces: run(_loss_of, pieces, data) for pieces in (1, 5, 7)}
+    H, W, y = _hidden(data)
     H.requires_grad_(), W.requires_grad_()
     wanted = F.cross_entropy(H @ W.T, y)
     wanted.backward()
@@ -266,8 +285,8 @@ def _wrong_loss(losses: dict[int, float], wanted: float) -> str:
 _LAYERS, _UNITS, _ROWS = 6, 16, 256
 
 
-def _blocks() -> list[nn.Module]:
-    torch.manual_seed(0)
+def _blocks(data: int) -> list[nn.Module]:
+    torch.manual_seed(data)
     return [
         nn.Sequential(
             nn.Linear(_UNITS, 4 * _UNITS),
@@ -285,15 +304,15 @@ def _plain(blocks: Sequence[nn.Module], X: torch.Tensor) -> torch.Tensor:
     return X
 
 
-def _passed(answer: Callable, gpus: Gpus, drops: bool) -> dict:
+def _passed(answer: Callable, gpus: Gpus, drops: bool, data: int) -> dict:
     """Return whether outputs and gradients are those without checkpointing."""
     device = torch.get_device_module(gpus[0])
     found = []
     for way in (_plain, answer):
-        blocks = [block.to(gpus[0]) for block in _blocks()]
+        blocks = [block.to(gpus[0]) for block in _blocks(data)]
         for block in blocks:
             block.train(drops)
-        torch.manual_seed(1)
+        torch.manual_seed(data + 1)
         X = torch.randn(_ROWS, _UNITS).to(gpus[0]).requires_grad_()
         before = device.memory_allocated(gpus[0])
         Y = way(blocks, X)
@@ -326,9 +345,15 @@ def _passed(answer: Callable, gpus: Gpus, drops: bool) -> dict:
     }
 
 
-@EXERCISES.add("12.3", "blocks, X", returns=torch.Tensor, changes="blocks")
-def forward(run: Run):
-    steady, dropping = run(_passed, False), run(_passed, True)
+@EXERCISES.add(
+    "12.3",
+    "blocks, X",
+    returns=torch.Tensor,
+    changes="blocks",
+    vary={"data": seeds()},
+)
+def forward(run: Run, data: int):
+    steady, dropping = run(_passed, False, data), run(_passed, True, data)
     yield Claim(
         "the output is that of the blocks, one after the other",
         steady["output"] and dropping["output"],
@@ -369,15 +394,15 @@ def forward(run: Run):
 # ------------------------------------------------------------------ a leak
 
 
-def _network() -> nn.Sequential:
-    torch.manual_seed(0)
+def _network(data: int) -> nn.Sequential:
+    torch.manual_seed(data)
     return nn.Sequential(
         nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)
     )
 
 
-def _batches(steps: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    torch.manual_seed(1)
+def _batches(steps: int, data: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(data + 1)
     return [(torch.randn(128, 32), torch.randint(10, (128,))) for _ in range(steps)]
 
 
@@ -395,12 +420,12 @@ def _watched(net, optimizer, batches) -> tuple[list[float], list[float]]:
     return losses, norms
 
 
-def _trained(answer: Callable, gpus: Gpus, steps: int) -> dict:
+def _trained(answer: Callable, gpus: Gpus, steps: int, data: int) -> dict:
     """Return what an answer returns, how much memory it takes, and its waits."""
     sim = d2l.simulator(1)
-    net = _network().to(sim.gpu())
+    net = _network(data).to(sim.gpu())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    batches = [(X.to(sim.gpu()), y.to(sim.gpu())) for X, y in _batches(steps)]
+    batches = [(X.to(sim.gpu()), y.to(sim.gpu())) for X, y in _batches(steps, data)]
     before = torch.vgpu.memory_allocated(sim.gpu())
     torch.vgpu.reset_peak_memory_stats(sim.gpu())
     sim.reset()
@@ -417,12 +442,17 @@ def _trained(answer: Callable, gpus: Gpus, steps: int) -> dict:
 
 
 @EXERCISES.add(
-    "12.4", "net, optimizer, batches", returns=tuple, changes="net, optimizer"
+    "12.4",
+    "net, optimizer, batches",
+    returns=tuple,
+    changes="net, optimizer",
+    vary={"data": seeds()},
 )
-def train(run: Run):
-    few, many = run(_trained, 4), run(_trained, 24)
-    net = _network()
-    wanted = _watched(net, torch.optim.SGD(net.parameters(), lr=0.1), _batches(24))
+def train(run: Run, data: int):
+    few, many = run(_trained, 4, data), run(_trained, 24, data)
+    net = _network(data)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    wanted = _watched(net, optimizer, _batches(24, data))
     counts = [len(many[name]) for name in ("losses", "norms")]
     yield Claim(
         "it returns a loss for each step, and a norm for each layer and step",
@@ -480,6 +510,22 @@ _MODELS = (
 )
 
 
+def _other_models(draw: Draw) -> tuple[tuple[int, int, float, int], ...]:
+    """Return models like the usual ones: some fit, some don't, some fit exactly."""
+    memory = draw.integer(60, 120)
+    example = draw.choice((2.0, 3.0, 4.0))
+    return (
+        (10, 16, example, memory),
+        (10, 16, example, 16),
+        (10, memory - 3, 1.0, memory - 3),
+        (10, memory - 9, 0.5, memory),
+        (10, 16, draw.choice((0.01, 0.02)), memory),
+        (10, 10, 7.0, 16),
+        (10, 10, 7.0, 17),
+        (12, 16, 5.0, 12 + 5 * draw.integer(3, 9)),
+    )
+
+
 def _rule(model: tuple) -> Callable[[int], float]:
     states, update, example, _ = model
     return lambda batch: max(update, states + example * batch)
@@ -492,10 +538,12 @@ def _largest(model: tuple) -> int:
     return batch
 
 
-def _searched(answer: Callable, gpus: Gpus) -> list[tuple[int, int, bool]]:
+def _searched(
+    answer: Callable, gpus: Gpus, models: Sequence[tuple]
+) -> list[tuple[int, int, bool]]:
     """Return the batch, the number of calls, and whether all asked for a batch."""
     found = []
-    for model in _MODELS:
+    for model in models:
         asked, rule = [], _rule(model)
 
         def peak(batch, asked=asked, rule=rule):
@@ -509,10 +557,15 @@ def _searched(answer: Callable, gpus: Gpus) -> list[tuple[int, int, bool]]:
     return found
 
 
-@EXERCISES.add("12.5", "peak, memory", returns=int)
-def largest_batch(run: Run):
-    found = run(_searched)
-    right = [_largest(model) for model in _MODELS]
+@EXERCISES.add(
+    "12.5",
+    "peak, memory",
+    returns=int,
+    vary={"models": Vary(_MODELS, _other_models)},
+)
+def largest_batch(run: Run, models: Sequence[tuple]):
+    found = run(_searched, models)
+    right = [_largest(model) for model in models]
     batches = [batch for batch, _, _ in found]
     yield Claim(
         "`peak` is asked for whole batches of at least one example",
@@ -527,7 +580,7 @@ def largest_batch(run: Run):
     )
     wrong = [
         (model, mine, true)
-        for model, mine, true in zip(_MODELS, batches, right, strict=True)
+        for model, mine, true in zip(models, batches, right, strict=True)
         if true and mine != true
     ]
     yield Claim(

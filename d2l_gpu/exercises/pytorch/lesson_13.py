@@ -13,20 +13,24 @@ from d2l_gpu import vgpu
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 from d2l_gpu.exercises.shared import lesson_13 as common
+from d2l_gpu.exercises.variants.draw import Vary, one_of, seeds
 
 EXERCISES = Registry()
-EXERCISES.add("13.1", "parameters, memory, stage", returns=(int, type(None)))(
-    common.gpus_needed
-)
+EXERCISES.add(
+    "13.1",
+    "parameters, memory, stage",
+    returns=(int, type(None)),
+    vary={"plans": Vary(common.PLANS, common.other_plans)},
+)(common.gpus_needed)
 
 # ------------------------------------------------------------------ stage 1
 
 _N, _SIZE, _STEPS = 4, 64, 3
 
 
-def _data() -> tuple[torch.Tensor, torch.Tensor]:
+def _data(data: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the first parameters, and a gradient for each step and rank."""
-    torch.manual_seed(0)
+    torch.manual_seed(data)
     return torch.randn(_SIZE), torch.randn(_STEPS, _N, _SIZE)
 
 
@@ -39,9 +43,9 @@ def _sent() -> int:
     )
 
 
-def _stepped(answer: Callable, gpus: Gpus) -> dict:
+def _stepped(answer: Callable, gpus: Gpus, data: int) -> dict:
     """Return parameters and momentum of each rank, and the bytes that are sent."""
-    first, gradients = _data()
+    first, gradients = _data(data)
 
     def train(rank, n):
         p = first.to("vgpu").requires_grad_()
@@ -62,21 +66,34 @@ def _stepped(answer: Callable, gpus: Gpus) -> dict:
     }
 
 
-def _momentum(mean: bool = True) -> tuple[list, np.ndarray]:
+def _momentum(
+    data: int, momentum: float, rate: float, mean: bool = True
+) -> tuple[list, np.ndarray]:
     """Return the parameters after each step, and the momentum after the last one."""
-    p, gradients = _data()
+    p, gradients = _data(data)
     velocity, found = torch.zeros(_SIZE), []
     for gradient in gradients.mean(1) if mean else gradients.sum(1):
-        velocity = 0.9 * velocity + gradient
-        p = p - 0.1 * velocity
+        velocity = momentum * velocity + gradient
+        p = p - rate * velocity
         found.append(p.numpy())
     return found, velocity.numpy()
 
 
-@EXERCISES.add("13.2", "p, velocity, rank, n", changes="p, velocity", gpus=_N)
-def sharded_step(run: Run):
-    found = run(_stepped)
-    right, velocity = _momentum()
+@EXERCISES.add(
+    "13.2",
+    "p, velocity, rank, n",
+    changes="p, velocity",
+    gpus=_N,
+    vary={
+        "data": seeds(),
+        "momentum": one_of(0.9, 0.5, 0.6, 0.7, 0.8),
+        "rate": one_of(0.1, 0.2, 0.3, 0.4),
+    },
+)
+def sharded_step(run: Run, data: int, momentum: float, rate: float):
+    case = data, momentum, rate
+    found = run(_stepped, data)
+    right, velocity = _momentum(*case)
     ranks = found["parameters"]
     same = all(np.array_equal(x, ranks[0]) for x in ranks)
     yield Claim(
@@ -92,7 +109,7 @@ def sharded_step(run: Run):
     yield Claim(
         "they're those of SGD with momentum and the average gradient",
         all(close),
-        _wrong_step(ranks[0], close),
+        _wrong_step(ranks[0], close, case),
     )
     if not all(close):
         return
@@ -110,11 +127,13 @@ def sharded_step(run: Run):
     )
 
 
-def _wrong_step(mine: Sequence[np.ndarray], close: Sequence[bool]) -> str:
-    first, _ = _data()
+def _wrong_step(
+    mine: Sequence[np.ndarray], close: Sequence[bool], case: tuple[int, float, float]
+) -> str:
+    first, _ = _data(case[0])
     if np.allclose(mine[0], first):
         return "The parameters haven't changed."
-    if np.allclose(mine[0], _momentum(mean=False)[0][0], atol=1e-5):
+    if np.allclose(mine[0], _momentum(*case, mean=False)[0][0], atol=1e-5):
         return "They're those of the *sum* of the gradients."
     if close[0]:
         return (
@@ -130,19 +149,19 @@ def _wrong_step(mine: Sequence[np.ndarray], close: Sequence[bool]) -> str:
 _SCALES = (1.0, 0.01, 0.09, 0.0)
 
 
-def _gradients(scale: float) -> list[list[torch.Tensor]]:
+def _gradients(scale: float, data: int) -> list[list[torch.Tensor]]:
     """Return the shards of each rank; those of the first ones are much smaller."""
-    torch.manual_seed(0)
+    torch.manual_seed(data)
     return [
         [scale * (rank + 0.1) * torch.randn(k) for k in (8, 12)] for rank in range(_N)
     ]
 
 
-def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
+def _clipped(answer: Callable, gpus: Gpus, scale: float, data: int) -> dict:
     """Return each rank's shards and norm, and the bytes that are sent."""
 
     def clip(rank, n):
-        shards = [g.to("vgpu") for g in _gradients(scale)[rank]]
+        shards = [g.to("vgpu") for g in _gradients(scale, data)[rank]]
         norm = answer(shards, common.LARGEST)
         return torch.cat(shards).cpu().numpy(), float(norm)
 
@@ -161,11 +180,12 @@ def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
     returns=(torch.Tensor, float),
     changes="shards",
     gpus=_N,
+    vary={"data": seeds()},
 )
-def clip(run: Run):
-    runs = {scale: run(_clipped, scale) for scale in _SCALES}
+def clip(run: Run, data: int):
+    runs = {scale: run(_clipped, scale, data) for scale in _SCALES}
     for scale, found in runs.items():
-        whole = torch.cat([torch.cat(x) for x in _gradients(scale)])
+        whole = torch.cat([torch.cat(x) for x in _gradients(scale, data)])
         norm = float(whole.norm())
         yield Claim(
             f"with a gradient of norm {norm:.2f}, every rank returns that norm",
@@ -311,6 +331,9 @@ def shard(run: Run):
 
 # ------------------------------------------------------------------ cut again
 
-EXERCISES.add("13.5", "read, size, old, rank, new", returns=torch.Tensor)(
-    given(common.load_shard, torch.tensor)
-)
+EXERCISES.add(
+    "13.5",
+    "read, size, old, rank, new",
+    returns=torch.Tensor,
+    vary={"cuts": Vary(common.CUTS, common.other_cuts)},
+)(given(common.load_shard, torch.tensor))

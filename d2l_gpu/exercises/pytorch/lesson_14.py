@@ -11,6 +11,7 @@ from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.pytorch.arrays import as_number
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 from d2l_gpu.exercises.shared import lesson_14 as common
+from d2l_gpu.exercises.variants.draw import one_of, seeds
 
 EXERCISES = Registry()
 _RANKS = 4
@@ -18,14 +19,14 @@ _RANKS = 4
 # ------------------------------------------------------------------ a bias too many
 
 
-def _layer() -> tuple[torch.Tensor, ...]:
-    torch.manual_seed(0)
+def _layer(data: int) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(data)
     return torch.randn(5, 24), torch.randn(6, 24), torch.randn(6)
 
 
-def _row_parallel(answer: Callable, gpus: Gpus, ranks: int) -> list:
+def _row_parallel(answer: Callable, gpus: Gpus, ranks: int, data: int) -> list:
     """Return what each rank gets, None if it isn't a tensor of the right shape."""
-    H, W, b = _layer()
+    H, W, b = _layer(data)
 
     def call(rank: int, world_size: int):
         parts = H.chunk(ranks, 1)[rank], W.chunk(ranks, 1)[rank], b
@@ -35,11 +36,11 @@ def _row_parallel(answer: Callable, gpus: Gpus, ranks: int) -> list:
     return vgpu.run_ranks(call, ranks)
 
 
-@EXERCISES.add("14.1", "H, W, b", gpus=_RANKS)
-def row_parallel(run: Run):
-    H, W, b = _layer()
+@EXERCISES.add("14.1", "H, W, b", gpus=_RANKS, vary={"data": seeds()})
+def row_parallel(run: Run, data: int):
+    H, W, b = _layer(data)
     right = F.linear(H, W, b).numpy()
-    cases = {ranks: run(_row_parallel, ranks) for ranks in (_RANKS, 2)}
+    cases = {ranks: run(_row_parallel, ranks, data) for ranks in (_RANKS, 2)}
     tensors = all(found is not None for each in cases.values() for found in each)
     yield Claim("it returns a tensor", tensors, "On some rank it doesn't.")
     if not tensors:
@@ -73,30 +74,39 @@ def row_parallel(run: Run):
 
 # ------------------------------------------------------------------ heads in order
 
-_HEADS, _SIZE = 6, 4
+_HEADS = 6
 
 
-def _rows() -> torch.Tensor:
-    """Return a weight whose first column numbers its rows."""
+def _rows(size: int) -> torch.Tensor:
+    """Return a weight whose first column numbers its rows.
+
+    Args:
+        size: of a head.
+    """
     torch.manual_seed(0)
-    W = torch.randn(3 * _HEADS * _SIZE, _HEADS * _SIZE)
+    W = torch.randn(3 * _HEADS * size, _HEADS * size)
     W[:, 0] = torch.arange(len(W))
     return W
 
 
-def _split(answer: Callable, gpus: Gpus, world_size: int) -> list:
-    W = _rows().to(gpus[0])
+def _split(answer: Callable, gpus: Gpus, world_size: int, size: int) -> list:
+    W = _rows(size).to(gpus[0])
     return [
         answer(W, _HEADS, rank, world_size).detach().cpu().numpy()
         for rank in range(world_size)
     ]
 
 
-@EXERCISES.add("14.2", "W, heads, rank, world_size", returns=torch.Tensor)
-def split_qkv(run: Run):
-    W = _rows().numpy()
-    ordered = W.reshape(3, _HEADS, _SIZE, -1).swapaxes(0, 1)
-    cases = {n: run(_split, n) for n in (1, 2, 3)}
+@EXERCISES.add(
+    "14.2",
+    "W, heads, rank, world_size",
+    returns=torch.Tensor,
+    vary={"size": one_of(4, 3, 5, 6, 7)},
+)
+def split_qkv(run: Run, size: int):
+    W = _rows(size).numpy()
+    ordered = W.reshape(3, _HEADS, size, -1).swapaxes(0, 1)
+    cases = {n: run(_split, n, size) for n in (1, 2, 3)}
     shapes = [
         (n, found.shape, (len(W) // n, W.shape[1]))
         for n, each in cases.items()
@@ -113,7 +123,7 @@ def split_qkv(run: Run):
     if strange:
         return
     heads = [
-        {int(row) % (_HEADS * _SIZE) // _SIZE for row in found[:, 0]}
+        {int(row) % (_HEADS * size) // size for row in found[:, 0]}
         == set(range(rank * _HEADS // n, (rank + 1) * _HEADS // n))
         for n, each in cases.items()
         for rank, found in enumerate(each)
@@ -121,7 +131,7 @@ def split_qkv(run: Run):
     yield Claim(
         "each rank gets its heads, and no rows of others",
         all(heads),
-        _wrong_heads(cases),
+        _wrong_heads(cases, size),
     )
     if not all(heads):
         return
@@ -133,13 +143,13 @@ def split_qkv(run: Run):
     yield Claim(
         "its rows are ordered head by head: queries, keys, values",
         all(right),
-        _wrong_order(cases[2][0], W),
+        _wrong_order(cases[2][0], size),
     )
 
 
-def _wrong_heads(cases: dict[int, list]) -> str:
+def _wrong_heads(cases: dict[int, list], size: int) -> str:
     found = cases[2][0][:, 0].astype(int)
-    per = _HEADS * _SIZE
+    per = _HEADS * size
     if len(set(found)) < len(found):
         return "Some rows are there twice."
     kinds = [int((found // per == kind).sum()) for kind in range(3)]
@@ -148,26 +158,26 @@ def _wrong_heads(cases: dict[int, list]) -> str:
             f"The first of two ranks gets {kinds[0]} rows of queries, {kinds[1]} of "
             f"keys and {kinds[2]} of values. It needs equally many."
         )
-    heads = sorted({int(row) % per // _SIZE for row in found})
+    heads = sorted({int(row) % per // size for row in found})
     return f"The first of two ranks gets rows of heads {', '.join(map(str, heads))}."
 
 
-def _wrong_order(found: np.ndarray, W: np.ndarray) -> str:
+def _wrong_order(found: np.ndarray, size: int) -> str:
     rows = found[:, 0].astype(int)
-    per = _HEADS * _SIZE
+    per = _HEADS * size
     if np.all(np.diff(rows) > 0):
         return (
             "The rows are the right ones, but all queries come first. In this lesson's "
             "block, a head's queries are followed by the same head's keys."
         )
-    first = [("queries", "keys", "values")[row // per] for row in rows[::_SIZE]]
+    first = [("queries", "keys", "values")[row // per] for row in rows[::size]]
     if np.array_equal(np.sort(rows), np.unique(rows)) and first[:2] == first[1:3]:
         return "Yours begins with the same kind of rows for several heads."
     return (
         "On the first of two ranks, yours begins with the "
-        f"{first[0]} of head {rows[0] % per // _SIZE}, row {rows[0] % _SIZE}, then "
-        f"row {rows[1] % _SIZE} of the {('queries', 'keys', 'values')[rows[1] // per]} "
-        f"of head {rows[1] % per // _SIZE}."
+        f"{first[0]} of head {rows[0] % per // size}, row {rows[0] % size}, then "
+        f"row {rows[1] % size} of the {('queries', 'keys', 'values')[rows[1] // per]} "
+        f"of head {rows[1] % per // size}."
     )
 
 
@@ -180,15 +190,15 @@ common.add_shared(EXERCISES, "rank")
 _TOKENS, _WORDS = 512, 256  # words of one rank
 
 
-def _logits(large: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    torch.manual_seed(0)
+def _logits(large: bool, data: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(data)
     logits = torch.randn(_TOKENS, _RANKS * _WORDS) * (150 if large else 2)
     return logits, torch.randint(_RANKS * _WORDS, (_TOKENS,))
 
 
-def _losses(answer: Callable, gpus: Gpus, large: bool) -> dict:
+def _losses(answer: Callable, gpus: Gpus, large: bool, data: int) -> dict:
     """Return each rank's loss, and the most memory that one took beside its logits."""
-    logits, y = _logits(large)
+    logits, y = _logits(large, data)
 
     def call(rank: int, world_size: int):
         mine, labels = logits.chunk(_RANKS, 1)[rank].to("vgpu"), y.to("vgpu")
@@ -204,9 +214,9 @@ def _losses(answer: Callable, gpus: Gpus, large: bool) -> dict:
     return {"losses": [x for x, _ in found], "most": max(most for _, most in found)}
 
 
-@EXERCISES.add("14.5", "logits, y", gpus=_RANKS)
-def split_loss(run: Run):
-    small, large = run(_losses, False), run(_losses, True)
+@EXERCISES.add("14.5", "logits, y", gpus=_RANKS, vary={"data": seeds()})
+def split_loss(run: Run, data: int):
+    small, large = run(_losses, False, data), run(_losses, True, data)
     scalars = all(x is not None for x in small["losses"] + large["losses"])
     yield Claim(
         "every rank returns a tensor with a single number",
@@ -215,7 +225,7 @@ def split_loss(run: Run):
     )
     if not scalars:
         return
-    logits, y = _logits(False)
+    logits, y = _logits(False, data)
     wanted = float(F.cross_entropy(logits, y))
     right = np.allclose(small["losses"], wanted, rtol=1e-3)
     yield Claim(
@@ -225,7 +235,7 @@ def split_loss(run: Run):
     )
     if not right:
         return
-    wanted = float(F.cross_entropy(*_logits(True)))
+    wanted = float(F.cross_entropy(*_logits(True, data)))
     found = large["losses"]
     yield Claim(
         "large logits don't matter",

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run
+from d2l_gpu.exercises.variants.draw import Draw, Vary
 from d2l_gpu.vgpu.sim.plans import Machine, Outcome, Plan, simulate
 
 EXERCISES = Registry()
@@ -19,6 +20,19 @@ _RUNS = (
     (80, 8192, 70.6e9, 15e12, 8192, 2048, 989e12, 0.35),
     (32, 4096, 8.03e9, 1e9, 131_072, 64, 312e12, 0.5),
 )
+
+
+def _other_runs(draw: Draw) -> tuple[tuple, ...]:
+    """Return runs like `_RUNS`, the last one with long texts."""
+
+    def on(gpus: int, peak: float) -> tuple[int, float, float]:
+        return gpus, peak, draw.integer(25, 55) / 100
+
+    return (
+        (32, 4096, 8.03e9, draw.integer(50, 400) * 1e9, 8192, *on(256, 989e12)),
+        (80, 8192, 70.6e9, draw.integer(2, 15) * 1e12, 4096, *on(4096, 989e12)),
+        (32, 4096, 8.03e9, draw.integer(1, 9) * 1e9, 131_072, *on(32, 312e12)),
+    )
 
 
 def _days(depth, width, parameters, tokens, length, gpus, peak, mfu) -> float:
@@ -56,10 +70,11 @@ def _each(answer: Callable, gpus: Gpus, cases: Sequence) -> list[float]:
     "15.1",
     "depth, width, parameters, tokens, length, gpus, peak, mfu",
     returns=(int, float),
+    vary={"runs": Vary(_RUNS, _other_runs)},
 )
-def training_days(run: Run):
+def training_days(run: Run, runs: Sequence[tuple]):
     said = "the days are right, for short texts and long ones"
-    yield _claim(run, said, _RUNS, _days, _WRONG_DAYS, "days")
+    yield _claim(run, said, runs, _days, _WRONG_DAYS, "days")
 
 
 def _claim(
@@ -112,6 +127,16 @@ _STEPS = (
 )
 
 
+def _other_steps(draw: Draw) -> tuple[tuple, ...]:
+    """Return steps like `_STEPS`: without a split, with both, and with stages."""
+    seconds = [draw.integer(10, 90) / 10 for _ in range(3)]
+    return (
+        (8.03e9, draw.integer(1, 4), 8192, 1, 8, 1, 1, seconds[0], 989e12),
+        (70.6e9, 1, 8192, draw.integer(5, 20), 64, 4, 4, seconds[1], 989e12),
+        (70.6e9, 2, 4096, draw.integer(5, 9), 256, 1, 8, 10 * seconds[2], 312e12),
+    )
+
+
 def _mfu(n, sequences, length, accumulation, world, tensor, pipeline, seconds, peak):
     tokens = sequences * length * accumulation * (world // (tensor * pipeline))
     return 6 * n * tokens / (seconds * world * peak)
@@ -140,10 +165,11 @@ _WRONG_MFU = {
     "parameters, sequences, length, accumulation, world_size, tensor, pipeline, "
     "seconds, peak",
     returns=(int, float),
+    vary={"steps": Vary(_STEPS, _other_steps)},
 )
-def mfu(run: Run):
+def mfu(run: Run, steps: Sequence[tuple]):
     said = "the MFU is right, with and without tensor and pipeline parallelism"
-    yield _claim(run, said, _STEPS, _mfu, _WRONG_MFU, "")
+    yield _claim(run, said, steps, _mfu, _WRONG_MFU, "")
 
 
 # ------------------------------------------------------------------ a slow plan
@@ -321,6 +347,21 @@ _CHOICES = (
 )
 
 
+def _other_choices(draw: Draw) -> tuple[tuple, ...]:
+    """Return choices like `_CHOICES`, with other measured times."""
+    first = draw.integer(2, 9)
+    measured = {
+        2**k * 1_000_000: first + draw.integer(8, 14) * 2**k / 100 for k in range(6)
+    }
+    return (
+        (measured, 4_000_000, 2.0),
+        (measured, 4_000_000, 100.0),
+        (measured, draw.integer(9, 20) * 1_000_000, 1.5),
+        (_SLOWER, 4_000_000, 3.0),
+        (_SLOWER, 2_000_000, 1.1),
+    )
+
+
 def _best(seconds, critical, waste, time=None):
     time = time or (lambda b: (1 + critical / b) * seconds[b])
     allowed = [b for b in seconds if 1 + b / critical <= waste]
@@ -352,20 +393,24 @@ def _chosen(answer: Callable, gpus: Gpus, cases: Sequence) -> list:
     return [answer(dict(seconds), critical, w) for seconds, critical, w in cases]
 
 
-@EXERCISES.add("15.5", "seconds, critical, waste")
-def best_batch(run: Run):
-    found = run(_chosen, _CHOICES)
-    right = [_best(*case) for case in _CHOICES]
-    hint = _wrong_batch(found, right) if found != right else ""
+@EXERCISES.add(
+    "15.5",
+    "seconds, critical, waste",
+    vary={"choices": Vary(_CHOICES, _other_choices)},
+)
+def best_batch(run: Run, choices: Sequence[tuple]):
+    found = run(_chosen, choices)
+    right = [_best(*case) for case in choices]
+    hint = _wrong_batch(choices, found, right) if found != right else ""
     yield Claim("it's the batch that ends soonest", found == right, hint)
 
 
-def _wrong_batch(found: Sequence, right: Sequence) -> str:
+def _wrong_batch(choices: Sequence[tuple], found: Sequence, right: Sequence) -> str:
     for hint, rule in _WRONG_BATCHES.items():
-        if found == [rule(*case) for case in _CHOICES]:
+        if found == [rule(*case) for case in choices]:
             return hint
     for (seconds, critical, waste), mine, true in zip(
-        _CHOICES, found, right, strict=True
+        choices, found, right, strict=True
     ):
         if mine != true:
             return (

@@ -9,6 +9,7 @@ import numpy as np
 from d2l_gpu.exercises.crossing import HOST, Crossing, Port
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run, given
+from d2l_gpu.exercises.variants.draw import one_of
 
 
 def _crossings(record: Iterable[tuple]) -> list[Crossing]:
@@ -113,7 +114,7 @@ def _sent(port: Port, answer: Callable, gpus: Gpus, first: int) -> dict:
     }
 
 
-def send(port: Port, run: Run):
+def send(port: Port, run: Run, top: int = 1):
     first = random.randrange(256)
     found, images = run(_sent, first), _images(first)
     copies, values = _crossings(found["copies"]), found["values"]
@@ -127,11 +128,11 @@ def send(port: Port, run: Run):
         values.dtype == np.float32,
         f"Its type is {values.dtype}, which a network's layers don't accept.",
     )
-    wanted = images / 255
+    wanted = images / 255 * top
     yield Claim(
-        "its values are those of the images, scaled from 0–255 to 0–1",
-        values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-6),
-        _wrong_values(values, wanted),
+        f"its values are those of the images, scaled from 0–255 to 0–{top}",
+        values.shape == wanted.shape and np.allclose(values, wanted, atol=1e-6 * top),
+        _wrong_values(values, wanted, top),
     )
     nbytes = sum(copy.nbytes for copy in copies)
     hint = (
@@ -152,14 +153,15 @@ def send(port: Port, run: Run):
     )
 
 
-def _wrong_values(values: np.ndarray, wanted: np.ndarray) -> str:
+def _wrong_values(values: np.ndarray, wanted: np.ndarray, top: int) -> str:
     if values.shape != wanted.shape:
         return f"The shape is now {values.shape}."
-    if np.allclose(values, wanted * 255):
+    if np.allclose(values, wanted * 255 / top):
         return "The values still go up to 255."
-    if set(np.unique(values)) <= {0.0, 1.0}:
+    if set(np.unique(values)) <= {0.0, float(top)}:
         return (
-            "Only 0 and 1 are left: you divided integers, and the fractions were lost."
+            f"Only 0 and {top} are left: you divided integers, and the fractions were "
+            "lost."
         )
     return f"The largest value is {values.max():g}."
 
@@ -330,6 +332,7 @@ def exercises(port: Port, leave_out: Sequence[str] = ()) -> Registry:
         leave_out: numbers of those in whose place the framework has its own.
     """
     registry, tensor = Registry(), port.tensor
+    vary = {"03.2": {"top": one_of(1, 2, 4, 5, 8)}}
     for number, parameters, returns, grader in (
         ("03.1", "a, b, c, device", tensor, total),
         ("03.2", "images, device", tensor, send),
@@ -337,5 +340,6 @@ def exercises(port: Port, leave_out: Sequence[str] = ()) -> Registry:
         ("03.4", "tensors, device", (list, tuple), send_all),
     ):
         if number not in leave_out:
-            registry.add(number, parameters, returns)(given(grader, port))
+            add = registry.add(number, parameters, returns, vary=vary.get(number))
+            add(given(grader, port))
     return registry

@@ -1,6 +1,6 @@
 """Data parallelism by hand: which device computed what, and the combined result."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -442,8 +442,18 @@ BATCH, SMALL_BATCH, SMALL_EPOCHS, SMALL_LR, MOST_EPOCHS = 512, 32, 4, 0.1, 16
 SEEDS = range(3)
 
 
-def settings(answer: Sequence) -> Iterator[Claim]:
-    """Check that large batches train a small network as well as small batches do."""
+def settings(
+    answer: Sequence, case: Mapping[str, int] | None = None
+) -> Iterator[Claim]:
+    """Check that large batches train a small network as well as small batches do.
+
+    Args:
+        answer: epochs and learning rate.
+        case: the batch, and the most epochs; None for those of the ordinary exercise.
+    """
+    batch, most_epochs = BATCH, MOST_EPOCHS
+    if case is not None:
+        batch, most_epochs = case["batch"], case["epochs"]
     if len(answer) != 2:
         yield Claim("it's a pair", False, f"Your answer has length {len(answer)}.")
         return
@@ -464,19 +474,19 @@ def settings(answer: Sequence) -> Iterator[Claim]:
     if not (whole and epochs >= 2 and number and lr > 0):
         return
     yield Claim(
-        f"there are at most {MOST_EPOCHS} epochs",
-        epochs <= MOST_EPOCHS,
+        f"there are at most {most_epochs} epochs",
+        epochs <= most_epochs,
         f"{epochs} epochs would take longer than one device does.",
     )
-    if epochs > MOST_EPOCHS:
+    if epochs > most_epochs:
         return
     wanted = _mean(SMALL_BATCH, SMALL_EPOCHS, SMALL_LR)
-    found = _mean(BATCH, epochs, lr)
+    found = _mean(batch, epochs, lr)
     reached = found >= wanted
     yield Claim(
-        f"with batches of {BATCH}, the network is as accurate as with {SMALL_BATCH}",
+        f"with batches of {batch}, the network is as accurate as with {SMALL_BATCH}",
         reached,
-        "" if reached else _what_to_change(epochs, lr, found, wanted),
+        "" if reached else _what_to_change(batch, epochs, lr, found, wanted),
     )
 
 
@@ -485,10 +495,12 @@ def _mean(batch_size: int, epochs: int, lr: float) -> float:
     return float(np.mean(runs))
 
 
-def _what_to_change(epochs: int, lr: float, found: float, wanted: float) -> str:
+def _what_to_change(
+    batch: int, epochs: int, lr: float, found: float, wanted: float
+) -> str:
     """Try other learning rates, and return a hint saying which would be better."""
-    steps = epochs * (small_network.IMAGES // BATCH)
-    less, more = _mean(BATCH, epochs, lr / 2), _mean(BATCH, epochs, lr * 2)
+    steps = epochs * (small_network.IMAGES // batch)
+    less, more = _mean(batch, epochs, lr / 2), _mean(batch, epochs, lr * 2)
     has = (
         f"Your accuracy is {found:.2f}, averaged over {len(SEEDS)} seeds; the goal is "
         f"{wanted:.2f}. "

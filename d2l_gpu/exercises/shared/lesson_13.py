@@ -8,11 +8,12 @@ import numpy as np
 
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Run
+from d2l_gpu.exercises.variants.draw import Draw
 
 # ------------------------------------------------------------------ how many GPUs?
 
 # Parameters, bytes of memory, and stage.
-_PLANS = (
+PLANS = (
     (1000, 16_000, 0),
     (1000, 15_999, 0),
     (1000, 16_000, 1),
@@ -32,6 +33,32 @@ _PLANS = (
 _KEPT = (16, 8, 4, 0)  # bytes per parameter that a stage leaves on every GPU
 
 
+def other_plans(draw: Draw) -> tuple[tuple[int, int, int], ...]:
+    """Return plans like `PLANS`, for models of other sizes."""
+    n = 1000 * draw.integer(2, 9)
+    memory = draw.choice((24, 40, 48, 96))
+    return (
+        *(
+            (k * n, bytes_of * k * n - less, stage)
+            for k, bytes_of, less, stage in _KINDS
+        ),
+        *(
+            (draw.integer(2, 12) * 10**9, memory * 10**9, stage)
+            for stage in (0, 1, 2, 3)
+        ),
+    )
+
+
+# What a model needs beside what's given: multiples of the parameters, the bytes of
+# memory for each, how many bytes fewer there are, and the stage.
+_KINDS = (
+    *((1, 16, 0, 0), (1, 16, 1, 0)),
+    *((1, 16, 0, 1), (1, 9, 0, 1), (1, 8, 0, 1), (1, 8, -9, 1)),
+    *((1, 5, 0, 2), (1, 5, 77, 2), (1, 3, 0, 2), (1, 4, 0, 2)),
+    *((1, 2, 0, 3), (1, 2, 131, 3)),
+)
+
+
 def _needed(parameters: int, memory: int, stage: int, kept=_KEPT) -> int | None:
     left = memory - kept[stage] * parameters
     sharded = (16 - kept[stage]) * parameters
@@ -40,37 +67,39 @@ def _needed(parameters: int, memory: int, stage: int, kept=_KEPT) -> int | None:
     return math.ceil(sharded / left) if left > 0 else None
 
 
-def _counted(answer: Callable, gpus: Gpus) -> list:
-    return [answer(*plan) for plan in _PLANS]
+def _counted(answer: Callable, gpus: Gpus, plans: Sequence[tuple]) -> list:
+    return [answer(*plan) for plan in plans]
 
 
-def gpus_needed(run: Run) -> Iterator[Claim]:
+def gpus_needed(run: Run, plans: Sequence[tuple] = PLANS) -> Iterator[Claim]:
     """Check that it returns the smallest number of GPUs, or None."""
-    found = run(_counted)
+    found = run(_counted, plans)
     for stage in range(4):
         name = f"stage {stage}" if stage else "DDP"
         wrong = [
             (plan, mine, _needed(*plan))
-            for plan, mine in zip(_PLANS, found, strict=True)
+            for plan, mine in zip(plans, found, strict=True)
             if plan[2] == stage and mine != _needed(*plan)
         ]
         yield Claim(
             f"it returns the smallest number of GPUs with {name}",
             not wrong,
-            _wrong_number(found, *wrong[0]) if wrong else "",
+            _wrong_number(plans, found, *wrong[0]) if wrong else "",
         )
         if wrong:
             return
 
 
-def _wrong_number(found: Sequence, plan: tuple, mine, true) -> str:
+def _wrong_number(
+    plans: Sequence[tuple], found: Sequence, plan: tuple, mine, true
+) -> str:
     parameters, memory, stage = plan
-    if found == [_needed(*plan, kept=(16, 12, 8, 0)) for plan in _PLANS]:
+    if found == [_needed(*plan, kept=(16, 12, 8, 0)) for plan in plans]:
         return (
             "You shard one of Adam's averages. Stage 1 shards both: 8 bytes of each "
             "parameter stay on all GPUs."
         )
-    if found == [_needed(*plan, kept=(16, 8, 12, 0)) for plan in _PLANS]:
+    if found == [_needed(*plan, kept=(16, 8, 12, 0)) for plan in plans]:
         return "Stage 2 shards the gradients *and* what stage 1 shards."
     told = f"With {parameters:,} parameters and {memory:,} bytes in stage {stage}, "
     if true is None:
@@ -134,7 +163,7 @@ def wrong_shards(mine: np.ndarray, whole: np.ndarray, norm: float, kept: str) ->
 # ------------------------------------------------------------------ cut again
 
 # The size, the old number of ranks and the new one.
-_CUTS = (
+CUTS = (
     (24, 4, 2),
     (24, 2, 4),
     (24, 4, 3),
@@ -145,6 +174,16 @@ _CUTS = (
 )
 
 
+def other_cuts(draw: Draw) -> tuple[tuple[int, int, int], ...]:
+    """Return cuts like `CUTS`, some with padding and some without."""
+    even = 12 * draw.integer(1, 4)
+    return (
+        *((even, 4, 2), (even, 2, 4), (even, 4, 3), (even - 1, 4, 3)),
+        *((draw.integer(9, 13), 4, 7), (5, 3, 4), (draw.integer(7, 15), 1, 4)),
+        (draw.integer(20, 60), draw.integer(3, 6), draw.integer(2, 7)),
+    )
+
+
 def _chunks(size: int, n: int) -> list[list[float]]:
     """Return the chunks of the numbers 1 to ``size``, with padding."""
     k = -(-size // n)
@@ -152,10 +191,12 @@ def _chunks(size: int, n: int) -> list[list[float]]:
     return [[float(x) for x in numbers[i * k : (i + 1) * k]] for i in range(n)]
 
 
-def _cut(vector: Callable[[list], Any], answer: Callable, gpus: Gpus) -> list[dict]:
+def _cut(
+    vector: Callable[[list], Any], answer: Callable, gpus: Gpus, cuts: Sequence[tuple]
+) -> list[dict]:
     """Return the new chunks of each case, and what was read for each of them."""
     found = []
-    for size, old, new in _CUTS:
+    for size, old, new in cuts:
         files = [vector(x) for x in _chunks(size, old)]
         chunks, reads = [], []
         for rank in range(new):
@@ -171,14 +212,16 @@ def _cut(vector: Callable[[list], Any], answer: Callable, gpus: Gpus) -> list[di
     return found
 
 
-def load_shard(vector: Callable[[list], Any], run: Run) -> Iterator[Claim]:
+def load_shard(
+    vector: Callable[[list], Any], run: Run, cuts: Sequence[tuple] = CUTS
+) -> Iterator[Claim]:
     """Check that chunks are right, and that nothing is read that isn't needed.
 
     Args:
         vector: makes the framework's vector from a list of numbers.
     """
-    found = run(_cut)
-    for case, each in zip(_CUTS, found, strict=True):
+    found = run(_cut, cuts)
+    for case, each in zip(cuts, found, strict=True):
         size, old, new = case
         told = f"{size} numbers, from {old} ranks to {new}"
         right = _chunks(size, new)
@@ -190,7 +233,7 @@ def load_shard(vector: Callable[[list], Any], run: Run) -> Iterator[Claim]:
         )
         if wrong:
             return
-    for case, each in zip(_CUTS, found, strict=True):
+    for case, each in zip(cuts, found, strict=True):
         size, old, new = case
         before, now = -(-size // old), -(-size // new)
         for rank, reads in enumerate(each["reads"]):

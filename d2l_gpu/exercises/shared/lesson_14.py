@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from d2l_gpu.exercises.cases import in_all
 from d2l_gpu.exercises.gpus import Gpus
 from d2l_gpu.exercises.registry import Claim, Registry, Run, given
+from d2l_gpu.exercises.variants.draw import Draw, Vary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +20,15 @@ def add_shared(registry: Registry, who: str) -> None:
         who: what the lesson calls one of those that compute, such as ``"rank"``.
     """
     lists = (list, tuple)
-    registry.add("14.3", "stage, stages, microbatches", returns=lists)(one_f_one_b)
-    registry.add("14.4", "length, n", returns=lists)(given(places, who))
+    registry.add(
+        "14.3",
+        "stage, stages, microbatches",
+        returns=lists,
+        vary={"pipelines": Vary(_PIPELINES, _other_pipelines)},
+    )(one_f_one_b)
+    registry.add(
+        "14.4", "length, n", returns=lists, vary={"texts": Vary(_TEXTS, _other_texts)}
+    )(given(places, who))
 
 
 # ------------------------------------------------------------------ 14.1
@@ -62,21 +70,29 @@ _PIPELINES = ((4, 8), (1, 3), (3, 3), (4, 2), (5, 12))
 _LONG = {"F": 1, "B": 2}
 
 
-def _schedules(answer: Callable, gpus: Gpus) -> list:
+def _other_pipelines(draw: Draw) -> tuple[tuple[int, int], ...]:
+    """Return stages and microbatches: more of these, as many, fewer, and one stage."""
+    few, many = draw.integer(2, 4), draw.integer(5, 7)
+    return ((few, 2 * many), (1, few), (many, many), (many, few), (many, many + few))
+
+
+def _schedules(
+    answer: Callable, gpus: Gpus, pipelines: Sequence[tuple[int, int]]
+) -> list:
     return [
         [
             [[str(kind), int(i)] for kind, i in answer(stage, stages, microbatches)]
             for stage in range(stages)
         ]
-        for stages, microbatches in _PIPELINES
+        for stages, microbatches in pipelines
     ]
 
 
-def one_f_one_b(run: Run) -> Iterator[Claim]:
+def one_f_one_b(run: Run, pipelines: Sequence[tuple[int, int]]) -> Iterator[Claim]:
     """Check the order in which each stage of a pipeline does what."""
     yield from in_all(
         _of_a_pipeline(*case, [[tuple(x) for x in actions] for actions in found])
-        for case, found in zip(_PIPELINES, run(_schedules), strict=True)
+        for case, found in zip(pipelines, run(_schedules, pipelines), strict=True)
     )
 
 
@@ -155,18 +171,26 @@ def _needs(kind: str, stage: int, i: int, stages: int) -> list[tuple]:
 _TEXTS = ((64, 4), (12, 2), (30, 5), (8, 1))
 
 
-def _placed(who: str, answer: Callable, gpus: Gpus) -> list:
+def _other_texts(draw: Draw) -> tuple[tuple[int, int], ...]:
+    """Return lengths of texts, each a multiple of twice the number beside it."""
+    numbers = [2, 1, *draw.sample((3, 4, 5, 6), 2)]
+    return tuple((2 * n * draw.integer(2, 9), n) for n in numbers)
+
+
+def _placed(
+    who: str, answer: Callable, gpus: Gpus, texts: Sequence[tuple[int, int]]
+) -> list:
     return [
         [[int(i) for i in tokens] for tokens in answer(length, n)]
-        for length, n in _TEXTS
+        for length, n in texts
     ]
 
 
-def places(who: str, run: Run) -> Iterator[Claim]:
+def places(who: str, run: Run, texts: Sequence[tuple[int, int]]) -> Iterator[Claim]:
     """Check that all have equally many tokens and scores of a text."""
     yield from in_all(
         _of_a_text(who, *case, found)
-        for case, found in zip(_TEXTS, run(_placed), strict=True)
+        for case, found in zip(texts, run(_placed, texts), strict=True)
     )
 
 

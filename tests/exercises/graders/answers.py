@@ -96,7 +96,11 @@ class Graded:
 
 
 def report(
-    framework: str, lessons: Sequence[str], gpus: int | None, right: bool = False
+    framework: str,
+    lessons: Sequence[str],
+    gpus: int | None,
+    right: bool = False,
+    variants: Sequence[str | None] = (None,),
 ) -> None:
     """Grade answers to the exercises of lessons here, and print about them as JSON.
 
@@ -108,6 +112,8 @@ def report(
         lessons: as ``["03"]``.
         gpus: a process has one number of them; None for the smallest.
         right: whether to leave out the mistakes.
+        variants: of the exercises, in which all answers are graded; None for the
+            ordinary exercises.
     """
     exercises, answers = {}, []
     for lesson in lessons:
@@ -120,7 +126,8 @@ def report(
         as_cuda = any(exercise.as_cuda for exercise in exercises.values())
         make_gpus(framework, wanted, as_cuda)
         results = [
-            _graded(framework, answer)
+            _graded(framework, answer, variant)
+            for variant in variants
             for answer in answers
             if find(framework, answer.number).gpus == wanted
             and not (right and answer.hint is not None)
@@ -128,13 +135,14 @@ def report(
     print(json.dumps([list(exercises), counts, results]))
 
 
-def _graded(framework: str, answer: Answer) -> dict:
-    verdict = _verdict(framework, find(framework, answer.number), answer.value)
+def _graded(framework: str, answer: Answer, variant: str | None) -> dict:
+    exercise = find(framework, answer.number)
+    verdict = _verdict(framework, exercise, answer.value, variant)
     said = verdict.hint or verdict.problem
     return asdict(
         Graded(
             answer.number,
-            answer.name,
+            f"{answer.name}, {variant}" if variant else answer.name,
             answer.hint,
             verdict.all_hold,
             said,
@@ -143,7 +151,9 @@ def _graded(framework: str, answer: Answer) -> dict:
     )
 
 
-def _verdict(framework: str, exercise: Exercise, value: Any) -> Verdict:
+def _verdict(
+    framework: str, exercise: Exercise, value: Any, variant: str | None = None
+) -> Verdict:
     problem = why_no_answer(exercise, value)
     if problem:
         return Verdict(exercise.number, problem=problem)
@@ -151,7 +161,7 @@ def _verdict(framework: str, exercise: Exercise, value: Any) -> Verdict:
         value = Here(framework, exercise, value)
     else:
         value = from_json(value_as_json(value))
-    return grading_process.grade(exercise, value)
+    return grading_process.grade(exercise, value, variant)
 
 
 class Here(Runner):
@@ -185,8 +195,15 @@ def main() -> None:
     parser.add_argument("lessons", nargs="+")
     parser.add_argument("--gpus", type=int)
     parser.add_argument("--right", action="store_true")
+    parser.add_argument("--variants", nargs="+", default=[None])
     options = parser.parse_args()
-    report(options.framework, options.lessons, options.gpus, options.right)
+    report(
+        options.framework,
+        options.lessons,
+        options.gpus,
+        options.right,
+        options.variants,
+    )
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ def table(name: str, notebook: NotebookNode, measured: dict) -> str:
     )
     if run:
         text += (
-            f" The cells' seconds are processor time, with one thread, on {run['hardware']}, "
-            f"{run['date']}."
+            " The cells' seconds are processor time, with one thread, on "
+            f"{run['hardware']}, {run['date']}."
         )
     if idle := _idle(name):
         seconds, machine, date = idle

@@ -24,7 +24,7 @@ from typing import Any
 
 from d2l_gpu.exercises.judge import judge
 from d2l_gpu.exercises.specification import show
-from d2l_gpu.exercises.variants.draw import choose
+from d2l_gpu.exercises.variants.draw import choose, current
 from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.progress.record import record
 
@@ -81,9 +81,11 @@ class Exercises:
             answer: the function or value that the exercise asks for.
         Raises:
             TypeError: `number` is not a string.
-            ValueError: there is no such exercise.
+            ValueError: there is no such exercise, or ``D2L_GPU_VARIANT`` is set, but no
+                variant's name.
             ImportError: cloudpickle is not installed.
         """
+        current(self._framework)
         verdict = judge(self._framework, number, answer)
         print(verdict)
         if verdict.all_hold and (problem := record(self._framework, verdict.number)):

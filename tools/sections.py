@@ -8,7 +8,8 @@ by the cell's name, in ``benchmarks/results/sections.json``. `write` adds it up 
 section, counts the words, and puts a table into each page of ``docs/teaching/notes``.
 The seconds are those of one machine; nothing is compared with them. Processor time,
 that of all threads and of processes that have ended, says the same on a machine that's
-busy with other work. It leaves out what a cell waits for, such as a timeout.
+busy with other work. Products of matrices use one thread. It leaves out what a cell
+waits for, such as a timeout.
 """
 
 import argparse
@@ -120,8 +121,8 @@ def table(name: str, notebook: NotebookNode, measured: dict) -> str:
     )
     if run:
         text += (
-            f" The cells' seconds are processor time on {run['hardware']}, "
-            f"{run['date']}."
+            " The cells' seconds are processor time, with one thread, on "
+            f"{run['hardware']}, {run['date']}."
         )
     if idle := _idle(name):
         seconds, machine, date = idle
@@ -214,8 +215,8 @@ def seconds_of(path: Path) -> dict[str, float]:
 
 def measure(names: Sequence[str]) -> None:
     """Run lessons, and keep how long their cells took."""
-    # Threads that wait leave the CPU to others, so a busy machine disturbs less.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Threads that wait for each other would count, too, above all on a busy machine.
+    os.environ["OMP_NUM_THREADS"] = "1"
     edition = notebooks_dir("en", "pytorch")
     machine, _ = hardware("pytorch")
     for name in select_lessons(names, lesson_names(edition)):

@@ -104,14 +104,10 @@ def test_commands_exist(page, capsys):
     known = set(re.findall(r"(?m)^    (\w+) ", capsys.readouterr().out))
     assert "doctor" in known
     for name in re.findall(r"(?m)(?:`|^)d2l-gpu ([a-z]+)", text):
-        assert name in known | UNDER_WAY, name
+        assert name in known, name
     for module in re.findall(r"python -m ([\w.]+)", text):
         path = REPOSITORY / module.replace(".", "/")
         assert path.with_suffix(".py").is_file() or path.is_dir(), module
-
-
-# Of the same edition of the course as these pages; see docs/teaching/commands.md.
-UNDER_WAY = {"slides", "variant", "progress"}
 
 
 def timetables(text):

@@ -168,6 +168,8 @@ def test_new_prose_executes_nothing_and_takes_no_new_code(project, capsys, monke
         pytest.param(code("2", "setup"), "'setup' is not of type", id="no list"),
         pytest.param(code("2", "[approx-51]"), "the maximum, 50 %", id="too loose"),
         pytest.param(code("2", "[approx-x]"), "tag 'approx-x' is not", id="how loose"),
+        pytest.param(code("2", "[notes]"), "tag 'notes' is not", id="code in notes"),
+        pytest.param(code("2", "[slide, skip]"), "slide, skip, a cell", id="two types"),
         pytest.param(
             code("assert n", "[approx, timing]"), "only one may say", id="two tags"
         ),
@@ -272,6 +274,21 @@ def test_reason_becomes_the_tag_of_nbval(project, reason):
     cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
     assert cells["multiply"].metadata.tags == [reason, "nbval-ignore-output"]
     assert "tags" not in cells["add"].metadata
+
+
+def test_what_slides_show_becomes_metadata_and_keeps_outputs(project):
+    write_lesson(project, code("2 * 3"))
+    assert build(project) == 0
+    shown = code("2 * 3", "[fragment, output-only]")
+    split = '+++ {"tags": ["subslide"]}\n\nOne and one is two.'
+    write_lesson(project, shown.replace("One and one is two.", split))
+    assert build(project, "--prose") == 0
+    cells = cells_by_id(nbformat.read(project / BUILT, as_version=4))
+    says = {"slide_type": "fragment", "show_code": False}
+    assert cells["multiply"].metadata == {"slideshow": says}
+    assert cells["multiply"].outputs
+    types = [cell.metadata.get("slideshow") for cell in cells.values()]
+    assert types.count({"slide_type": "subslide"}) == 1
 
 
 def test_a_tolerance_stays_a_tag_of_its_cell(project):

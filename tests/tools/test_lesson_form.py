@@ -115,6 +115,12 @@ def test_a_lesson_that_lacks_something_is_refused(project, source, complaint, ca
         assert main(["--root", str(project), "01"]) == 0
 
 
+def test_prose_may_be_divided_for_slides(project):
+    write_lesson(project, in_body('One.\n\n+++ {"tags": ["subslide"]}\n\nTwo.'))
+    demand(project)
+    assert main(["--root", str(project)]) == 0
+
+
 def test_an_appendix_may_be_long(project):
     long = in_body("One more. " * 1000).replace("25 minutes", "50 minutes")
     (project / "lessons" / "pytorch" / "01_toy.md").unlink()

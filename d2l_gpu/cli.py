@@ -143,9 +143,12 @@ def _grade(options: argparse.Namespace) -> int:
     if _lacks(options, _GRADE_MODULES):
         return 1
     from d2l_gpu.exercises.own import chosen_file
+    from d2l_gpu.exercises.variants.draw import choose
     from d2l_gpu.grading.points import Points, read_points
     from d2l_gpu.grading.run import Settings, grade_class
 
+    if options.variant:
+        choose(options.variant)
     points = read_points(options.points) if options.points else (1, {})
     settings = Settings(
         framework=options.framework,
@@ -270,8 +273,6 @@ def _lacks(options: argparse.Namespace, its_modules: Sequence[str]) -> bool:
     needed = [*modules("lessons"), *its_modules]
     if options.framework:  # or notebooks tell
         needed.append(its.module)
-    its = framework(options.framework)
-    needed = (*modules("lessons"), *its_modules, its.module)
     return _missing(options, needed, its.install)
 
 
@@ -542,6 +543,11 @@ def _add_grade(commands: argparse._SubParsersAction) -> None:
         "--exercises",
         metavar="FILE",
         help="a Python file with exercises of your own",
+    )
+    grade.add_argument(
+        "--variant",
+        metavar="NAME",
+        help="the variant of the exercises that you gave out, such as 3f9a1c72",
     )
     grade.add_argument(
         "--lesson",

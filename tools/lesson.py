@@ -19,7 +19,7 @@ from jupytext.myst import MystMetadataParsingError, myst_to_notebook
 from nbformat import NotebookNode
 from nbval.plugin import find_comment_markers
 
-from d2l_gpu.course.slides.rules import TYPES
+from d2l_gpu.course.slides.cells import TYPES
 from tools.tolerance import USUAL, is_tolerance, tolerance
 
 LESSONS = "lessons"

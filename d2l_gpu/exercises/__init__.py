@@ -24,8 +24,9 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 from typing import Any
 
 from d2l_gpu.exercises.judge import judge
+from d2l_gpu.exercises.own import chosen_file
 from d2l_gpu.exercises.specification import show
-from d2l_gpu.exercises.variants.draw import choose
+from d2l_gpu.exercises.variants.draw import choose, current
 from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.progress.record import record
 
@@ -87,12 +88,14 @@ class Exercises:
                 ``D2L_GPU_EXERCISES`` names, if it's set.
         Raises:
             TypeError: `number` is not a string.
-            ValueError: there is no such exercise, or no such file.
+            ValueError: there is no such exercise, or no such file, or
+                ``D2L_GPU_VARIANT`` is set, but no variant's name.
             ImportError: cloudpickle is not installed.
         """
+        current(self._framework)
         verdict = judge(self._framework, number, answer, exercises)
         print(verdict)
-        if exercises or not verdict.all_hold:
-            return
+        if not verdict.all_hold or chosen_file(exercises):
+            return  # the record is of the course's own exercises
         if problem := record(self._framework, verdict.number):
             print(f"  {problem}")

@@ -32,6 +32,7 @@ from d2l_gpu.exercises.grading_process import STARTUP
 from d2l_gpu.exercises.judge import environment_for, temporary_folder
 from d2l_gpu.exercises.registry import Exercise, lessons_of, load, of_lesson
 from d2l_gpu.exercises.specification import specification
+from d2l_gpu.exercises.variants.draw import current
 from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.grading import submissions, supervisor
 from d2l_gpu.grading.cells_process import WORK
@@ -195,6 +196,10 @@ class Course:
         ours = [i for i, text in notebook.code.items() if text.strip() in sources]
         task = Task(tag, exercises, notebook.code, *limits, ours)
         beside, notes = _beside(submission)
+        variant = current(tag)
+        for name in sorted(submissions.variants_in(notebook) - {variant}):
+            graded = f"as variant {variant}" if variant else "without a variant"
+            notes.append(f"the notebook names variant {name}, but is graded {graded}")
         key = self._key(task, beside)
         return Plan(submission, task, key=key, beside=beside, notes=notes)
 
@@ -260,7 +265,8 @@ class Course:
         digest.update(self._own_text)
         numbers = [each.number for each in task.exercises]
         limits = [task.cell_seconds, task.notebook_seconds]
-        what = [task.framework, numbers, list(task.cells.items()), limits]
+        variant = current(task.framework)
+        what = [task.framework, numbers, list(task.cells.items()), limits, variant]
         digest.update(json.dumps(what).encode("utf-8", "backslashreplace"))
         for path in beside:
             digest.update(os.fsencode(path.name) + b"\0" + path.read_bytes())
@@ -405,7 +411,7 @@ def _grade_all(
                 f"{_who(plan.submission)}: {right} of {len(result['verdicts'])} "
                 f"exercises pass ({result['seconds']:.0f} s)"
             )
-            bar.write("; ".join([line, *result["notes"]]))
+            bar.write("; ".join([line, *plan.notes, *result["notes"]]))
             sys.stdout.flush()
             bar.update()
 

@@ -206,6 +206,15 @@ def mentioned(notebook: Notebook) -> set[str]:
     return found
 
 
+_VARIANT = re.compile(r"\bvariant\(\s*['\"]([0-9a-f]{8})['\"]")
+
+
+def variants_in(notebook: Notebook) -> set[str]:
+    """Return the variants of exercises that a notebook chooses; usually none."""
+    found = map(_VARIANT.findall, notebook.code.values())
+    return {name for names in found for name in names}
+
+
 def defined(notebook: Notebook) -> set[str]:
     """Return the names of what a notebook defines, for all that its text tells."""
     names = r"^(?:async )?def +(\w+)|^(\w+) *(?::[^=\n]*)?=(?!=)"

@@ -8,7 +8,7 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from d2l_gpu.course import page
+from d2l_gpu.course import formulas, page
 from d2l_gpu.course.kernel import CellFailure
 from tests.helpers.paths import REPOSITORY
 
@@ -33,22 +33,22 @@ def test_formula_that_is_none_is_shown_as_it_is_written():
 
 
 def test_every_formula_of_the_lessons_can_be_shown(monkeypatch):
-    formulas = []
+    found = []
 
     def strictly(formula: str, display: str) -> str:
-        formulas.append(formula)
-        return page.convert(formula, display=display)
+        found.append(formula)
+        return formulas.convert(formula, display=display)
 
-    monkeypatch.setattr(page, "_mathml", strictly)
+    monkeypatch.setattr(formulas, "_mathml", strictly)
     for path in REPOSITORY.glob("notebooks/*/*/**/*.ipynb"):
         for cell in json.loads(path.read_text("utf-8"))["cells"]:
             text = "".join(cell["source"])
             if cell["cell_type"] == "markdown" and ("$" in text or "\\begin" in text):
-                renderer = page._Renderer(escape=False)
+                renderer = formulas._Renderer(escape=False)
                 html = MarkdownWithMath(renderer=renderer).render(text)
                 shown = re.sub("<annotation.*?</annotation>", "", html)
                 assert not re.search(r">[^<]*\\[a-z]+[^<]*</m", shown), text
-    assert len(formulas) > 50
+    assert len(found) > 50
 
 
 @pytest.mark.parametrize("hidden", [True, False])

@@ -229,6 +229,8 @@ def test_the_command_writes_a_page_and_a_notebook(tmp_path, monkeypatch, capsys)
     assert 'src="http' not in text and "url(http" not in text
     assert "Permission is hereby granted" in text  # the license of reveal.js
     nbformat.validate(nbformat.read(tmp_path / live, as_version=4))
+    assert cli.main(["slides", "copying", "--language", "fr"]) == 0
+    assert (tmp_path / page).read_text("utf-8") == text  # nothing depends on chance
 
 
 def test_the_command_says_what_is_wrong(tmp_path, capsys):

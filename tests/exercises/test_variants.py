@@ -234,6 +234,12 @@ def test_what_is_no_variant_is_one_sentence(name):
         d2l.variant(name)
 
 
+def test_a_wrong_variable_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("D2L_GPU_VARIANT", "spring")
+    with pytest.raises(ValueError, match="got 'spring'"):
+        d2l.check("02.4", sum)
+
+
 def test_a_notebook_shows_the_exercises_of_its_variant():
     d2l.variant("ba145998")
     assert current("pytorch") == "ba145998" and current("jax") is None

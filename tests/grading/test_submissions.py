@@ -13,6 +13,7 @@ from d2l_gpu.grading.submissions import (
     mentioned,
     parsed,
     submissions_in,
+    variants_in,
 )
 from tests.helpers.paths import REPOSITORY
 
@@ -101,6 +102,12 @@ def test_sources_may_be_lists_and_files_may_begin_with_a_mark():
     cell = {"cell_type": "code", "source": ["a = 1\n", "b = 2"]}
     data = json.dumps({"cells": [{"cell_type": "raw"}, cell]}).encode("utf-8-sig")
     assert parsed(data).code == {1: "a = 1\nb = 2"}
+
+
+def test_a_notebook_tells_its_variant():
+    code = {0: "from d2l_gpu import torch as d2l\nd2l.variant('3f9a1c72')", 1: "x"}
+    assert variants_in(Notebook(code, "")) == {"3f9a1c72"}
+    assert not variants_in(Notebook({0: "variant('none')"}, ""))
 
 
 def test_what_a_notebook_defines_is_found():

@@ -2,7 +2,8 @@
 
 * ``prose``: Markdown in blocks, paragraphs in sentences.
 * ``parts``: what a slide consists of, and how much room each part takes.
-* ``rules``: which of a lesson's cells a slide shows, and what its speaker says.
+* ``cells``, ``excerpts``: what a slide shows of a cell, and of a block of text.
+* ``rules``: how a lesson becomes slides, and what its speaker says.
 * ``packing``: parts onto slides, with code and output divided where they're too long.
 * ``deck``: the slides as a notebook, to be exported or to be run live.
 * ``pages``: one HTML page with all it needs, reveal.js included.

@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from d2l_gpu.course.slides.cells import is_stub, slide_type
 from d2l_gpu.course.slides.parts import Part, Slide
 from d2l_gpu.course.slides.prose import without_links
-from d2l_gpu.course.slides.rules import (
-    is_stub,
-    slide_type,
-    slides_of,
-)
+from d2l_gpu.course.slides.rules import slides_of
 
 # Of JupyterLab's extension for slides: no effects, and cells that don't fit scroll.
 _LIVE = {"scroll": True, "transition": "none", "theme": "simple"}
@@ -25,6 +22,8 @@ def deck(notebook: NotebookNode, label: str = "") -> NotebookNode:
         label: above the title of the talk, such as the lesson's number.
     """
     cells = [cell for slide in slides_of(notebook) for cell in _cells(slide, label)]
+    for number, cell in enumerate(cells):
+        cell.id = f"part-{number}"  # so that pages are the same whenever they're made
     return new_notebook(cells=cells, metadata=notebook.metadata)
 
 

@@ -1,6 +1,5 @@
 """One HTML page of slides with all it needs: nothing is fetched from the network."""
 
-import re
 from functools import cache
 from importlib.resources import files
 
@@ -32,8 +31,6 @@ def page_of(notebook: NotebookNode, label: str, title: str, language: str) -> st
     slides = deck(notebook, label)
     slides.metadata = NotebookNode(slides.metadata, title=title)
     page, _ = _exporter(language).from_notebook_node(slides)
-    # Ids are those of this export, and nothing refers to them.
-    page = re.sub(r'(<div) id="cell-id=[^"]*"', r"\1", page)
     # Only now, because nbconvert parses what it has written.
     for place, text in _inlined().items():
         page = page.replace(f"/*{place}*/", text)

@@ -17,61 +17,57 @@ set it up are left out, as is code that is folded in the notebook or only draws 
 picture.
 """
 
-import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import unescape
 
-from nbformat import NotebookNode, from_dict
+from nbformat import NotebookNode
 
+from d2l_gpu.course.slides.cells import (
+    FRAGMENT,
+    NEW,
+    NOTES,
+    code_of,
+    is_left_out,
+    is_shown,
+    is_stub,
+    outputs_of,
+    slide_type,
+)
+from d2l_gpu.course.slides.excerpts import (
+    FEW_WORDS,
+    SHORT,
+    excerpt,
+    first_of,
+    question_of,
+    whole,
+)
 from d2l_gpu.course.slides.packing import packed
-from d2l_gpu.course.slides.parts import ROOM, Part, Slide, picture_of
+from d2l_gpu.course.slides.parts import ROOM, Part, Slide
 from d2l_gpu.course.slides.prose import (
     Block,
     blocks,
     is_question,
-    items,
     joined,
     sentences,
     width,
     without_links,
 )
 
-TYPES = ("slide", "subslide", "fragment", "notes", "skip")
-"""The types that an author can give cells; code can't be a note."""
-
 EXERCISES = "exercises"
 """The id of the cell that comes before the exercises."""
 
-_LEFT_OUT = ("header-", "report")  # beginnings of the ids of cells that are no lesson
-_NEW, _FRAGMENT, _NOTES, _SKIP = TYPES[:2], *TYPES[2:]
-_SHORT_TEXT, _SHORT_ITEM, _SHORT_QUOTE = 240, 190, 330  # letters; shown whole
+_SHORT_LEAD = 200  # letters of a paragraph above code that's shown whole
 # Beginnings of paragraphs that are about the code to come, not about an output.
 _FORWARD = re.compile(
     r"(?:Now\b|Next\b|Let's|Let’s|Before you|Maintenant|Passons|Avant|Agora|Vamos|Antes"
     r"|现在|接下来|下面|运行|先)"
 )
-_SHORT_LEAD = 200
-_FEW_WORDS = 32  # letters; too short for a sentence to be understood alone
-_DRAWING = 10  # lines of code that only draw; longer, they aren't shown
-# Where an output says what its picture shows.
-_DESCRIPTIONS = {
-    "image/png": "^<Figure: (.+)>",
-    "image/svg+xml": "<desc>(.+?)</desc>",
-}
 _SHOWN = ("list", "table", "figure", "formula", "code", "quote")
-
-
-def slide_type(cell: NotebookNode) -> str:
-    """Return the type that a cell has on slides; empty if none."""
-    found = cell.metadata.get("slideshow", {}).get("slide_type", "")
-    return "" if found == "-" else found
 
 
 def slides_of(notebook: NotebookNode) -> list[Slide]:
     """Return the slides of a lesson."""
-    cells = [cell for cell in notebook.cells if not _is_left_out(cell)]
+    cells = [cell for cell in notebook.cells if not is_left_out(cell)]
     ids = [cell.get("id", "") for cell in cells]
     end = ids.index(EXERCISES) if EXERCISES in ids else len(cells)
     lesson = _Lesson()
@@ -84,51 +80,6 @@ def slides_of(notebook: NotebookNode) -> list[Slide]:
         slide.again = slide.title in seen
         seen.add(slide.title)
     return found
-
-
-def is_shown(cell: NotebookNode) -> bool:
-    """Return whether a slide shows a code cell, or its output."""
-    if slide_type(cell) in (_SKIP, _NOTES):
-        return False
-    if cell.metadata.get("jupyter", {}).get("source_hidden"):
-        return bool(cell.get("outputs"))
-    return bool(slide_type(cell)) or not _is_setup(cell.source)
-
-
-def code_of(cell: NotebookNode) -> str:
-    """Return the code that a slide shows of a cell; empty if only its output."""
-    if cell.metadata.get("jupyter", {}).get("source_hidden"):
-        return ""
-    if not cell.metadata.get("slideshow", {}).get("show_code", True):
-        return ""
-    tree = _parsed(cell.source)
-    defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree)
-    if picture_of(cell) and not defines and len(cell.source.split("\n")) > _DRAWING:
-        return ""
-    return cell.source.strip("\n")
-
-
-def _is_left_out(cell: NotebookNode) -> bool:
-    return cell.get("id", "").startswith(_LEFT_OUT) or (
-        cell.cell_type == "markdown" and slide_type(cell) == _SKIP
-    )
-
-
-def _parsed(source: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(source).body
-    except SyntaxError:
-        return []  # such as a command of IPython
-
-
-def _is_setup(source: str) -> bool:
-    """Return whether code imports something, and at most sets it up."""
-    tree = _parsed(source)
-    imports = [isinstance(node, ast.Import | ast.ImportFrom) for node in tree]
-    defines = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree)
-    if not any(imports) or defines or "print(" in source:
-        return False
-    return all(imports) or sum(imports) > 1
 
 
 @dataclass
@@ -161,9 +112,9 @@ class _Lesson:
         elif cell.cell_type == "markdown":
             kind = slide_type(cell)
             its = list(blocks(cell.source))
-            if kind in (*_NEW, _FRAGMENT):
+            if kind in (*NEW, FRAGMENT):
                 self._add_whole(kind, its)
-            elif kind == _NOTES:
+            elif kind == NOTES:
                 self._add_notes(its)
             else:
                 for block in its:
@@ -200,8 +151,8 @@ class _Lesson:
             self._begin(headings[0])
         else:
             self._settle()
-        click = kind == _FRAGMENT
-        parts = [_whole(block) for block in its]
+        click = kind == FRAGMENT
+        parts = [whole(block) for block in its]
         for part in parts:
             part.click = click
         room = self.slides[-1].left if self.slides else 0
@@ -246,7 +197,7 @@ class _Lesson:
 
     def _tell(self, its: list[Block]) -> None:
         """Show text that no code follows: the beginning of each paragraph."""
-        self._show([_shown(block) for block in its], [])
+        self._show([excerpt(block) for block in its], [])
 
     def _comment(self, its: list[Block]) -> None:
         """Say below an output what it shows."""
@@ -277,21 +228,21 @@ class _Lesson:
         if code := code_of(cell):
             parts.append(Part("code", code, cell))
         if lead and sum(part.height for part in parts) > ROOM:
-            lead[0].text = _first(lead[0].text)
+            lead[0].text = first_of(lead[0].text)
         output = []
-        if outputs := list(_outputs(cell)):
+        if outputs := list(outputs_of(cell)):
             shown = NotebookNode(cell, outputs=outputs)
-            click = bool(question) or slide_type(cell) == _FRAGMENT
+            click = bool(question) or slide_type(cell) == FRAGMENT
             output = [Part("output", cell=shown, click=click)]
         parts += [*question, *output]
-        joins = self._is_open() and slide_type(cell) not in _NEW and not lead
+        joins = self._is_open() and slide_type(cell) not in NEW and not lead
         room = self.slides[-1].left if self.slides else 0
         if joins and sum(part.height for part in parts) <= room:
             self.slides[-1].parts += parts
             self.slides[-1].notes += notes
         else:
             self._show(parts, notes)
-        self.open, self.after_output = slide_type(cell) in _NEW, bool(outputs)
+        self.open, self.after_output = slide_type(cell) in NEW, bool(outputs)
         if outputs:
             self.open = False
 
@@ -319,9 +270,9 @@ class _Lesson:
         if last is None:
             return [], []
         said = sentences(without_links(last.text))
-        asked = _question(said)
+        asked = question_of(said)
         shown = asked[0].text if asked else ""
-        many = 2 if width(said[0]) < _FEW_WORDS or is_question(said[0]) else 1
+        many = 2 if width(said[0]) < FEW_WORDS or is_question(said[0]) else 1
         if width(last.text) <= _SHORT_LEAD:
             many = len(said)
         first = joined(each for each in said[:many] if each not in shown)
@@ -332,7 +283,7 @@ class _Lesson:
         """Divide a paragraph between an output and the next code."""
         said = sentences(without_links(block.text))
         told = [each for each in said if not is_question(each)]
-        asked = _question(said)
+        asked = question_of(said)
         slide = self.slides[-1]
         if len(told) < 2 and not asked:
             return [Part("lead", each) for each in told], [block.text]
@@ -341,112 +292,21 @@ class _Lesson:
         _conclude(slide, block.text)
         slide.notes.append(block.text)
         shown = asked[0].text if asked else ""
-        rest = told[2 if width(told[0]) < _FEW_WORDS else 1 :]
+        rest = told[2 if width(told[0]) < FEW_WORDS else 1 :]
         rest = [each for each in rest if each not in shown]
         last = joined(rest[-2:])
-        if width(last) > _SHORT_TEXT:
+        if width(last) > SHORT:
             last = joined(rest[-1:])
         lead = [Part("lead", last)] if last else []
         return [*lead, *asked], [block.text]
 
 
-# -------------------------------------------------------------------- of a block
-
-
-def _whole(block: Block) -> Part:
-    """Return all of a block for a slide, with its notes."""
-    if block.kind == "code":
-        first, *lines = block.text.split("\n")
-        kind = first.lstrip("`~").strip()
-        return Part("fenced", "\n".join(lines[:-1]), said=block.text, language=kind)
-    text = block.text
-    if block.kind == "quote":
-        text = re.sub(r"^> ?", "", text, flags=re.MULTILINE)
-    kind = "text" if block.kind == "paragraph" else block.kind
-    return Part(kind, without_links(text), said=_said(block))
-
-
-def _said(block: Block) -> str:
-    """Return what the speaker says of a block."""
-    return "" if block.kind == "figure" else block.text
-
-
-def _shown(block: Block) -> Part:
-    """Return what a slide shows of a block by itself, with its notes."""
-    part = _whole(block)
-    if part.kind == "text":
-        part.text = _beginning(part.text)
-    elif part.kind == "quote" and width(part.text) > _SHORT_QUOTE:
-        part.text = joined(sentences(part.text)[:3])
-    elif part.kind == "list":
-        part.text = "\n".join(
-            each if width(each) <= _SHORT_ITEM else _first(each)
-            for each in items(part.text)
-        )
-    return part
-
-
-def _first(paragraph: str) -> str:
-    """Return the first sentence, and the next if it's too short to stand alone."""
-    text = without_links(paragraph)
-    said = [each for each in sentences(text) if not is_question(each)]
-    said = [each for each in said if each[0] not in "(（"] or said
-    many = 2 if said and width(said[0]) < _FEW_WORDS else 1
-    return joined(said[:many]) or text
-
-
-def _beginning(paragraph: str) -> str:
-    """Return as many sentences as fit into a few lines, at least the first."""
-    text = without_links(paragraph)
-    shown, *more = sentences(text)
-    for each in more:
-        if width(f"{shown} {each}") > _SHORT_TEXT:
-            break
-        shown = joined([shown, each])
-    return shown
-
-
 def _conclude(slide: Slide, paragraph: str) -> None:
     """Show the first sentence about an output below it, or beside a tall picture."""
-    part = Part("takeaway", _first(paragraph), click=True)
+    part = Part("takeaway", first_of(paragraph), click=True)
     slide.parts.append(part)
     if not slide.put_beside() and slide.left < 0:
         slide.parts.remove(part)
-
-
-def _question(said: list[str]) -> list[Part]:
-    """Return the question with which sentences end, if they do.
-
-    One sentence may follow, such as *Decide, then run the next cell*, and what is
-    needed to understand a short question comes before it.
-    """
-    asked = [i for i, each in enumerate(said) if is_question(each)]
-    if not asked or asked[-1] < len(said) - 2:
-        return []
-    begin, end = asked[-1], asked[-1] + 1
-    while begin and is_question(said[begin - 1]):
-        begin -= 1
-    if begin > 1 and width(said[begin]) < _FEW_WORDS:
-        begin -= 1
-    return [Part("question", joined(said[begin:end]), click=True)]
-
-
-def _outputs(cell: NotebookNode) -> Iterator[NotebookNode]:
-    """Yield what a slide shows of a cell's outputs, pictures with what they show."""
-    for output in cell.get("outputs", ()):
-        if output.output_type == "stream" and output.name == "stderr":
-            continue
-        data = output.get("data", {})
-        for kind, pattern in _DESCRIPTIONS.items():
-            source = data.get("text/plain" if kind == "image/png" else kind, "")
-            if kind in data and (says := re.search(pattern, source)):
-                alt = {kind: {"alt": unescape(says[1])}}
-                output = from_dict({**output, "metadata": {**output.metadata, **alt}})
-        if output.get("text", "x").strip():
-            yield output
-
-
-# --------------------------------------------------------------------- exercises
 
 
 def _exercises(cells: list[NotebookNode]) -> list[Slide]:
@@ -469,12 +329,12 @@ def _tasks(cells: list[NotebookNode]) -> list[tuple[str, list[Part]]]:
                 if block.kind == "heading":
                     tasks.append((block.text.lstrip("# "), []))
                 elif tasks:
-                    task = _whole(block)
+                    task = whole(block)
                     task.said = ""
                     tasks[-1][1].append(task)
         elif tasks and _is_given(cell):
             tasks[-1][1].append(Part("code", cell.source.strip("\n"), cell))
-            if outputs := list(_outputs(cell)):
+            if outputs := list(outputs_of(cell)):
                 shown = NotebookNode(cell, outputs=outputs)
                 tasks[-1][1].append(Part("output", cell=shown))
     return tasks
@@ -483,8 +343,3 @@ def _tasks(cells: list[NotebookNode]) -> list[tuple[str, list[Part]]]:
 def _is_given(cell: NotebookNode) -> bool:
     """Return whether a cell has code that an exercise is about."""
     return cell.cell_type == "code" and is_shown(cell) and not is_stub(cell)
-
-
-def is_stub(cell: NotebookNode) -> bool:
-    """Return whether a cell is for the answer to an exercise."""
-    return "d2l.check(" in cell.source

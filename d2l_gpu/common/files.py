@@ -5,6 +5,7 @@ Nothing but the standard library is imported: a rank runs this before its script
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -32,7 +33,11 @@ def replacing(
     Raises:
         OSError: the file cannot be written.
     """
-    part = path.with_name(f"{'.' * hidden}{path.name}.{os.getpid()}{PART}")
+    writer = f"{os.getpid()}"
+    if threading.current_thread() is not threading.main_thread():
+        # Threads of one process may write the same file at the same time.
+        writer += f"-{threading.get_ident()}"
+    part = path.with_name(f"{'.' * hidden}{path.name}.{writer}{PART}")
     try:
         with part.open("wb") as file:
             yield file

@@ -39,7 +39,7 @@ def _powers(draw: Draw) -> tuple[int, int]:
     return size, 3 * size + 11 + draw.integer(2, 5)  # a quarter of the peak at most
 
 
-def share_of_peak(run: Run, powers: tuple[int, int]) -> Iterator[Claim]:
+def share_of_peak(run: Run, powers: tuple[int, int] = (8, 36)) -> Iterator[Claim]:
     """Check that a measured time is compared with the peak."""
     # Powers of two: a product of 2²⁵ operations in 2⁻¹⁰ seconds is half of 2³⁶.
     size, most = powers

@@ -512,13 +512,7 @@ def _add_grade(commands: argparse._SubParsersAction) -> None:
         type=Path,
         help="folder with a notebook, or a folder of notebooks, for each student",
     )
-    grade.add_argument(
-        "--output",
-        type=_folder,
-        default=Path("grades"),
-        metavar="DIR",
-        help="where to put the grades (default: ./%(default)s)",
-    )
+    _add_output(grade, "grades", "grades")
     grade.add_argument(
         "--points",
         type=Path,
@@ -660,13 +654,7 @@ def _add_slides(commands: argparse._SubParsersAction) -> None:
     slides.set_defaults(command=_slides)
     _add_lessons(slides)
     _add_edition(slides)
-    slides.add_argument(
-        "--output",
-        type=_folder,
-        default=Path("slides"),
-        metavar="DIR",
-        help="where to put the slides (default: ./%(default)s)",
-    )
+    _add_output(slides, "slides", "slides")
     slides.add_argument(
         "--live",
         action="store_true",
@@ -763,13 +751,17 @@ def _add_edition(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_output(parser: argparse.ArgumentParser) -> None:
+def _add_output(
+    parser: argparse.ArgumentParser,
+    default: str = "d2l-gpu-course",
+    what: str = "notebooks",
+) -> None:
     parser.add_argument(
         "--output",
         type=_folder,
-        default=Path("d2l-gpu-course"),
+        default=Path(default),
         metavar="DIR",
-        help="where to put the notebooks (default: ./%(default)s)",
+        help=f"where to put the {what} (default: ./%(default)s)",
     )
 
 

@@ -36,18 +36,14 @@ class Points:
         return self.table.get(number, self.default)
 
     def earned(self, verdict: Verdict | None) -> float:
-        """Return the points that an answer earned, to two decimals.
-
-        Only an answer that passes earns all of them, even after rounding.
-        """
+        """Return the points that an answer earned, to two decimals."""
         if verdict is None:
             return 0.0
         most = self.of(verdict.number)
         share = share_of(verdict)
         if share == 1 or self.all_or_nothing:
             return float(most) if share == 1 else 0.0
-        cents = Fraction(most) * 100
-        return min(round(share * cents), max(0, math.ceil(cents) - 1)) / 100
+        return round(share * Fraction(most) * 100) / 100
 
 
 def share_of(verdict: Verdict) -> Fraction:

@@ -1,7 +1,5 @@
 """Sharding: specs for ZeRO's stages, clipping shards, and gathering layer by layer."""
 
-import math
-import re
 from collections.abc import Callable, Sequence
 
 import jax
@@ -9,6 +7,7 @@ import numpy as np
 from jax.sharding import AxisType, PartitionSpec
 
 from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.jax.programs import collected
 from d2l_gpu.exercises.registry import Claim, Registry, Run, given
 from d2l_gpu.exercises.shared import lesson_13 as common
 
@@ -159,19 +158,8 @@ def _clipped(answer: Callable, gpus: Gpus, scale: float) -> dict:
     return {
         "shards": [np.asarray(x) for x in clipped],
         "norms": np.asarray(norms).tolist(),
-        "bytes": _collected(clip.lower(shards).compile().as_text()),
+        "bytes": 4 * sum(collected(clip.lower(shards).compile().as_text())),
     }
-
-
-def _collected(program: str) -> int:
-    """Return the bytes of all results of collectives, of 4 bytes for each number."""
-    total = 0
-    # GPUs have …-start and …-done of each, and only the latter has the result's type.
-    pattern = r"= (.*?) (?:all-\w+|reduce-scatter|collective-permute)(?:-done)?\("
-    for shapes in re.findall(pattern, program):
-        for sizes in re.findall(r"\w\d+\[([\d,]*)\]", shapes):
-            total += 4 * math.prod(int(x) for x in sizes.split(",") if x)
-    return total
 
 
 @EXERCISES.add("13.3", "shards, largest", returns=(tuple, list), gpus=_N)

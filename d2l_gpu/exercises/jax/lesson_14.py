@@ -1,6 +1,5 @@
 """Splitting layers and stages: what each GPU does in `shard_map`, and plans for it."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -10,6 +9,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from d2l_gpu.exercises.gpus import Gpus
+from d2l_gpu.exercises.jax.programs import collected
 from d2l_gpu.exercises.registry import Claim, Registry, Run
 from d2l_gpu.exercises.shared import lesson_14 as common
 
@@ -218,24 +218,14 @@ def _cross_entropy(logits: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray
     return float(loss.mean()), shares / len(y)
 
 
-_SENDS = re.compile(
-    r" = (.*?) (?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)"
-    r"(?:-start)?\("
-)
-
-
 def _losses(answer: Callable, gpus: Gpus, large: bool) -> dict:
     """Return each GPU's loss, and how many numbers per token its program sends."""
     rows, given = _on_each(gpus, _GPUS, answer, _SPLIT, _logits(large))
     program = jax.jit(rows).lower(*given).compile()
-    sizes = [
-        np.prod([int(x) for x in dims.split(",") if x])
-        for shapes in _SENDS.findall(program.as_text())
-        for dims in re.findall(r"\[([\d,]*)\]", shapes)
-    ]
+    most = max(collected(program.as_text()), default=0)
     return {
         "losses": np.asarray(program(*given)),
-        "numbers": float(max(sizes, default=0)) / _TOKENS,
+        "numbers": most / _TOKENS,
     }
 
 

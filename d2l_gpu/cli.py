@@ -24,11 +24,11 @@ from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.requirements import install, modules
 from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import (
-    SOLUTIONS,
     is_appendix,
     lesson_names,
     notebooks_dir,
     select_lessons,
+    solutions_of,
 )
 
 # What the commands import on top of what the notebooks do, all of it in the extra
@@ -184,7 +184,7 @@ def _export(options: argparse.Namespace) -> int:
         lessons = [
             name
             for name in lessons
-            if (notebooks / SOLUTIONS / f"{name}.ipynb").exists()
+            if solutions_of(notebooks / f"{name}.ipynb").is_file()
         ]
     paths = [notebooks / f"{name}.ipynb" for name in lessons]
     assignments = [read_assignment(path, options.framework) for path in paths]

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from d2l_gpu.course import SOLUTIONS
+from d2l_gpu.course import solutions_of
 
 INTRODUCTION = "exercises"
 """The id of the cell before a lesson's exercises."""
@@ -60,7 +60,7 @@ class Assignment:
 
 
 def read_assignment(path: Path, framework: str) -> Assignment:
-    """Read the exercises of a published lesson, whose solutions are in a folder beside.
+    """Read the exercises of a published lesson, with their solutions.
 
     Args:
         path: of the lesson's notebook.
@@ -69,7 +69,7 @@ def read_assignment(path: Path, framework: str) -> Assignment:
     Raises:
         ValueError: the lesson has no exercises.
     """
-    solved = path.parent / SOLUTIONS / path.name
+    solved = solutions_of(path)
     if not solved.is_file():
         raise ValueError(f"{path.stem} has no exercises")
     lesson = nbformat.read(path, as_version=4)

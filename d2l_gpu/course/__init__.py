@@ -22,6 +22,17 @@ SOLUTIONS = "solutions"
 """The folder with the solutions to the exercises of an edition, beside its lessons."""
 
 
+def solutions_of(lesson: Path) -> Path:
+    """Return the notebook with the solutions to a lesson; it may be missing.
+
+    An installed package has only those in English, whose cells have the same ids.
+    """
+    own = lesson.parent / SOLUTIONS / lesson.name
+    if own.is_file():
+        return own
+    return lesson.parents[2] / "en" / lesson.parent.name / SOLUTIONS / lesson.name
+
+
 def notebooks_dir(language: str | None = None, framework: str | None = None) -> Path:
     """Return the folder of one edition of the notebooks, ``<language>/<framework>``.
 

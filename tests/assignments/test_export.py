@@ -49,6 +49,21 @@ def test_an_assignment_has_all_exercises_of_its_lesson(path):
         assert each.given[0].source.startswith(f"### {each.number} ")
 
 
+@pytest.mark.parametrize("path", SOLVED, ids=lambda p: "-".join(p.parts[-3:]))
+def test_solutions_in_english_serve_every_language(path, tmp_path):
+    lesson = tmp_path / Path(*path.parts[-3:])
+    english = REPOSITORY / "notebooks" / "en" / Path(*path.parts[-2:])
+    solved = tmp_path / "en" / path.parent.name / SOLUTIONS / path.name
+    for source, copy in (
+        (path, lesson),
+        (english.parent / SOLUTIONS / path.name, solved),
+    ):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+    framework = path.parent.name
+    assert read_assignment(lesson, framework) == read_assignment(path, framework)
+
+
 def test_nbgrader_gets_points_for_each_exercise_and_nothing_that_students_may_spoil(
     copying,
 ):

@@ -137,7 +137,9 @@ def test_wheel_carries_the_notebooks_and_nothing_of_the_workshop(wheel):
         return {f"d2l_gpu/course/{path.as_posix()}" for path in paths}
 
     lessons = inside_wheel("*/*/*.ipynb")
-    assert carried == lessons
+    solutions = inside_wheel("en/*/solutions/*.ipynb")
+    assert solutions
+    assert carried == lessons | solutions
     assert quizzes == inside_wheel("*/*/quizzes/*.json")
     assert quizzes
     assert "d2l_gpu/course/jupyter/labconfig/default_setting_overrides.json" in names
@@ -168,6 +170,14 @@ def test_installed_wheel_runs_outside_of_the_clone(wheel, tmp_path):
     notebooks = lesson_names(site / "d2l_gpu/course/notebooks/en/pytorch")
     assert ", ".join(notebooks) in result.stderr
     assert notebooks
+    # It has the solutions, too, which these commands need.
+    command = module[:-1]
+    export = ["export", "nbgrader", "03", "--output", "exported"]
+    varied = ["variant", "kiwi", "03", "--language", "fr", "--output", "varied"]
+    for arguments in export, varied:
+        subprocess.run([*command, *arguments], check=True, **options)
+    assert (tmp_path / "exported/source/03_copying/03_copying.ipynb").is_file()
+    assert (tmp_path / "varied/key/03_copying.ipynb").is_file()
 
 
 # ---- The source distribution

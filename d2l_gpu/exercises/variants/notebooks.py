@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from d2l_gpu.common.files import write_atomically
-from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
+from d2l_gpu.course import (
+    lesson_names,
+    notebooks_dir,
+    select_lessons,
+    solutions_of,
+)
 from d2l_gpu.exercises.registry import Exercise, of_lesson
 from d2l_gpu.exercises.variants.draw import FRAMEWORK, variant_of
 from d2l_gpu.exercises.variants.texts import of_variant
@@ -63,7 +68,7 @@ def write(
     for name in [name for name in names if name in varying]:
         own = varying[name]
         student = _read(folder / f"{name}.ipynb")
-        solved = _read(folder / SOLUTIONS / f"{name}.ipynb")
+        solved = _read(solutions_of(folder / f"{name}.ipynb"))
         stubs = {cell["id"] for cell in student["cells"]}
         key = solved | {"cells": list(_answered(solved["cells"], stubs, own, variant))}
         for kind, notebook in ((STUDENTS, student), (KEY, key)):

@@ -20,12 +20,12 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from d2l_gpu.assignments.questions import INTRODUCTION, without_outputs
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.course import SOLUTIONS, lesson_names, notebooks_dir, select_lessons
 from tools.check import prose_of
 from tools.durations import RESULTS
-from tools.header import INTRODUCTION
 from tools.languages import ENGLISH
 from tools.lesson import aims_and_minutes
 
@@ -54,11 +54,7 @@ def student_notebook(
         cells[0] = nbformat.from_dict(
             cells[0] | {"source": f"# {_title(lesson)}\n\n{cells[0].source}"}
         )
-    copied = nbformat.from_dict({**lesson, "cells": cells})
-    for cell in copied.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return copied
+    return nbformat.from_dict({**lesson, "cells": [*map(without_outputs, cells)]})
 
 
 def _title(notebook: NotebookNode) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from d2l_gpu.course import lesson_names, notebooks_dir
 from d2l_gpu.course.slides.write import slides_page
-from tests.helpers.chromium import chromium
+from tests.helpers.chromium import chromium, watched_page
 
 SCREENS = ({"width": 1920, "height": 1080}, {"width": 1280, "height": 720})
 DECKS = {
@@ -77,19 +77,9 @@ def opened(browser):
     with contextlib.ExitStack() as stack:
 
         def open_file(path, query="", **options):
-            context = browser.new_context(**options)
-            stack.callback(context.close)
-
-            def answer(route):
-                if route.request.url.startswith(("file:", "data:", "blob:", "about:")):
-                    route.continue_()
-                else:
-                    wrong.append(f"{path} asks for {route.request.url}")
-                    route.abort()
-
-            context.route("**/*", answer)
-            page = context.new_page()
-            page.on("pageerror", lambda error: wrong.append(f"{path}: {error}"))
+            allowed = ("file:", "data:", "blob:", "about:")
+            page = watched_page(browser, str(path), allowed, wrong, **options)
+            stack.callback(page.context.close)
             page.goto(path.as_uri() + query)
             page.wait_for_function("Reveal.isReady()")
             return page

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -54,3 +55,37 @@ def chromium(flags: Sequence[str] = (), env: dict[str, str] | None = None) -> It
         )
         yield browser
         browser.close()
+
+
+def watched_page(
+    browser: Any, name: str, allowed: tuple[str, ...], wrong: list[str], **options: Any
+) -> Any:
+    """Return a page, in a context of its own, that may ask only for some addresses.
+
+    Args:
+        browser: of `chromium`.
+        name: of what is opened, for messages.
+        allowed: how the addresses begin that it may ask for.
+        wrong: gets a line for each other request, error and complaint on the console.
+        options: of the context.
+    """
+    context = browser.new_context(**options)
+
+    def answer(route: Any) -> None:
+        if route.request.url.startswith(allowed):
+            route.continue_()
+        else:
+            wrong.append(f"{name} asks for {route.request.url}")
+            route.abort()
+
+    context.route("**/*", answer)
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
+    page.on(
+        "console",
+        lambda said: (
+            said.type == "error"
+            and wrong.append(f"{page.url}: {said.text} {said.location}")
+        ),
+    )
+    return page

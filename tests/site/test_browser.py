@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.helpers.chromium import chromium
+from tests.helpers.chromium import chromium, watched_page
 from tools.edition import ROOT
 
 AXE = ROOT / "tools/site/node_modules/axe-core/axe.min.js"
@@ -90,26 +90,9 @@ def opened(browser, address):
 
         def open_page(name: str = "", *, base: str = address, **options):
             options = {"viewport": DESKTOP, "reduced_motion": "reduce", **options}
-            context = browser.new_context(**options)
-            stack.callback(context.close)
-
-            def answer(route):
-                if route.request.url.startswith((address, "file:", "data:", "blob:")):
-                    route.continue_()
-                else:
-                    wrong.append(f"{name} asks for {route.request.url}")
-                    route.abort()
-
-            context.route("**/*", answer)
-            page = context.new_page()
-            page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
-            page.on(
-                "console",
-                lambda said: (
-                    said.type == "error"
-                    and wrong.append(f"{page.url}: {said.text} {said.location}")
-                ),
-            )
+            allowed = (address, "file:", "data:", "blob:")
+            page = watched_page(browser, name, allowed, wrong, **options)
+            stack.callback(page.context.close)
             if name:
                 page.goto(base + name)
             return page

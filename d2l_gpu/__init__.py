@@ -11,8 +11,8 @@ that the course, the helpers and the virtual GPUs can each be used alone.
 * ``exercises``: exercises that check themselves; ``quizzes``: quizzes that do.
 * ``progress``: the record of the exercises that a reader has solved.
 * ``common``: what the helpers of all frameworks share.
-* ``cli``: the command ``d2l-gpu``; ``course``, ``doctor``, ``grading`` and
-  ``assignments`` are what it does.
+* ``cli``: the command ``d2l-gpu``; ``commands`` reads its arguments, and ``course``,
+  ``doctor``, ``grading`` and ``assignments`` do the work.
 
 PYTEST_DONT_REWRITE: pytest reads this. It would warn otherwise where a program has
 imported us before it starts pytest, as ``python -m d2l_gpu.vgpu -m pytest`` does.

@@ -312,7 +312,7 @@ def test_doctor_ends_with_1_if_there_is_a_problem_in_whatever_form(
 
 def test_the_lab_takes_any_port_there_is_and_zero_for_any(monkeypatch, published):
     given = []
-    monkeypatch.setattr(cli, "_lacks", lambda options, modules: False)
+    monkeypatch.setattr("d2l_gpu.commands.lab.lacks", lambda options, modules: False)
     monkeypatch.setattr(
         "d2l_gpu.course.lab.open_lab",
         lambda *args, port, **options: given.append(port) or 0,

@@ -1,5 +1,6 @@
 """`d2l-gpu lab` opens the course in JupyterLab, with a kernel of this interpreter."""
 
+import importlib.util
 import json
 import os
 import select
@@ -115,9 +116,9 @@ def test_port_that_is_taken_is_one_sentence(published, launched, capsys):
 def test_missing_jupyterlab_is_one_sentence_with_the_command(
     published, capsys, monkeypatch
 ):
-    found = cli.importlib.util.find_spec
+    found = importlib.util.find_spec
     monkeypatch.setattr(
-        cli.importlib.util,
+        importlib.util,
         "find_spec",
         lambda name: None if name == "jupyterlab" else found(name),
     )

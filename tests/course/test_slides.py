@@ -1,5 +1,7 @@
 """Slides of a lesson: what they show, what their speaker says, and the command."""
 
+import importlib.util
+
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -243,10 +245,10 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
 
 
 def test_the_command_needs_no_framework(monkeypatch, tmp_path):
-    found = cli.importlib.util.find_spec
+    found = importlib.util.find_spec
     hidden = ("torch", "ipykernel", "jupyterlab", "matplotlib")
     monkeypatch.setattr(
-        cli.importlib.util, "find_spec", lambda name: name not in hidden and found(name)
+        importlib.util, "find_spec", lambda name: name not in hidden and found(name)
     )
     arguments = ["slides", "00", "--language", "en", "--output", str(tmp_path)]
     assert cli.main(arguments) == 0

@@ -25,7 +25,7 @@ FAULTS = read_faults()
 def test_there_are_many_faults_in_all_parts():
     assert len(FAULTS) >= 40
     parts = {Path(fault.file).parts[1] for fault in FAULTS}
-    assert parts >= {"vgpu", "torch", "course", "doctor", "cli.py", "common"}
+    assert parts >= {"vgpu", "torch", "course", "doctor", "commands", "common"}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

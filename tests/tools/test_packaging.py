@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
 import d2l_gpu
-from d2l_gpu import cli
+from d2l_gpu.commands import bundle, lab, needs
 from d2l_gpu.common.frameworks import FRAMEWORKS
 from d2l_gpu.common.requirements import module_of, modules, requirements
 from d2l_gpu.course import lesson_names
@@ -68,7 +68,7 @@ def test_installed_requirements_are_those_of_the_project():
 
 
 def test_commands_ask_for_what_the_extra_has_and_for_nothing_else():
-    commands = (cli._RUN_MODULES, cli._LAB_MODULES, cli._BUNDLE_MODULES)
+    commands = (needs.NOTEBOOKS, lab.MODULES, bundle.MODULES)
     asked = {*modules("lessons"), *itertools.chain.from_iterable(commands)}
     assert asked == set(modules("jupyter"))
 

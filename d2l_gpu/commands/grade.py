@@ -1,0 +1,136 @@
+"""``d2l-gpu grade``: check the exercises in the notebooks of a class."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from d2l_gpu.commands.arguments import (
+    add_output,
+    number_of_notebooks,
+    number_of_seconds,
+)
+from d2l_gpu.commands.needs import NOTEBOOKS, lacks
+from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.processor import usable_cores
+
+_MODULES = ("cloudpickle", *NOTEBOOKS)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if lacks(options, _MODULES):
+        return 1
+    from d2l_gpu.exercises.own import chosen_file
+    from d2l_gpu.exercises.variants.draw import choose
+    from d2l_gpu.grading.points import Points, read_points
+    from d2l_gpu.grading.run import Settings, grade_class
+
+    if options.variant:
+        choose(options.variant)
+    points = read_points(options.points) if options.points else (1, {})
+    settings = Settings(
+        framework=options.framework,
+        lesson=options.lesson,
+        only=options.only,
+        own=chosen_file(options.exercises),
+        points=Points(*points, options.all_or_nothing),
+        cell_seconds=options.timeout,
+        notebook_seconds=options.notebook_timeout,
+        jobs=options.jobs or usable_cores(),
+        again=options.again,
+    )
+    try:
+        return grade_class(options.submissions, options.output, settings)
+    except KeyboardInterrupt:
+        print(
+            "\ninterrupted; what has been graded is kept, and the same command goes on "
+            "from there",
+            file=sys.stderr,
+        )
+        return 130
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command."""
+    grade = commands.add_parser(
+        "grade",
+        help="check the exercises in the notebooks of a class",
+        description="Run the notebooks of a class, each in a process of its own with "
+        "limited time and memory, check their answers, and write grades.csv, "
+        "grades.json, a page that shows where the class is stuck, and feedback for "
+        "each student. Notebooks that have been graded aren't graded again, so you can "
+        "interrupt this command with Ctrl-C.",
+        epilog="docs/teaching.md says what the limits keep out, and what they don't.",
+    )
+    grade.set_defaults(command=_run)
+    grade.add_argument(
+        "submissions",
+        type=Path,
+        help="folder with a notebook, or a folder of notebooks, for each student",
+    )
+    add_output(grade, "grades", "grades")
+    grade.add_argument(
+        "--points",
+        type=Path,
+        metavar="FILE",
+        help='a TOML file with the points of exercises, with lines such as "03.1" = '
+        "2 (default: 1 for each)",
+    )
+    grade.add_argument(
+        "--all-or-nothing",
+        action="store_true",
+        help="no points for an answer that passes only some of its checks",
+    )
+    grade.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="EXERCISE",
+        help="the exercises that count, such as 03.1, or lessons, such as 03 (default: "
+        "all of the notebooks' lessons)",
+    )
+    grade.add_argument(
+        "--exercises",
+        metavar="FILE",
+        help="a Python file with exercises of your own",
+    )
+    grade.add_argument(
+        "--variant",
+        metavar="NAME",
+        help="the variant of the exercises that you gave out, such as 3f9a1c72",
+    )
+    grade.add_argument(
+        "--lesson",
+        help="lesson of all notebooks, by number or name, such as 03 or copying "
+        "(default: what they tell)",
+    )
+    grade.add_argument(
+        "--framework",
+        choices=[each.tag for each in FRAMEWORKS],
+        help="framework of all notebooks (default: what they import)",
+    )
+    grade.add_argument(
+        "--jobs",
+        type=number_of_notebooks,
+        metavar="N",
+        help="how many notebooks to grade at a time (default: one for each core)",
+    )
+    grade.add_argument(
+        "--timeout",
+        type=number_of_seconds,
+        default=120,
+        metavar="SECONDS",
+        help="time limit for each cell, in seconds (default: %(default)s)",
+    )
+    grade.add_argument(
+        "--notebook-timeout",
+        type=number_of_seconds,
+        default=600,
+        metavar="SECONDS",
+        help="time limit for all cells of a notebook, in seconds (default: "
+        "%(default)s)",
+    )
+    grade.add_argument(
+        "--again",
+        action="store_true",
+        help="grade everything again, even what hasn't changed",
+    )

@@ -36,7 +36,9 @@ def code_of(
     exercise: Exercise, cells: Mapping[int, str], ours: Collection[int] = ()
 ) -> str:
     """Return the code of an answer, for somebody to read; empty if there is none."""
-    text = "\n\n".join(cells[i].strip() for i in cells_of(exercise, cells, ours))
+    check = re.compile(r"^(\w+\.)?check\(.*\)\s*$", re.MULTILINE)
+    code = [check.sub("", cells[i]).strip() for i in cells_of(exercise, cells, ours)]
+    text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(filter(None, code)))
     lines = text[:_CHARACTERS].splitlines()
     if len(text) > _CHARACTERS or len(lines) > _LINES:
         lines = [*lines[:_LINES], "…"]

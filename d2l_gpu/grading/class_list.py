@@ -133,6 +133,10 @@ def _entries(rows: list[list[str]]) -> Iterator[Entry]:
     kinds = [_MEANS.get(_squeezed(each)) for each in rows[0]] if rows else []
     if any(kinds):
         rows = rows[1:]
+        # French "nom" beside "prénom", and Portuguese "nome" beside "sobrenome".
+        for one, other in ("first", "last"), ("last", "first"):
+            if one in kinds and other not in kinds:
+                kinds = [other if each == "name" else each for each in kinds]
     else:
         kinds = ["name"]
     for row in rows:

@@ -136,7 +136,7 @@ def _grade_all(
         elif plan.key not in keys:  # those of a copy are the same
             waiting.put(plan)
             keys.add(plan.key)
-    with _Bar(total=len(keys), disable=None, leave=False) as bar:
+    with Bar(total=len(keys), disable=None, leave=False) as bar:
 
         def finished(plan: Plan, result: dict) -> None:
             found[plan.key] = result
@@ -161,7 +161,7 @@ def _grade_all(
     return graded, kept, faults
 
 
-class _Bar(tqdm):
+class Bar(tqdm):
     """Says how many notebooks are graded, and about how long the others take."""
 
     def __init__(self, **options: Any):

@@ -45,6 +45,8 @@ CANVAS = """Student,ID,SIS Login ID,Section
 "da Silva Souza, Maria",12346,msilva,A
 """
 SEMICOLONS = "Group;Last name;First name;Email\nx;Dubois;Chloé;cd@uni.edu\n"
+FRENCH = "Nom,Prénom,Adresse de courriel\nDubois,Chloé,cd@uni.edu\n"
+PORTUGUESE = "Nome;Sobrenome;Matrícula\nMaria;da Silva Souza;17\n"
 NAMES = "Chloé Dubois\nMaria da Silva Souza\n"
 NUMBERS = "Student ID\ts\ns123\t1\ns124\t2\n"
 
@@ -70,6 +72,8 @@ def read(tmp_path: Path, text: str):
         # A participant's number of Moodle's is another one.
         (CANVAS, "Bert_12345_assignsubmission_file", None, ""),
         (SEMICOLONS, "chloe_dubois", "Chloé Dubois", "cd@uni.edu"),
+        (FRENCH, "Chloé DUBOIS", "Chloé Dubois", "cd@uni.edu"),
+        (PORTUGUESE, "17", "Maria da Silva Souza", "17"),
         (NAMES, "Dubois Chloe", "Chloé Dubois", ""),
         (NUMBERS, "S124", "s124", "s124"),
         (NUMBERS, "s12", None, ""),

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import html
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from d2l_gpu import cli
 from d2l_gpu.exercises.judge import judge
+from d2l_gpu.grading.run import Bar
 from tests.helpers.fresh_process import PATH
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.waiting import PATIENCE, runs, wait_until
@@ -105,6 +107,16 @@ def test_the_documented_exercise_is_graded_and_what_is_done_is_kept(own, capsys)
     assert "bert: 3 of 3 points" in out and "anna: " not in out
     assert "3 graded before" in out
     assert grades() == {"anna": "3", "bert": "3", "cleo": "0", "dan": "0", "erik": ""}
+
+
+def test_a_terminal_says_how_long_it_takes():
+    with Bar(total=30, file=io.StringIO(), disable=False) as bar:
+        assert str(bar) == "0 of 30 notebooks graded"
+        bar.start_t -= 240
+        bar.update(2)
+        assert str(bar) == "2 of 30 notebooks graded, about 57 min left"
+        bar.update(28)
+        assert str(bar) == "30 of 30 notebooks graded"
 
 
 @pytest.mark.all

@@ -101,6 +101,10 @@ def given_points(text: str, all_or_nothing: bool = False) -> Points:
     try:
         default = float(text)
     except ValueError:
+        if not Path(text).is_file():
+            raise ValueError(
+                f"the points must be a number, or a file; there is no file {text}"
+            ) from None
         return Points(*read_points(Path(text)), all_or_nothing)
     if not math.isfinite(default) or default < 0:
         raise ValueError(f"the points must be a number of at least 0, not {text}")

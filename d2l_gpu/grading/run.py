@@ -191,7 +191,8 @@ def _score(result: dict, points: Points) -> str:
 
 
 def _who(submission: Submission) -> str:
-    name = submission.owner.name
+    owner = submission.owner
+    name = f"{owner.name} ({owner.id})" if owner.id else owner.name
     if submission.folder is None or not submission.name:
         return name
     return f"{name}, {submission.name}"

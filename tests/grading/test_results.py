@@ -70,6 +70,8 @@ def test_points_are_a_number_or_a_file(tmp_path):
     for bad in "-1", "nan":
         with pytest.raises(ValueError, match=f"a number of at least 0, not {bad}"):
             given_points(bad)
+    with pytest.raises(ValueError, match="a number, or a file; there is no file two"):
+        given_points("two")
 
 
 def test_exercises_are_in_the_order_of_the_course():
@@ -185,6 +187,13 @@ def test_the_page_says_where_the_class_is_stuck():
     assert [each.told for each in second.mistakes] == ["doesn't run: SyntaxError"]
     assert fewest_passed(stuck) == {"03.2"}
     assert fewest_passed(stuck[:1]) == set()
+
+
+def test_a_class_of_which_nothing_can_be_graded_has_a_page(tmp_path):
+    students = [Student("a", [GradedNotebook("", notes=["the notebook is empty"])])]
+    write_all(Results(students, {}, Points()), tmp_path)
+    body = body_of((tmp_path / "grades.html").read_text("utf-8"))
+    assert "The notebook is empty." in body and "stuck" not in body
 
 
 def test_the_best_of_several_notebooks_counts():

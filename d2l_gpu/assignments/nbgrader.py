@@ -1,14 +1,20 @@
 """Write a course for nbgrader, whose hidden tests ask this course's judge."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook
 
-from d2l_gpu.assignments.questions import Assignment, without_outputs
+from d2l_gpu.assignments.questions import (
+    Assignment,
+    introduced,
+    without_outputs,
+)
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.grading.points import Points
 
 CONFIGURATION = """\
 \"\"\"nbgrader's configuration for this course.\"\"\"
@@ -39,15 +45,15 @@ assert share_of(verdict), str(verdict)
 ### END HIDDEN TESTS"""
 
 
-def write_course(
-    assignments: Sequence[Assignment], folder: Path, points: float = 1
+def write(
+    assignments: Sequence[Assignment], folder: Path, points: Points
 ) -> Iterator[Path]:
     """Write a course for nbgrader, and yield the path of each file.
 
     Args:
         assignments: an assignment of nbgrader each.
         folder: the course's; assignments of the same names are overwritten.
-        points: for each exercise.
+        points: what exercises are worth.
     """
     configuration = folder / "nbgrader_config.py"
     if not configuration.exists():
@@ -64,10 +70,17 @@ def write_course(
         yield path
 
 
-def notebook(assignment: Assignment, points: float = 1) -> NotebookNode:
+def next_step(assignments: Sequence[Assignment], folder: Path) -> str:
+    """Return what a teacher does next, as a line for a terminal."""
+    return (
+        f"now: cd {shlex.quote(str(folder))}; nbgrader generate_assignment "
+        f"{assignments[0].lesson}"
+    )
+
+
+def notebook(assignment: Assignment, points: Points) -> NotebookNode:
     """Return an assignment as ``nbgrader generate_assignment`` takes it."""
-    title = new_markdown_cell(f"# {assignment.title}", id="title")
-    cells = [_locked(title)]
+    cells = [_locked(introduced(assignment))]
     cells += [_locked(without_outputs(cell)) for cell in assignment.needed]
     for question in assignment.questions:
         name = question.number.replace(".", "-").lower()
@@ -78,13 +91,14 @@ def notebook(assignment: Assignment, points: float = 1) -> NotebookNode:
         )
         cells.append(_marked(new_code_cell(answer, id=f"answer-{name}"), solution=True))
         cells.append(new_code_cell(question.check, id=f"check-{name}"))
+        worth = points.of(question.number)
         test = _TEST.format(
             number=question.number,
             framework=assignment.framework,
             answer=question.answer,
-            points=points,
+            points=worth,
         )
-        cells.append(_marked(new_code_cell(test, id=f"points-{name}"), points=points))
+        cells.append(_marked(new_code_cell(test, id=f"points-{name}"), points=worth))
     return new_notebook(cells=cells, metadata=assignment.metadata)
 
 

@@ -1,6 +1,7 @@
 """Write notebooks for ``otter assign``, whose hidden tests ask this course's judge."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,14 +9,19 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import (
     new_code_cell,
-    new_markdown_cell,
     new_notebook,
     new_raw_cell,
 )
 
 from d2l_gpu import __version__
-from d2l_gpu.assignments.questions import Assignment, Question, without_outputs
+from d2l_gpu.assignments.questions import (
+    Assignment,
+    Question,
+    introduced,
+    without_outputs,
+)
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.grading.points import Points
 
 _TEST = """\
 \"\"\" # BEGIN TEST CONFIG
@@ -42,15 +48,15 @@ def requirements(framework: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_masters(
-    assignments: Sequence[Assignment], folder: Path, points: float = 1
+def write(
+    assignments: Sequence[Assignment], folder: Path, points: Points
 ) -> Iterator[Path]:
     """Write what ``otter assign`` takes, and yield the path of each file.
 
     Args:
         assignments: a folder with a notebook each.
         folder: the course's; files of the same names are overwritten.
-        points: for each exercise.
+        points: what exercises are worth.
     """
     for assignment in assignments:
         own = folder / assignment.lesson
@@ -63,7 +69,15 @@ def write_masters(
         yield needs
 
 
-def master(assignment: Assignment, points: float = 1) -> NotebookNode:
+def next_step(assignments: Sequence[Assignment], folder: Path) -> str:
+    """Return what a teacher does next, as a line for a terminal."""
+    lesson = assignments[0].lesson
+    return (
+        f"now: cd {shlex.quote(str(folder / lesson))}; otter assign {lesson}.ipynb dist"
+    )
+
+
+def master(assignment: Assignment, points: Points) -> NotebookNode:
     """Return an assignment in the notebook format of ``otter assign``."""
     settings = {
         "name": f"d2l-gpu {assignment.lesson}",
@@ -77,11 +91,12 @@ def master(assignment: Assignment, points: float = 1) -> NotebookNode:
     }
     cells = [
         new_raw_cell("# ASSIGNMENT CONFIG\n" + _yaml(settings), id="assignment"),
-        new_markdown_cell(f"# {assignment.title}", id="title"),
+        introduced(assignment),
         *map(without_outputs, assignment.needed),
     ]
     for question in assignment.questions:
-        cells += _question(question, assignment.framework, points)
+        worth = points.of(question.number)
+        cells += _question(question, assignment.framework, worth)
     return new_notebook(cells=cells, metadata=assignment.metadata)
 
 

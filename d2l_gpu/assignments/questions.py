@@ -7,11 +7,12 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
-from d2l_gpu.course import solutions_of
+from d2l_gpu.course import solutions_of, without_solutions
 
 INTRODUCTION = "exercises"
-"""The id of the cell before a lesson's exercises."""
+"""The id of the cell before a lesson's exercises, which says what to do."""
 
 _HEADING = re.compile(r"^### (\w\d\.\d+) ", re.MULTILINE)
 _CHECK = re.compile(r"^(?:\w+\.)*check\('(\w\d\.\d+)', (\w+)\)$", re.MULTILINE)
@@ -46,6 +47,7 @@ class Assignment:
         lesson: its full name, such as ``03_copying``.
         framework: the framework's tag.
         title: of the lesson.
+        introduction: what students do, in the notebook's language.
         needed: the lesson's code cells that the exercises need.
         questions: in the lesson's order.
         metadata: of the notebook: its kernel and language.
@@ -54,6 +56,7 @@ class Assignment:
     lesson: str
     framework: str
     title: str
+    introduction: str
     needed: Sequence[NotebookNode]
     questions: Sequence[Question]
     metadata: NotebookNode
@@ -84,7 +87,15 @@ def read_assignment(path: Path, framework: str) -> Assignment:
     answers = dict(_solutions(solutions.cells))
     questions = tuple(_questions(lesson.cells[first + 1 :], answers))
     title = lesson.cells[0].source.partition("\n")[0].lstrip("# ")
-    return Assignment(path.stem, framework, title, needed, questions, lesson.metadata)
+    return Assignment(
+        path.stem,
+        framework,
+        title,
+        without_solutions(lesson.cells[first].source),
+        needed,
+        questions,
+        lesson.metadata,
+    )
 
 
 def _questions(
@@ -125,3 +136,10 @@ def without_outputs(cell: NotebookNode) -> NotebookNode:
     if copied.cell_type == "code":
         copied.outputs, copied.execution_count = [], None
     return copied
+
+
+def introduced(assignment: Assignment) -> NotebookNode:
+    """Return the first cell of an assignment: its title, and what students do."""
+    _, _, what = assignment.introduction.partition("\n")
+    text = f"# {assignment.title}\n\n{what.strip()}".strip()
+    return new_markdown_cell(text, id="title")

@@ -1,6 +1,7 @@
 """Arguments that several commands take, and their types."""
 
 import argparse
+import re
 from pathlib import Path
 
 from d2l_gpu.common.frameworks import FRAMEWORKS
@@ -26,6 +27,16 @@ def _positive(text: str) -> int:
 # argparse names the type in its message: "invalid number of seconds value: 'x'"
 number_of_seconds.__name__ = "number of seconds"
 number_of_notebooks.__name__ = "number of notebooks"
+
+
+def exercises_and_lessons(text: str) -> list[str]:
+    """Read numbers of exercises and lessons, separated by commas; 3.1 means 03.1."""
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(
+            "name exercises or lessons, separated by commas, such as 03.1,03.2,07"
+        )
+    return [re.sub(r"^(?=\d(\.\d+)?$)", "0", each) for each in names]
 
 
 def folder(text: str) -> Path:

@@ -14,7 +14,9 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     from d2l_gpu.assignments import nbgrader, otter
     from d2l_gpu.assignments.questions import read_assignment
+    from d2l_gpu.grading.points import given_points
 
+    points = given_points(options.points)
     if not options.lessons:  # then those that have any
         lessons = [
             name
@@ -23,9 +25,10 @@ def _run(options: argparse.Namespace) -> int:
         ]
     paths = [notebooks / f"{name}.ipynb" for name in lessons]
     assignments = [read_assignment(path, options.framework) for path in paths]
-    write = {"nbgrader": nbgrader.write_course, "otter": otter.write_masters}
-    for path in write[options.program](assignments, options.output, options.points):
+    program = {"nbgrader": nbgrader, "otter": otter}[options.program]
+    for path in program.write(assignments, options.output, points):
         print(path)
+    print(program.next_step(assignments, options.output))
     return 0
 
 
@@ -51,7 +54,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     export.add_argument(
         "--points",
-        type=float,
-        default=1.0,
-        help="points for each exercise (default: %(default)g)",
+        default="1",
+        metavar="NUMBER or FILE",
+        help="points for each exercise, or a TOML file with the points of exercises, "
+        "as `d2l-gpu grade` takes it (default: %(default)s)",
     )

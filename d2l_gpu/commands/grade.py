@@ -6,6 +6,7 @@ from pathlib import Path
 
 from d2l_gpu.commands.arguments import (
     add_output,
+    exercises_and_lessons,
     number_of_notebooks,
     number_of_seconds,
 )
@@ -21,22 +22,27 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     from d2l_gpu.exercises.own import chosen_file
     from d2l_gpu.exercises.variants.draw import choose
-    from d2l_gpu.grading.points import Points, read_points
-    from d2l_gpu.grading.run import Settings, grade_class
+    from d2l_gpu.grading.class_list import read_class_list
+    from d2l_gpu.grading.plan import Settings
+    from d2l_gpu.grading.points import given_points
+    from d2l_gpu.grading.run import grade_class
 
     if options.variant:
         choose(options.variant)
-    points = read_points(options.points) if options.points else (1, {})
+    points = given_points(options.points, options.all_or_nothing)
+    points_file = Path(options.points)
     settings = Settings(
         framework=options.framework,
         lesson=options.lesson,
         only=options.only,
         own=chosen_file(options.exercises),
-        points=Points(*points, options.all_or_nothing),
+        points=points,
         cell_seconds=options.timeout,
         notebook_seconds=options.notebook_timeout,
         jobs=options.jobs or usable_cores(),
         again=options.again,
+        class_list=read_class_list(options.students) if options.students else None,
+        points_from=points_file if points_file.is_file() else None,
     )
     try:
         return grade_class(options.submissions, options.output, settings)
@@ -55,10 +61,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "grade",
         help="check the exercises in the notebooks of a class",
         description="Run the notebooks of a class, each in a process of its own with "
-        "limited time and memory, check their answers, and write grades.csv, "
-        "grades.json, a page that shows where the class is stuck, and feedback for "
-        "each student. Notebooks that have been graded aren't graded again, so you can "
-        "interrupt this command with Ctrl-C.",
+        "limited time and memory, check their answers, and write tables "
+        "(grades.csv, grades.json), a page that shows where the class is stuck "
+        "(grades.html), and feedback for each student. Notebooks that have been graded "
+        "aren't graded again, so you can interrupt this command with Ctrl-C.",
         epilog="docs/teaching.md says what the limits keep out, and what they don't.",
     )
     grade.set_defaults(command=_run)
@@ -70,10 +76,17 @@ def add(commands: argparse._SubParsersAction) -> None:
     add_output(grade, "grades", "grades")
     grade.add_argument(
         "--points",
+        default="1",
+        metavar="NUMBER or FILE",
+        help="points for each exercise, or a TOML file with the points of exercises, "
+        'with lines such as "03.1" = 2 (default: %(default)s)',
+    )
+    grade.add_argument(
+        "--students",
         type=Path,
         metavar="FILE",
-        help='a TOML file with the points of exercises, with lines such as "03.1" = '
-        "2 (default: 1 for each)",
+        help="a CSV file with everyone in the class, such as a gradebook exports, to "
+        "see who handed in nothing",
     )
     grade.add_argument(
         "--all-or-nothing",
@@ -82,11 +95,12 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     grade.add_argument(
         "--only",
-        nargs="+",
+        type=exercises_and_lessons,
+        action="extend",
         default=[],
-        metavar="EXERCISE",
-        help="the exercises that count, such as 03.1, or lessons, such as 03 (default: "
-        "all of the notebooks' lessons)",
+        metavar="EXERCISES",
+        help="the exercises or lessons that count, such as 03.1,03.2,07 (default: all "
+        "of the notebooks' lessons)",
     )
     grade.add_argument(
         "--exercises",

@@ -144,3 +144,12 @@ def select_lessons(wanted: Iterable[str], known: Sequence[str]) -> list[str]:
             )
         chosen.add(by_name[alias])
     return [name for name in known if name in chosen or not chosen]
+
+
+def without_solutions(text: str) -> str:
+    """Leave out the last sentence of the exercises' introduction, with its link."""
+    link = re.search(r"\[[^\]]*\]\([^)]*/solutions/[^)]*\)", text)
+    if link is None:
+        return text
+    ends = re.finditer(r"[.!?](?:\s+)|。", text[: link.start()])
+    return text[: max((end.end() for end in ends), default=link.start())].rstrip()

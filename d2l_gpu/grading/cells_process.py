@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def main() -> None:
     limit_this_process()
     for index, source in task["cells"]:
         answers.tell(begins=index)
-        answers.tell(ends=index, error=shell.run(index, source))
+        error, line = shell.run(index, source)
+        answers.tell(ends=index, error=error, line=line)
     answers.send_rest(shell.user_ns)
     answers.tell(done=True)
     os._exit(0)  # libraries may have left threads behind
@@ -152,8 +154,11 @@ def _shell() -> Any:
     class Shell(InteractiveShell):
         compiler_class = Type(Compiler)
 
-        def run(self, index: int, source: str) -> str:
-            """Run a cell, and return what it raised; empty if nothing."""
+        def run(self, index: int, source: str) -> tuple[str, int]:
+            """Run a cell, and return what it raised, and in which of its lines.
+
+            That's an empty text if it raised nothing, and 0 if no line did.
+            """
             self.compile.cell = index
             _Interrupts.wanted = True
             try:
@@ -163,7 +168,7 @@ def _shell() -> Any:
                 error = raised
             finally:
                 _Interrupts.wanted = False
-            return _what(error)
+            return _what(error), _line(error, self.compile.get_code_name())
 
         # The other way needs a terminal of its own, which can't be had here.
         system = InteractiveShell.system_raw
@@ -214,8 +219,23 @@ def _what(error: BaseException | None) -> str:
     if error is None:
         return ""
     try:
-        text = " ".join(str(error).split())[:300]
+        # A syntax error's text ends with its place, which is told anyhow.
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = " ".join(text.split())[:300]
     except BaseException:
         text = ""
     name = type(error).__name__
     return f"{name}: {text}" if text else name
+
+
+def _line(error: BaseException | None, cell: str) -> int:
+    """Return the line of a cell in which an error was raised; 0 if none was.
+
+    Args:
+        error: the error.
+        cell: what its code is called.
+    """
+    if isinstance(error, SyntaxError) and error.filename == cell:
+        return error.lineno or 0
+    frames = traceback.extract_tb(error.__traceback__) if error else ()
+    return next((each.lineno for each in frames if each.filename == cell), 0)

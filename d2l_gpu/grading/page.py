@@ -1,152 +1,178 @@
-"""The page of a class: a table of all grades, and where the class is stuck."""
+"""The pages about a class: everyone's grades, and what each student is told.
 
+They need no network and no scripts, and show nothing of a student's as HTML.
+"""
+
+import functools
+import os
 import re
+import statistics
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
-from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from d2l_gpu.course.page import page_of
-from d2l_gpu.grading.results import Results, state_of
-from d2l_gpu.grading.stuck import where_stuck
+from d2l_gpu.grading.results import Results, Student, state_of
+from d2l_gpu.grading.stuck import fewest_passed, where_stuck
 
-_TITLE = "d2l-gpu: grades"
-
-# Colours that readers with any colour vision tell apart; each state also has a sign.
-_STYLE = """
-<style>
-.grades { color: var(--jp-content-font-color1); max-width: 100%; }
-.grades .wide { overflow-x: auto; }
-.grades table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-.grades table :is(th, td) { border: 1px solid var(--jp-border-color2);
-  max-width: none; padding: 4px 10px; text-align: right; white-space: nowrap; }
-.grades table :is(th, td):first-child { text-align: left; }
-.grades .table :is(th, td):first-child { background: var(--jp-layout-color0);
-  left: 0; position: sticky; }
-.grades .right { background: rgba(0, 114, 178, .28); }
-.grades .partly { background: rgba(240, 228, 66, .28); }
-.grades .wrong { background: rgba(213, 94, 0, .28); }
-.grades :is(.unanswered, .missing) { color: var(--jp-content-font-color2); }
-.grades .legend span { border: 1px solid var(--jp-border-color2);
-  margin-right: 8px; padding: 2px 8px; }
-.grades h2 { margin-top: 2em; }
-.grades h3 { margin: 1.4em 0 .3em; }
-.grades .bar { display: flex; height: 10px; margin: 4px 0; max-width: 30em; }
-.grades .bar i { display: block; height: 100%; }
-.grades .bar .right { background: #0072b2; }
-.grades .bar .partly { background: #e3d32e; }
-.grades .bar .wrong { background: #d55e00; }
-.grades .bar :is(.unanswered, .missing) { background: rgba(128, 128, 128, .25); }
-.grades :is(ul, p) { max-width: 60em; }
-.grades .times { color: var(--jp-content-font-color2); }
-</style>
-"""
-
-_BODY = """
-<div class="grades">
-<h1>Grades</h1>
-<p>{{ students | length }} student{{ '' if students | length == 1 else 's' }},
-{{ exercises | length }} exercise{{ '' if exercises | length == 1 else 's' }},
-{{ points(most) }} point{{ '' if most == 1 else 's' }}.</p>
-<p class="legend"><span class="right">1 ✓ passes</span>
-<span class="partly">0.5 some checks pass</span><span class="wrong">0 none</span>
-<span class="unanswered">– not answered</span>
-<span class="missing">no notebook</span></p>
-<div class="wide table"><table>
-<thead><tr><th>Student</th><th>Total</th>
-{%- for each in exercises %}<th title="{{ each.title }}">
-<a href="#exercise-{{ each.number }}">{{ each.number }}</a></th>{% endfor -%}
-</tr></thead>
-<tbody>
-{%- for student in students %}
-<tr><td>{{ student.name }}{% if student.notes %}
-<a href="#notes" title="{{ student.notes | join('; ') }}">⚠</a>{% endif %}</td>
-<td><b>{{ points(student.total) }}</b></td>
-{%- for cell in student.cells %}<td class="{{ cell.state }}" title="{{ cell.told }}">
-{{- cell.text }}</td>{% endfor -%}
-</tr>
-{%- endfor %}
-</tbody></table></div>
-
-<h2>Where the class is stuck</h2>
-{%- for each in stuck %}
-<h3 id="exercise-{{ each.number }}">{{ each.number }} {{ titles[each.number] }}</h3>
-<div class="bar" aria-hidden="true">
-{%- for state, n in each.states.items() if n and state != 'missing' -%}
-<i class="{{ state }}" style="flex: {{ n }}"></i>{% endfor %}</div>
-<p>{{ each.states.right }} of {{ each.handed_in }} passed
-({{ '%.0f' % (100 * each.share) }} %)
-{%- if each.states.unanswered %}; {{ each.states.unanswered }} without an answer
-{%- endif %}.</p>
-{%- if each.claims %}
-<p>Checks that fail most often:</p>
-<ul>{% for text, n in each.claims %}<li>{{ text | code }}
-<span class="times">({{ n }} ×)</span></li>{% endfor %}</ul>
-{%- endif %}
-{%- if each.hints %}
-<p>What these students were told:</p>
-<ul>{% for text, n in each.hints %}<li>{{ text | code }}
-<span class="times">({{ n }} ×)</span></li>{% endfor %}</ul>
-{%- endif %}
-{%- endfor %}
-
-{%- if noted %}
-<h2 id="notes">What went wrong with notebooks</h2>
-<ul>{% for student in noted %}<li>{{ student.name }}<ul>
-{%- for note in student.notes %}<li>{{ note | code }}</li>{% endfor %}</ul></li>
-{%- endfor %}</ul>
-{%- endif %}
-</div>
-"""
+_HERE = Path(__file__).parent
 
 
-def page_html(results: Results) -> str:
-    """Return a page that needs no network, and shows no text of a student as HTML."""
-    rows = []
-    for student in results.students:
-        cells = []
-        for number in results.titles:
-            verdict = student.verdict(number)
-            state = state_of(verdict)
-            text = _points(results.points.earned(verdict))
-            if state == "right":
-                text += " ✓"
-            elif state in ("unanswered", "missing"):
-                text = "–" if state == "unanswered" else ""
-            told = (verdict.hint or verdict.problem) if verdict else ""
-            cells.append({"state": state, "text": text, "told": told})
-        total = results.total(student)
-        notes = [_plain(note) for note in student.notes]
-        rows.append(
-            {"name": student.name, "cells": cells, "total": total, "notes": notes}
+def page_html(results: Results, output: Path) -> str:
+    """Return the page of a class.
+
+    Args:
+        results: what came of the class.
+        output: the folder that the page is written to, from which links start.
+    """
+    students = []
+    for place, student in enumerate(results.students, 1):
+        paths = [each.path for each in student.notebooks if each.path]
+        students.append(
+            _student(results, student)
+            | {
+                "anchor": f"student-{place}",
+                "feedback": quote(student.feedback),
+                "links": [(_link(path, output), _plain(path.name)) for path in paths],
+            }
         )
-    environment = Environment(autoescape=True)
-    environment.filters["code"] = _with_code
-    html = environment.from_string(_BODY).render(
-        students=rows,
-        noted=[row for row in rows if row["notes"]],
-        exercises=[{"number": n, "title": t} for n, t in results.titles.items()],
-        titles=results.titles,
-        stuck=where_stuck(results),
+    totals = [results.total(each) for each in results.students]
+    stuck = where_stuck(results)
+    least = fewest_passed(stuck)
+    return _render(
+        "grades",
+        students=students,
+        ids=any(each.id for each in results.students),
+        noted=[each for each in students if each["notes"]],
+        not_graded=[_plain(each) for each in results.not_graded],
+        absent=sum(not each.graded for each in results.students),
+        exercises=[
+            {"number": number, "title": title, "points": results.points.of(number)}
+            for number, title in results.titles.items()
+        ],
+        stuck=[
+            {
+                "number": each.number,
+                "title": results.titles[each.number],
+                "states": each.states,
+                "handed_in": each.handed_in,
+                "share": each.share,
+                "mistakes": each.mistakes,
+                "least": each.number in least,
+            }
+            for each in stuck
+        ],
         most=results.most,
-        points=_points,
+        mean=statistics.mean(totals),
+        median=statistics.median(totals),
+        all_or_nothing=results.points.all_or_nothing,
+        about=results.about,
     )
-    output = new_output("display_data", data={"text/html": _STYLE + html})
-    notebook = new_notebook(
-        cells=[new_code_cell("", outputs=[output])], metadata={"title": _TITLE}
+
+
+def feedback_html(results: Results, student: Student) -> str:
+    """Return what a student is told."""
+    return _render(
+        "feedback",
+        student=_student(results, student),
+        most=results.most,
+        about=results.about[:2],
     )
-    return page_of(notebook, exclude_input=True, exclude_output_prompt=True)
+
+
+_SIGNS = {"right": "{} ✓", "unrun": "✗", "unanswered": "–", "missing": ""}
+
+
+def _student(results: Results, student: Student) -> dict[str, Any]:
+    """Return what the pages say of a student."""
+    answers = []
+    for number, title in results.titles.items():
+        best = student.best(number)
+        verdict = best and best.verdicts[number]
+        earned, state = results.points.earned(verdict), state_of(verdict)
+        answers.append(
+            {
+                "number": number,
+                "title": title,
+                "state": state,
+                "sign": _SIGNS.get(state, "{}").format(number_text(earned)),
+                "earned": earned,
+                "worth": results.points.of(number),
+                "claims": verdict.claims if verdict else (),
+                "problem": verdict.problem if verdict else "",
+                "hint": verdict.hint if verdict else "",
+                "printed": _plain(verdict.printed.rstrip()) if verdict else "",
+                "code": _plain(best.code.get(number, "")) if best else "",
+            }
+        )
+    return {
+        "name": _plain(student.name),
+        "id": _plain(student.id),
+        "total": results.total(student),
+        "graded": student.graded,
+        "notes": student.notes,
+        "answers": answers,
+    }
+
+
+def number_text(points: float) -> str:
+    """Return points as a text, with two decimals at most."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def _link(path: Path, output: Path) -> str:
+    """Return a link to a file from a page in a folder."""
+    try:
+        return quote(Path(os.path.relpath(path, output)).as_posix())
+    except ValueError:  # on another drive
+        return path.resolve().as_uri()
+
+
+def _render(name: str, **what: Any) -> str:
+    return _templates().get_template(f"{name}.html.j2").render(**what)
+
+
+@functools.cache
+def _templates() -> Environment:
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    environment.globals["style"] = Markup((_HERE / "pages.css").read_text("utf-8"))
+    environment.filters |= {
+        "code": _with_code,
+        "begun": lambda text: _with_code(_begun(text)),
+        "sentence": _sentence,
+        "points": number_text,
+    }
+    return environment
+
+
+def _sentence(text: str, begun: bool = True) -> Markup:
+    """Return a text as a sentence in HTML.
+
+    Args:
+        text: with or without a full stop.
+        begun: whether it begins with a capital letter.
+    """
+    text = text.rstrip()
+    if not text.endswith((".", "!", "?", "…")):
+        text += "."
+    return _with_code(_begun(text) if begun else text)
+
+
+def _begun(text: str) -> str:
+    """Return a text with a capital letter at its beginning, if it begins with a word,
+    and not with code or the name of a file."""
+    word = text.partition(" ")[0].rstrip(":,.").replace("'", "")
+    return text[:1].upper() + text[1:] if word.isalpha() else text
 
 
 def _with_code(text: str) -> Markup:
     """Return a text as HTML, with what is between backticks as code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _points(points: float) -> str:
-    return f"{points:.2f}".rstrip("0").rstrip(".")
+    html = str(escape(_plain(text)))
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", html))
 
 
 def _plain(text: str) -> str:
     """Return a text without what isn't to be seen."""
-    return "".join(c if c.isprintable() else " " for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

@@ -88,3 +88,25 @@ def read_points(path: Path) -> tuple[float, dict[str, float]]:
                 )
             table[number] = points
     return table.pop("default", 1), table
+
+
+def given_points(text: str, all_or_nothing: bool = False) -> Points:
+    """Return the points that somebody gives as a number, or as the name of a file.
+
+    Raises:
+        OSError: the file can't be read.
+        ValueError: it isn't one that `read_points` takes, or the number is no number
+            of points.
+    """
+    try:
+        default = float(text)
+    except ValueError:
+        if not Path(text).is_file():
+            raise ValueError(
+                f"the points must be a number, or a file; there is no file {text}"
+            ) from None
+        return Points(*read_points(Path(text)), all_or_nothing)
+    if not math.isfinite(default) or default < 0:
+        raise ValueError(f"the points must be a number of at least 0, not {text}")
+    number = int(default) if default.is_integer() else default
+    return Points(number, {}, all_or_nothing)

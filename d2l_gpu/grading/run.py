@@ -1,11 +1,8 @@
 """Grading the notebooks of a class, several at a time: what ``d2l-gpu grade`` does."""
 
-import contextlib
-import functools
-import hashlib
 import json
+import math
 import os
-import platform
 import queue
 import shutil
 import subprocess
@@ -13,75 +10,33 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-import d2l_gpu
-from d2l_gpu import exercises as exercises_package
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.files import write_atomically
-from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import HIDDEN
-from d2l_gpu.course import lesson_names, notebooks_dir, select_lessons
 from d2l_gpu.exercises.grading_process import STARTUP
 from d2l_gpu.exercises.judge import environment_for, temporary_folder
-from d2l_gpu.exercises.registry import Exercise, lessons_of, load, of_lesson
-from d2l_gpu.exercises.specification import specification
-from d2l_gpu.exercises.variants.draw import current
+from d2l_gpu.exercises.registry import Exercise
 from d2l_gpu.exercises.verdict import Verdict
-from d2l_gpu.grading import submissions, supervisor
+from d2l_gpu.grading import supervisor
 from d2l_gpu.grading.cells_process import WORK
+from d2l_gpu.grading.page import number_text
+from d2l_gpu.grading.plan import Course, Plan, Settings
 from d2l_gpu.grading.points import Points
-from d2l_gpu.grading.results import (
-    GradedNotebook,
-    Results,
-    Student,
-    encodable,
-    in_order,
-)
-from d2l_gpu.grading.submissions import Submission, Unreadable, submissions_in
+from d2l_gpu.grading.results import GradedNotebook, Results, encodable
+from d2l_gpu.grading.students import students_with
+from d2l_gpu.grading.submissions import Submission, not_a_notebook, submissions_in
 from d2l_gpu.grading.supervisor import Task
 from d2l_gpu.grading.tables import DATA, FEEDBACK, PAGE, TABLE, write_all
 
-CELL_SECONDS, NOTEBOOK_SECONDS = 120, 600
-
 # The folder with what came of each notebook, in that of the grades.
 DONE = "results"
-
-# Files beside a notebook that it gets: their bytes, and how many there may be.
-_BESIDE, _MOST_BESIDE = 64 * 2**20, 500
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a class is graded.
-
-    Attributes:
-        framework: the tag of all notebooks' framework; None if they tell.
-        lesson: the lesson of all notebooks, by number or name; None if they tell.
-        only: the exercises, or lessons, that count; empty for all.
-        own: a file with a teacher's own exercises.
-        points: what exercises are worth.
-        cell_seconds: how long a cell may take.
-        notebook_seconds: how long all cells of a notebook may take.
-        jobs: how many notebooks are graded at a time.
-        again: whether to grade also what has been graded.
-    """
-
-    framework: str | None = None
-    lesson: str | None = None
-    only: Sequence[str] = ()
-    own: Path | None = None
-    points: Points = field(default_factory=Points)
-    cell_seconds: float = CELL_SECONDS
-    notebook_seconds: float = NOTEBOOK_SECONDS
-    jobs: int = field(default_factory=usable_cores)
-    again: bool = False
 
 
 def grade_class(folder: Path, output: Path, settings: Settings) -> int:
@@ -104,12 +59,24 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
     began = time.monotonic()
     hidden = _to_hide([folder, output])
     course = Course(settings)
-    plans = [course.plan(each) for each in submissions_in(folder, output)]
-    course.check_settings()
+    them = settings.class_list
+    ours = [output, settings.points_from, settings.own, them and them.path]
+    handed_in = submissions_in(
+        folder, filter(None, ours), them and (lambda owner: bool(them.find(owner)))
+    )
+    plans = [course.plan(each) for each in handed_in.submissions]
+    for warning in course.check_settings():
+        print(warning, file=sys.stderr)
     output.mkdir(parents=True, exist_ok=True)
     graded, kept, faults = _grade_all(plans, output / DONE, settings, hidden)
-    results = course.results(graded)
+    for name in handed_in.others:
+        print(f"not graded: {not_a_notebook(name)}")
+    whose = zip(handed_in.submissions, graded, strict=True)
+    students = students_with(whose, them)
+    titles, about = course.titles(), course.about(folder)
+    results = Results(students, titles, settings.points, about, handed_in.others)
     write_all(results, output)
+    _say_who_is_missing(results, settings)
     count = len(results.students)
     notebooks = sum(bool(plan.submission.path) for plan in plans)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
@@ -129,240 +96,14 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
     return 1 if faults else 0
 
 
-# ------------------------------------------------------------------ what to do
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done with a notebook.
-
-    Attributes:
-        submission: the notebook.
-        task: how to grade it; None if it can't be.
-        problem: why it can't be, as a sentence without a full stop.
-        key: tells whether it has been graded: the same for the same notebook.
-        beside: the files that it gets.
-        notes: what to note before it's graded.
-    """
-
-    submission: Submission
-    task: Task | None = None
-    problem: str = ""
-    key: str = ""
-    beside: Sequence[Path] = ()
-    notes: Sequence[str] = ()
-
-
-class Course:
-    """The exercises that a class is graded on.
-
-    Args:
-        settings: how to grade.
-    Raises:
-        ValueError: the settings name a framework, lesson or file that doesn't exist.
-    """
-
-    def __init__(self, settings: Settings):
-        self._settings = settings
-        self._own = load(settings.own).exercises if settings.own else {}
-        self._own_text = settings.own.read_bytes() if settings.own else b""
-        self._used: dict[str, str] = {}  # the exercises that count; their frameworks
-        self._there: set[str] = set()  # the exercises of all notebooks
-        if settings.framework:
-            framework_with(settings.framework)
-        self._lesson = settings.lesson and _lesson_called(
-            settings.lesson, settings.framework or "pytorch"
-        )
-
-    def plan(self, submission: Submission) -> Plan:
-        """Return what is to be done with a notebook; nothing of it runs."""
-        if submission.path is None:
-            return Plan(submission, problem="there is no notebook in this folder")
-        try:
-            data = submissions.read(submission.path)
-            notebook = submissions.parsed(data)
-            tag = self._framework_of(notebook)
-            exercises = self._exercises_of(notebook, submission, tag)
-        except Unreadable as problem:
-            return Plan(submission, problem=str(problem))
-        if not exercises:
-            return Plan(submission, problem="--only leaves out all of its exercises")
-        for each in exercises:
-            self._used.setdefault(each.number, tag)
-        settings = self._settings
-        limits = settings.cell_seconds, settings.notebook_seconds
-        lessons = {each.number.partition(".")[0] for each in exercises}
-        sources = set().union(*(_sources(tag, each) for each in lessons))
-        ours = [i for i, text in notebook.code.items() if text.strip() in sources]
-        task = Task(tag, exercises, notebook.code, *limits, ours)
-        beside, notes = _beside(submission)
-        variant = current(tag)
-        for name in sorted(submissions.variants_in(notebook) - {variant}):
-            graded = f"as variant {variant}" if variant else "without a variant"
-            notes.append(f"the notebook names variant {name}, but is graded {graded}")
-        key = self._key(task, beside)
-        return Plan(submission, task, key=key, beside=beside, notes=notes)
-
-    def _framework_of(self, notebook: submissions.Notebook) -> str:
-        tag = self._settings.framework or submissions.framework_of(notebook)
-        its = framework_with(tag or "pytorch")
-        if not its.is_installed:
-            raise Unreadable(f"{its.title} is not installed here: {its.install}")
-        return its.tag
-
-    def _exercises_of(
-        self, notebook: submissions.Notebook, submission: Submission, tag: str
-    ) -> list[Exercise]:
-        names = submissions.defined(notebook)
-        numbers = submissions.mentioned(notebook)
-        numbers |= {each for each, own in self._own.items() if own.name in names}
-        known = lessons_of(tag)
-        lesson = self._lesson or submissions.lesson_of(
-            sorted(numbers - set(self._own)), submission.name, known, _names(tag)
-        )
-        if not lesson and not numbers & set(self._own):
-            lesson = _lesson_with(names, tag)
-        exercises = dict(of_lesson(tag, lesson)) if lesson else {}
-        for number in numbers & set(self._settings.only):
-            if number not in self._own:
-                exercises |= {
-                    each: it
-                    for each, it in of_lesson(tag, number.partition(".")[0]).items()
-                    if each == number
-                }
-        exercises |= {each: self._own[each] for each in numbers & set(self._own)}
-        if not exercises:
-            raise Unreadable(
-                "the notebook doesn't tell which lesson it is, by its exercises or its "
-                "name; --lesson says so for all notebooks"
-            )
-        self._there |= exercises.keys()
-        return [exercises[each] for each in in_order(exercises) if self._counts(each)]
-
-    def _counts(self, number: str) -> bool:
-        only = self._settings.only
-        return not only or number in only or number.partition(".")[0] in only
-
-    def check_settings(self) -> None:
-        """Raise a ValueError if settings name exercises that no notebook has."""
-        if not self._there:
-            return  # it's the notebooks' fault
-        lessons = {each.partition(".")[0] for each in self._there}
-        for what, names in (
-            ("--only", self._settings.only),
-            ("--points", self._settings.points.table),
-        ):
-            for name in names:
-                known = name in self._there or (what == "--only" and name in lessons)
-                if not known:
-                    raise ValueError(
-                        f"{what} names {name}, but no notebook has that exercise; "
-                        f"there are: {', '.join(in_order(self._there))}"
-                    )
-
-    def _key(self, task: Task, beside: Sequence[Path]) -> str:
-        digest = hashlib.sha256(_version())
-        digest.update(self._own_text)
-        numbers = [each.number for each in task.exercises]
-        limits = [task.cell_seconds, task.notebook_seconds]
-        variant = current(task.framework)
-        what = [task.framework, numbers, list(task.cells.items()), limits, variant]
-        digest.update(json.dumps(what).encode("utf-8", "backslashreplace"))
-        for path in beside:
-            digest.update(os.fsencode(path.name) + b"\0" + path.read_bytes())
-        return digest.hexdigest()[:32]
-
-    def results(self, graded: Sequence[GradedNotebook]) -> Results:
-        """Return what came of the class."""
-        students = [
-            Student(name, list(notebooks))
-            for name, notebooks in groupby(graded, key=lambda each: each.student)
-        ]
-        titles = {each: self._title(each) for each in in_order(self._used)}
-        return Results(students, titles, self._settings.points)
-
-    def _title(self, number: str) -> str:
-        if number in self._own:
-            return self._own[number].name
-        try:
-            text = specification(self._used[number], number)
-        except (FileNotFoundError, ValueError):
-            return ""
-        heading = text.splitlines()[0].lstrip("# ")
-        return heading.removeprefix(number).strip()
-
-
-def _lesson_called(name: str, tag: str) -> str:
-    """Return the number of a lesson, given as `select_lessons` takes it.
-
-    Raises:
-        ValueError: there is none, or it has no exercises.
-    """
-    (full,) = select_lessons([name], lesson_names(notebooks_dir("en", tag)))
-    lesson = full.partition("_")[0]
-    if lesson not in lessons_of(tag):
-        raise ValueError(f"lesson {full} has no exercises")
-    return lesson
-
-
-def _lesson_with(names: set[str], tag: str) -> str | None:
-    """Return the lesson of which a notebook has most answers, by their names."""
-    votes = {
-        lesson: sum(each.name in names for each in of_lesson(tag, lesson).values())
-        for lesson in lessons_of(tag)
-    }
-    best = max(votes, key=votes.get, default=None)
-    return best if best and votes[best] else None
-
-
-def _names(tag: str) -> list[str]:
-    """Return the full names of a framework's lessons; an empty list if unknown."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        return lesson_names(notebooks_dir("en", tag))
-    return []
-
-
-@functools.cache
-def _sources(tag: str, lesson: str) -> frozenset[str]:
-    """Return the code of the cells of a lesson's own notebook; nothing if unknown."""
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        for path in notebooks_dir("en", tag).glob(f"{lesson}_*.ipynb"):
-            cells = submissions.parsed(path.read_bytes()).code.values()
-            return frozenset(source.strip() for source in cells)
-    return frozenset()
-
-
-@functools.cache
-def _version() -> bytes:
-    """Return what a verdict depends on besides the notebook."""
-    versions = d2l_gpu.__version__, platform.python_version()
-    digest = hashlib.sha256(" ".join(versions).encode())
-    package = Path(exercises_package.__file__).parent
-    for path in sorted((*package.rglob("*.py"), *Path(__file__).parent.glob("*.py"))):
-        digest.update(path.read_bytes())
-    return digest.digest()
-
-
-def _beside(submission: Submission) -> tuple[list[Path], list[str]]:
-    """Return the files beside a notebook in its student's folder, and what to note."""
-    if submission.folder is None:
-        return [], []  # they belong to others
-    found = [
-        path
-        for path in sorted(submission.path.parent.iterdir())
-        if os.path.isfile(path)  # noqa: PTH113  unlike Path's, it never raises
-        and not path.is_symlink()
-        and os.access(path, os.R_OK)
-        and not path.name.startswith(".")
-        and path.suffix.lower() != ".ipynb"
-    ]
-    size = sum(path.stat().st_size for path in found)
-    if size > _BESIDE or len(found) > _MOST_BESIDE:
-        return [], [
-            "the files beside the notebook were left out: at most "
-            f"{_MOST_BESIDE} files with {_BESIDE // 2**20} MB are taken along"
-        ]
-    return found, []
+def _say_who_is_missing(results: Results, settings: Settings) -> None:
+    absent = [each.name for each in results.students if not each.notebooks]
+    if absent:
+        print(f"handed in nothing: {', '.join(absent)}")
+    strangers = [each.name for each in results.students if each.on_list is False]
+    if strangers:
+        path = settings.class_list.path
+        print(f"not on the list {path}: {', '.join(strangers)}")
 
 
 def _to_hide(folders: Sequence[Path]) -> list[Path]:
@@ -373,9 +114,6 @@ def _to_hide(folders: Sequence[Path]) -> list[Path]:
         for folder in (each.resolve() for each in folders)
         if not any(each.is_relative_to(folder) for each in needed)
     ]
-
-
-# ------------------------------------------------------------------ doing it
 
 
 def _grade_all(
@@ -398,19 +136,13 @@ def _grade_all(
         elif plan.key not in keys:  # those of a copy are the same
             waiting.put(plan)
             keys.add(plan.key)
-    with tqdm(
-        total=len(keys), desc="grading", unit="notebook", disable=None, leave=False
-    ) as bar:
+    with Bar(total=len(keys), disable=None, leave=False) as bar:
 
         def finished(plan: Plan, result: dict) -> None:
             found[plan.key] = result
             if not result["again"]:
                 write_atomically(done / f"{plan.key}.json", json.dumps(result))
-            right = sum(_verdict(each).all_hold for each in result["verdicts"])
-            line = (
-                f"{_who(plan.submission)}: {right} of {len(result['verdicts'])} "
-                f"exercises pass ({result['seconds']:.0f} s)"
-            )
+            line = f"{_who(plan.submission)}: {_score(result, settings.points)}"
             bar.write("; ".join([line, *plan.notes, *result["notes"]]))
             sys.stdout.flush()
             bar.update()
@@ -421,29 +153,65 @@ def _grade_all(
     graded = []
     for plan in plans:
         if plan.task is None:
-            print(f"{_who(plan.submission)}: {plan.problem}")
+            about_file = plan.submission.instead and not plan.submission.folder
+            who = "" if about_file else f"{_who(plan.submission)}: "
+            print(f"not graded: {who}{plan.problem}")
         graded.append(_graded(plan, found.get(plan.key)))
     faults = sum(each["again"] for each in found.values())
     return graded, kept, faults
 
 
+class Bar(tqdm):
+    """Says how many notebooks are graded, and about how long the others take."""
+
+    def __init__(self, **options: Any):
+        form = "{n_fmt} of {total_fmt} notebooks graded{left}"
+        super().__init__(bar_format=form, smoothing=0, **options)
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        found = super().format_dict
+        n, elapsed = found["n"], found["elapsed"]
+        seconds = elapsed / n * (found["total"] - n) if n else 0
+        minutes = math.ceil(seconds / 60)
+        return {**found, "left": f", about {minutes} min left" if seconds else ""}
+
+
+def _score(result: dict, points: Points) -> str:
+    verdicts = [_verdict(each) for each in result["verdicts"]]
+    most = round(sum(points.of(each.number) for each in verdicts), 2)
+    earned = round(sum(map(points.earned, verdicts)), 2)
+    right = sum(each.all_hold for each in verdicts)
+    return (
+        f"{number_text(earned)} of {number_text(most)} "
+        f"{'point' if most == 1 else 'points'}, {right} of {len(verdicts)} "
+        f"{'exercise passes' if len(verdicts) == 1 else 'exercises pass'} "
+        f"({result['seconds']:.0f} s)"
+    )
+
+
 def _who(submission: Submission) -> str:
+    owner = submission.owner
+    name = f"{owner.name} ({owner.id})" if owner.id else owner.name
     if submission.folder is None or not submission.name:
-        return submission.student
-    return f"{submission.student}, {submission.name}"
+        return name
+    return f"{name}, {submission.name}"
 
 
 def _graded(plan: Plan, result: dict | None) -> GradedNotebook:
     submission = plan.submission
     if plan.task is None or result is None:
-        return GradedNotebook(submission.student, submission.name, notes=[plan.problem])
+        return GradedNotebook(
+            submission.name, notes=[plan.problem], path=submission.path
+        )
     verdicts = [_verdict(each) for each in result["verdicts"]]
     return GradedNotebook(
-        submission.student,
         submission.name,
         plan.task.framework,
         {each.number: each for each in verdicts},
         [*plan.notes, *result["notes"]],
+        plan.code,
+        submission.path,
     )
 
 

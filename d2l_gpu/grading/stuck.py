@@ -1,13 +1,29 @@
 """Where the class is stuck: how many passed, and what the others got wrong."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from d2l_gpu.grading.results import Results, state_of
+from d2l_gpu.exercises.verdict import Verdict
+from d2l_gpu.grading.results import STATES, Results, state_of
 
-_MOST = 3
+_MOST = 4
+
+
+@dataclass
+class Mistake:
+    """What several students got wrong in the same way.
+
+    Attributes:
+        claim: what isn't true of their answers; empty if something cut the check short.
+        told: what the first of them was told. Others may have been told the same with
+            other numbers or names.
+        students: their names.
+    """
+
+    claim: str
+    told: str
+    students: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -17,16 +33,12 @@ class Stuck:
     Attributes:
         number: the exercise.
         states: how many students there are of each state.
-        claims: the claims that failed most often, each with how often.
-        hints: what students were told most often, each with how often: the hint for the
-            first claim that failed, or what cut the check short. What differs in its
-            numbers or quotations only counts as the same.
+        mistakes: the most frequent ones.
     """
 
     number: str
     states: dict[str, int]
-    claims: Sequence[tuple[str, int]]
-    hints: Sequence[tuple[str, int]]
+    mistakes: Sequence[Mistake]
 
     @property
     def handed_in(self) -> int:
@@ -40,34 +52,42 @@ class Stuck:
 
 
 def where_stuck(results: Results) -> list[Stuck]:
-    """Return what the class made of each exercise, the one that fewest passed first."""
-    return sorted(
-        (_of(number, results) for number in results.titles), key=lambda each: each.share
-    )
+    """Return what the class made of each exercise, in the order of the exercises."""
+    return [_of(number, results) for number in results.titles]
+
+
+def fewest_passed(stuck: Sequence[Stuck]) -> set[str]:
+    """Return the exercises that fewest passed; none if all are alike."""
+    shares = {each.share for each in stuck if each.handed_in}
+    if len(shares) < 2:
+        return set()
+    least = min(shares)
+    return {each.number for each in stuck if each.handed_in and each.share == least}
 
 
 def _of(number: str, results: Results) -> Stuck:
-    states = dict.fromkeys(("right", "partly", "wrong", "unanswered", "missing"), 0)
-    claims, hints, first = Counter(), Counter(), {}
+    states = dict.fromkeys(STATES, 0)
+    mistakes: dict[str, Mistake] = {}
     for student in results.students:
         verdict = student.verdict(number)
         state = state_of(verdict)
         states[state] += 1
         if verdict is None or state in ("right", "unanswered"):
             continue
-        claims.update({each.text for each in verdict.claims if not each.holds})
-        told = verdict.hint or verdict.problem
-        kind = re.sub(r"`[^`]*`|[\d.,]*\d", "…", told)
-        hints[kind] += 1
-        first.setdefault(kind, told)
-    return Stuck(
-        number,
-        states,
-        _most(claims),
-        [(first[kind], times) for kind, times in _most(hints)],
+        for claim, told in _mistakes(verdict):
+            # What differs in its numbers or quotations only counts as the same.
+            kind = claim or re.sub(r"`[^`]*`|[\d.,]*\d", "…", told)
+            mistake = mistakes.setdefault(kind, Mistake(claim, told))
+            mistake.told = mistake.told or told
+            mistake.students.append(student.name)
+    most = sorted(
+        mistakes.values(), key=lambda each: (-len(each.students), each.claim or "~")
     )
+    return Stuck(number, states, most[:_MOST])
 
 
-def _most(counts: Counter) -> list[tuple[str, int]]:
-    """Return what occurs most often; what occurs as often is sorted by its text."""
-    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST]
+def _mistakes(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return the claims that don't hold, each with its hint, and what cut the check
+    short."""
+    found = {each.text: each.hint for each in verdict.claims if not each.holds}
+    return [*found.items(), *([("", verdict.problem)] if verdict.problem else [])]

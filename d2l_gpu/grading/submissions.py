@@ -5,11 +5,12 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.grading.names import Owner, owner_of
 
 # A notebook of more bytes isn't read.
 _LARGEST = 100 * 2**20
@@ -24,15 +25,18 @@ class Submission:
     """One notebook, or a student who handed in none.
 
     Attributes:
-        student: the name of the file, or of the folder in which it is.
-        path: the notebook; None if the folder has none.
+        owner: whose it is, as the name of the file tells, or that of the folder in
+            which it is.
+        path: the notebook; None if there's none.
         folder: the student's own folder, with what else belongs to the notebook; None
             if the notebook lies among those of other students.
+        instead: what was handed in instead of a notebook; empty if nothing was.
     """
 
-    student: str
+    owner: Owner
     path: Path | None
     folder: Path | None = None
+    instead: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -41,16 +45,68 @@ class Submission:
             return ""
         return printable(self.path.relative_to(self.folder or self.path.parent))
 
+    @property
+    def problem(self) -> str:
+        """Why there is no notebook, as a sentence without a full stop."""
+        if self.folder is None:
+            return not_a_notebook(self.instead[0])
+        if not self.instead:
+            return "there is nothing in this folder"
+        some = ", ".join(self.instead[:_MOST_NAMES])
+        more = ", and more" if len(self.instead) > _MOST_NAMES else ""
+        return f"there is no notebook in this folder, only {some}{more}"
 
-def submissions_in(folder: Path, leave_out: Path | None = None) -> list[Submission]:
+    @property
+    def feedback(self) -> PurePath:
+        """Where to put feedback so that systems find the student again.
+
+        Canvas knows a file by its name. Moodle knows a folder, and takes each file in
+        it for feedback.
+        """
+        if self.folder is None:
+            return PurePath(f"{without_format(self._top)}.html")
+        if self.owner.system == "moodle":
+            return PurePath(printable(self.folder.name), "feedback.html")
+        return PurePath(f"{printable(self.folder.name)}.html")
+
+    @property
+    def _top(self) -> str:
+        """The name in the folder of the class."""
+        if self.folder:
+            return printable(self.folder.name)
+        return printable(self.path.name) if self.path else self.instead[0]
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """What a class handed in.
+
+    Attributes:
+        submissions: sorted by student.
+        others: names of files that aren't notebooks, and tell no student who hasn't
+            handed in anything else.
+    """
+
+    submissions: Sequence[Submission]
+    others: Sequence[str] = ()
+
+
+def submissions_in(
+    folder: Path,
+    leave_out: Iterable[Path] = (),
+    is_student: Callable[[Owner], bool] | None = None,
+) -> HandedIn:
     """Return the notebooks in a folder, sorted by student.
 
     A student is a notebook in the folder, or a folder in it, with notebooks at any
-    depth. Hidden files, links and what macOS adds to archives don't count.
+    depth. Another file is taken for a student's if that student has handed in nothing
+    else. Hidden files and what macOS adds to archives don't count; links are listed
+    with the files that aren't notebooks.
 
     Args:
         folder: holds the notebooks.
-        leave_out: a folder in it that isn't a student's.
+        leave_out: files and folders in it that aren't a student's.
+        is_student: tells whether somebody is in the class; None if nobody knows.
     Raises:
         FileNotFoundError: there is no such folder.
         NotADirectoryError: it's a file.
@@ -63,26 +119,82 @@ def submissions_in(folder: Path, leave_out: Path | None = None) -> list[Submissi
             f"{folder} is a file; name a folder with a notebook, or a folder of "
             "notebooks, for each student (unpack an archive first)"
         )
-    found = []
+    ours = {path.resolve() for path in leave_out}
+    found: list[Submission] = []
+    rest: list[Path] = []
     for path in sorted(folder.iterdir()):
-        if _is_hidden(path.name) or (
-            leave_out and path.resolve() == leave_out.resolve()
-        ):
+        if _is_hidden(path.name) or path.resolve() in ours:
             continue
-        if path.is_dir():
-            student = printable(path.name)
-            notebooks = sorted(_notebooks_below(path))
-            found += [Submission(student, each, path) for each in notebooks]
-            if not notebooks:
-                found.append(Submission(student, None, path))
+        if path.is_dir() and not path.is_symlink():
+            found += _in_folder(path)
         elif _is_notebook(path):
-            found.append(Submission(printable(path.stem), path))
+            found.append(Submission(_owner(path.name), path))
+        else:
+            rest.append(path)
     if not any(each.path for each in found):
         raise ValueError(
             f"there are no notebooks in {folder}: it should have a notebook, or a "
             "folder of notebooks, for each student"
         )
-    return sorted(found, key=lambda each: (each.student.casefold(), each.student))
+    there, others = {each.owner.key for each in found}, []
+    for path in rest:
+        owner, name = _owner(path.name), printable(path.name)
+        known = is_student or (lambda owner, path=path: _is_answer(owner, path))
+        if owner.key in there or path.is_symlink() or not known(owner):
+            others.append(name)
+        else:
+            there.add(owner.key)
+            found.append(Submission(owner, None, None, [name]))
+    found.sort(key=lambda each: (each.owner.name.casefold(), each.owner.key))
+    return HandedIn(found, others)
+
+
+def not_a_notebook(name: str) -> str:
+    """Return that a file isn't a notebook, as a sentence without a full stop."""
+    if ".ipynb" in name.lower():
+        right = f"{without_format(name)}.ipynb"
+        return f"{name} isn't a notebook by its name; if it is one, call it {right}"
+    return f"{name} isn't a notebook"
+
+
+def _in_folder(path: Path) -> list[Submission]:
+    """Return what is in the folder of a student."""
+    owner = owner_of(printable(path.name))
+    files = sorted(_files_below(path))
+    notebooks = [each for each in files if _is_notebook(each)]
+    if notebooks:
+        return [Submission(owner, each, path) for each in notebooks]
+    names = [printable(each.relative_to(path)) for each in files]
+    return [Submission(owner, None, path, names)]
+
+
+def _owner(name: str) -> Owner:
+    return owner_of(without_format(printable(name)))
+
+
+def without_format(name: str) -> str:
+    """Return the name of a file without what says its format, as some browsers add to
+    that of a notebook, too: ``anna`` for ``anna.ipynb.txt``."""
+    stem = PurePath(name).stem
+    return stem[:-6] if stem.lower().endswith(".ipynb") and stem[:-6] else stem
+
+
+def _is_answer(owner: Owner, path: Path) -> bool:
+    """Return whether a file looks like a student's, handed in for a notebook."""
+    if owner.system:
+        return True
+    texts = path.suffix.lower() in _TEXTS or ".ipynb" in path.name.lower()
+    return texts and owner.name.casefold() not in ("readme", "license")
+
+
+# What students hand in instead of a notebook, but teachers don't keep beside them.
+_TEXTS = (
+    *(".7z", ".doc", ".docx", ".heic", ".htm", ".html", ".jpeg", ".jpg", ".md", ".odt"),
+    *(".pages", ".pdf", ".png", ".py", ".rar", ".rtf", ".tar", ".tgz", ".txt", ".zip"),
+)
+
+# Files that a sentence names.
+_MOST_NAMES = 3
 
 
 def printable(name: str | Path) -> str:
@@ -102,12 +214,10 @@ def _is_notebook(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113  unlike Path's, it never raises
 
 
-def _notebooks_below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not _is_hidden(each)]
-        for path in (Path(where, each) for each in files):
-            if not _is_hidden(path.name) and _is_notebook(path):
-                yield path
+        yield from (Path(where, each) for each in files if not _is_hidden(each))
 
 
 # ------------------------------------------------------------------ one notebook

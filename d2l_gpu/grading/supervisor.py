@@ -44,7 +44,9 @@ from d2l_gpu.exercises.records import RecordError, from_json
 from d2l_gpu.exercises.registry import Exercise
 from d2l_gpu.exercises.verdict import Verdict
 from d2l_gpu.grading import cells_process
+from d2l_gpu.grading.answers import cells_of, label, on_one_line, quoted
 from d2l_gpu.grading.cells_process import LARGEST, TASK, WORK
+from d2l_gpu.grading.results import UNANSWERED, UNRUN
 
 # Seconds in which a cell that is too late can end when it's interrupted.
 _GRACE = 5
@@ -69,7 +71,7 @@ def main() -> None:
             cells.follow(process)
         kill_descendants(keep=process.pid)
     verdicts = _verdicts(task, cells)
-    found = {"notes": cells.notes, "again": cells.again}
+    found = {"notes": cells.notes(), "again": cells.again}
     found["verdicts"] = [asdict(each) for each in verdicts]
     results.write(json.dumps(found))
     results.flush()
@@ -157,22 +159,38 @@ def _started(folder: Path) -> Iterator[subprocess.Popen]:
         process.wait()
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong in a cell.
+
+    Attributes:
+        what: that it didn't finish in time, say, or what was raised.
+        raised: whether something was raised.
+        line: the line that raised it; 0 if unknown.
+    """
+
+    what: str
+    raised: bool = False
+    line: int = 0
+
+
 @dataclass
 class Cells:
     """What the process of the cells said.
 
     Attributes:
         task: what it was to do.
-        notes: what went wrong, as sentences without a full stop.
-        failed: the notes on single cells.
-        stopped: why the remaining cells didn't run; empty if all did.
+        failed: what went wrong in single cells.
+        told: the cells of which a verdict says what went wrong.
+        stopped: why the remaining cells didn't run, with ``{cell}`` for the one that
+            was running; empty if all did.
         answers: the answers by the numbers of their exercises.
         again: whether what went wrong may be the machine's fault.
     """
 
     task: Task
-    notes: list[str] = field(default_factory=list)
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, Failure] = field(default_factory=dict)
+    told: set[int] = field(default_factory=set)
     stopped: str = ""
     answers: dict[str, Prepared] = field(default_factory=dict)
     again: bool = False
@@ -198,12 +216,17 @@ class Cells:
             except queue.Empty:
                 if self._cell is None:
                     self.again = True
-                    self._stop("Python took too long to start")
+                    self.stopped = "Python took too long to start"
                 elif time.monotonic() >= until:
                     seconds = self.task.notebook_seconds
-                    self._stop(f"the notebook didn't finish in {seconds:g} seconds")
+                    self.stopped = (
+                        f"the notebook didn't finish in {seconds:g} seconds, and was "
+                        "stopped in {cell}"
+                    )
                 elif late:
-                    self._stop(f"{self._too_late()} and couldn't be interrupted")
+                    self.stopped = (
+                        f"{{cell}} {self._too_late()} and couldn't be interrupted"
+                    )
                 else:
                     late, cell_until = True, time.monotonic() + _GRACE
                     with contextlib.suppress(OSError, ValueError):  # Windows has none
@@ -211,7 +234,7 @@ class Cells:
                 continue
             said = _decoded(line)
             if said is None:
-                self._stop(self._how_it_ended(process, bool(line)))
+                self.stopped = self._how_it_ended(process, bool(line))
             elif said.get("done") is True:
                 break
             elif self._is_cell(begins := said.get("begins")):
@@ -219,76 +242,93 @@ class Cells:
                     until = time.monotonic() + self.task.notebook_seconds
                 self._cell, late = begins, False
                 cell_until = time.monotonic() + self.task.cell_seconds
-            elif self._is_cell(said.get("ends")):
+            elif self._cell is not None and self._is_cell(said.get("ends")):
                 if late:
                     self._late.add(self._cell)
-                    self.failed[self._cell] = self._too_late()
-                elif error := _clean(str(said.get("error") or "")):
-                    self.failed[self._cell] = f"{self.label(self._cell)} raised {error}"
+                    self.failed[self._cell] = Failure(self._too_late())
+                elif error := on_one_line(str(said.get("error") or "")):
+                    place = said.get("line")
+                    place = place if type(place) is int else 0
+                    self.failed[self._cell] = Failure(error, True, place)
             elif (number := str(said.get("answer"))) in numbers:
                 self.answers[number] = _prepared(said)
-        self._report_errors()
 
     def label(self, cell: int) -> str:
-        """Return what a report calls a cell: its place, and how it begins."""
-        lines = [_clean(line) for line in self.task.cells[cell].splitlines()]
-        first = next((line for line in lines if line and line[0] != "#"), "")
-        if len(first) > 40:
-            first = f"{first[:40]}…"
-        return f"cell {cell + 1} (`{first}`)" if first else f"cell {cell + 1}"
+        """Return what a report calls a cell."""
+        task = self.task
+        return label(cell, task.cells, task.exercises, task.ours)
+
+    def place(self, cell: int, line: int) -> str:
+        """Return the line of a cell in parentheses; empty if nobody knows it."""
+        return f" ({quoted(line, self.task.cells[cell])})" if line else ""
+
+    def why_unanswered(self, exercise: Exercise) -> str:
+        """Return why there is no answer to an exercise, as a sentence."""
+        its = cells_of(exercise, self.task.cells, self.task.ours)
+        failed = [cell for cell in its if cell in self.failed]
+        if failed:
+            # The others fail because there is no answer, if not for the same reason.
+            self.told.update(failed)
+            first = self.failed[failed[0]]
+            why = f"{first.what}{self.place(failed[0], first.line)}"
+            return f"{UNRUN}: {why if first.raised else f'its cell {why}'}."
+        if self.stopped and self._cell in its:
+            return f"{UNRUN}: {self.stopped.format(cell='its cell')}."
+        last = -1 if self._cell is None else self._cell
+        if self.stopped and any(cell > last for cell in its):
+            return f"{UNRUN}: the notebook stopped before this exercise."
+        return f"{UNANSWERED}: the notebook doesn't define `{exercise.name}`."
+
+    def notes(self) -> list[str]:
+        """Return what went wrong and no verdict tells, as sentences without a full
+        stop."""
+        errors = [
+            self._note(cell, failure)
+            for cell, failure in self.failed.items()
+            if cell not in self.told
+            and (cell not in self.task.ours or cell in self._late)
+        ]
+        notes = errors[:_MOST_ERRORS]
+        if more := len(errors) - len(notes):
+            notes.append(f"{more} more {'cell' if more == 1 else 'cells'} failed")
+        if self.stopped and self._cell is None:
+            notes.append(f"{self.stopped.replace(' in {cell}', '')}; no cell ran")
+        elif self.stopped:
+            why = self.stopped.format(cell=self.label(self._cell))
+            notes.append(f"{why}; the cells after it didn't run")
+        return notes
+
+    def _note(self, cell: int, failure: Failure) -> str:
+        name = self.label(cell)
+        if not failure.raised:
+            return f"{name} {failure.what}"
+        place = self.place(cell, failure.line)
+        if name.startswith("the cell ") and name[9:] in place:
+            place = ""  # it's the line that the name quotes
+        return f"{name} raised {failure.what}{place}"
 
     def _is_cell(self, cell: Any) -> bool:
         return type(cell) is int and cell in self.task.cells
 
     def _too_late(self) -> str:
-        seconds = self.task.cell_seconds
-        return f"{self.label(self._cell)} didn't finish in {seconds:g} seconds"
-
-    def _stop(self, why: str) -> None:
-        """Take note of why the cells after this one don't run."""
-        where = ""
-        if self._cell is not None:
-            label = self.label(self._cell)
-            where = "" if label in why else f" in {label}"
-        self.stopped = f"{why}{where}"
+        return f"didn't finish in {self.task.cell_seconds:g} seconds"
 
     def _how_it_ended(self, process: subprocess.Popen, nonsense: bool) -> str:
         if self._crowd:
             return (
                 f"the notebook started more than {PROCESSES} processes, or more than "
-                f"{THREADS:,} threads in them,"
+                f"{THREADS:,} threads in them, in {{cell}}"
             )
         if not nonsense:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(_GRACE)
                 if code >= 0:
                     self.again = self._cell is None
-                    return f"the notebook's process exited with code {code}"
+                    return f"the notebook's process exited with code {code} in {{cell}}"
                 with contextlib.suppress(ValueError):
                     name = signal.Signals(-code).name
-                    return f"the notebook's process was killed by {name}"
-        return "what the notebook's process sent can't be read"
-
-    def _report_errors(self) -> None:
-        errors = [
-            why
-            for cell, why in self.failed.items()
-            if cell not in self.task.ours or cell in self._late
-        ]
-        self.notes += errors[:_MOST_ERRORS]
-        if len(errors) > _MOST_ERRORS:
-            self.notes.append(f"{len(errors) - _MOST_ERRORS} more cells failed")
-        if self.stopped:
-            rest = "the cells after it didn't run"
-            if self._cell is None:
-                rest = "no cell ran"
-            self.notes.append(f"{self.stopped}; {rest}")
-
-
-def _clean(text: str, most: int = 300) -> str:
-    """Return the beginning of a text on one line, without what moves a cursor."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text if len(text) <= most else f"{text[:most]}…"
+                    return f"the notebook's process was killed by {name} in {{cell}}"
+        return "the notebook's process sent what can't be read in {cell}"
 
 
 def _pass_on(process: subprocess.Popen, lines: "queue.Queue[bytes]") -> None:
@@ -331,40 +371,29 @@ def _verdicts(task: Task, cells: Cells) -> list[Verdict]:
     for exercise in task.exercises:
         prepared = cells.answers.get(exercise.number)
         if prepared is None:
-            prepared = Prepared(_why_there_is_none(task, cells, exercise))
+            prepared = Prepared(cells.why_unanswered(exercise))
         own = alike.setdefault((exercise.gpus, exercise.as_cuda), [])
         own.append((exercise, prepared))
     for answers in alike.values():
         environment = environment_for(answers[0][0], chosen_file())
         for each in judge_prepared(task.framework, answers, environment):
-            problem = _with_place(each.problem, task)
+            problem = _with_place(each.problem, each.number, cells)
             verdicts[each.number] = replace(each, problem=problem)
     return list(verdicts.values())
 
 
-def _why_there_is_none(task: Task, cells: Cells, exercise: Exercise) -> str:
-    its = re.compile(
-        rf"check\(\s*['\"]{re.escape(exercise.number)}['\"]"
-        rf"|^(async )?def {re.escape(exercise.name)}\b|^{re.escape(exercise.name)}\s*=",
-        re.MULTILINE,
-    )
-    for cell, why in cells.failed.items():
-        if its.search(task.cells[cell]):
-            return f"the notebook has no answer: {why}."
-    if cells.stopped:
-        return f"the notebook has no answer: {cells.stopped}."
-    return f"not answered: the notebook doesn't define `{exercise.name}`."
-
-
-def _with_place(problem: str, task: Task) -> str:
-    """Quote the line of the notebook that caused a problem."""
+def _with_place(problem: str, number: str, cells: Cells) -> str:
+    """Quote the line of the notebook that caused a problem with an answer."""
     place = PLACE.search(problem)
     if place is None:
         return problem
-    line, quoted = int(place["line"]), ""
-    cell = re.fullmatch(r"<cell (\d{1,7})>", place["file"])
-    if cell and (index := int(cell[1]) - 1) in task.cells:
-        lines = task.cells[index].splitlines()
-        text = _clean(lines[line - 1]) if 0 < line <= len(lines) else ""
-        quoted = f" (cell {index + 1}, line {line}: `{text}`)"
-    return problem.replace(place.group(), quoted)
+    line, told = int(place["line"]), ""
+    found = re.fullmatch(r"<cell (\d{1,7})>", place["file"])
+    task = cells.task
+    if found and (cell := int(found[1]) - 1) in task.cells:
+        told = quoted(line, task.cells[cell])
+        (exercise,) = [each for each in task.exercises if each.number == number]
+        if cell not in cells_of(exercise, task.cells):
+            told = f"in {cells.label(cell)}, {told}"
+        told = f" ({told})"
+    return problem.replace(place.group(), told)

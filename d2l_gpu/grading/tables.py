@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu.common.files import write_atomically
-from d2l_gpu.exercises.verdict import Verdict
-from d2l_gpu.grading.page import page_html
-from d2l_gpu.grading.results import Results, Student
+from d2l_gpu.grading.page import feedback_html, number_text, page_html
+from d2l_gpu.grading.results import Results
 
 TABLE, DATA, PAGE, FEEDBACK = "grades.csv", "grades.json", "grades.html", "feedback"
 
@@ -26,11 +25,11 @@ def write_all(results: Results, output: Path) -> None:
     write_atomically(output / TABLE, as_csv(results))
     text = json.dumps(results.as_json(), indent=1, ensure_ascii=False)
     write_atomically(output / DATA, text + "\n")
-    names = file_names([each.name for each in results.students])
-    for student, name in zip(results.students, names, strict=True):
-        path = output / FEEDBACK / f"{name}.md"
-        write_atomically(path, feedback(results, student))
-    write_atomically(output / PAGE, page_html(results))
+    for student in results.students:
+        if student.feedback:
+            path = output / student.feedback
+            write_atomically(path, feedback_html(results, student))
+    write_atomically(output / PAGE, page_html(results, output))
 
 
 def as_csv(results: Results) -> str:
@@ -40,14 +39,15 @@ def as_csv(results: Results) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["student", *results.titles, "total"])
+    writer.writerow(["student", "id", *results.titles, "total"])
     for student in results.students:
         earned = [
-            "" if verdict is None else _number(results.points.earned(verdict))
+            "" if verdict is None else number_text(results.points.earned(verdict))
             for verdict in map(student.verdict, results.titles)
         ]
-        total = _number(results.total(student))
-        writer.writerow([harmless(student.name), *earned, total])
+        total = number_text(results.total(student))
+        who = harmless(student.name), harmless(student.id)
+        writer.writerow([*who, *earned, total])
     return f"\N{BYTE ORDER MARK}{out.getvalue()}"
 
 
@@ -56,53 +56,22 @@ def harmless(cell: str) -> str:
     return f"'{cell}" if cell.lstrip().startswith(("=", "+", "-", "@")) else cell
 
 
-def _number(points: float) -> str:
-    return f"{points:.2f}".rstrip("0").rstrip(".")
-
-
-def file_names(students: Sequence[str]) -> list[str]:
-    """Return students' names as different names of files, for any system."""
+def file_names(wanted: Sequence[str]) -> list[str]:
+    """Return names of files, with folders or without, as different names that any
+    system takes."""
     found: list[str] = []
-    for student in students:
-        name = "".join("_" if c in '<>:"/\\|?*' else c for c in student)
-        name = name.encode()[:_LONGEST_NAME].decode(errors="ignore").rstrip(". ") or "_"
-        known, n, first = {each.casefold() for each in found}, 1, name
+    for path in wanted:
+        *folders, last = path.split("/")
+        stem, dot, suffix = last.rpartition(".")
+        begin = "".join(f"{_allowed(each)}/" for each in folders) + _allowed(stem)
+        known, n, name = {each.casefold() for each in found}, 1, f"{begin}{dot}{suffix}"
         while name.casefold() in known:
             n += 1
-            name = f"{first} ({n})"
+            name = f"{begin} ({n}){dot}{suffix}"
         found.append(name)
     return found
 
 
-def feedback(results: Results, student: Student) -> str:
-    """Return what a student is told, in Markdown."""
-    total, most = results.total(student), results.most
-    lines = [f"# {_escaped(student.name)}", ""]
-    lines += [f"{_number(total)} of {_number(most)} points.", ""]
-    if student.notes:
-        lines += ["What went wrong when your notebook was run:", ""]
-        lines += [f"* {_escaped(note)}." for note in student.notes]
-        lines.append("")
-    for number, title in results.titles.items():
-        verdict = student.verdict(number)
-        points = _number(results.points.earned(verdict))
-        worth = _number(results.points.of(number))
-        heading = f"{number} {title}".strip()
-        lines += [f"## {heading}", "", f"{points} of {worth} points.", ""]
-        lines += _fenced(verdict) if verdict else ["No notebook has this exercise.", ""]
-    return "\n".join(lines)
-
-
-def _fenced(verdict: Verdict) -> list[str]:
-    text = str(verdict)
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return [f"{fence}text", text, fence, ""]
-
-
-def _escaped(text: str) -> str:
-    """Return a text on one line that Markdown shows as it is, but for code."""
-    for character in "\\<>[]*_":
-        text = text.replace(character, f"\\{character}")
-    return " ".join(text.split())
+def _allowed(name: str) -> str:
+    name = "".join("_" if c in '<>:"/\\|?*' else c for c in name)
+    return name.encode()[:_LONGEST_NAME].decode(errors="ignore").rstrip(". ") or "_"

@@ -17,8 +17,9 @@ from nbformat.validator import validate
 
 from d2l_gpu import cli
 from d2l_gpu.assignments import nbgrader, otter
-from d2l_gpu.assignments.questions import read_assignment
+from d2l_gpu.assignments.questions import introduced, read_assignment
 from d2l_gpu.course import SOLUTIONS
+from d2l_gpu.grading.points import Points
 from tests.helpers.paths import REPOSITORY
 
 EDITION = REPOSITORY / "notebooks" / "en" / "pytorch"
@@ -67,7 +68,7 @@ def test_solutions_in_english_serve_every_language(path, tmp_path):
 def test_nbgrader_gets_points_for_each_exercise_and_nothing_that_students_may_spoil(
     copying,
 ):
-    notebook = nbgrader.notebook(copying, points=2)
+    notebook = nbgrader.notebook(copying, Points(2))
     validate(notebook)
     marks = [cell.metadata.nbgrader for cell in notebook.cells if cell.metadata]
     assert len({each.grade_id for each in marks}) == len(marks)
@@ -93,19 +94,20 @@ def test_a_configuration_that_is_there_is_kept_and_told_what_it_lacks(
 ):
     configuration = tmp_path / "nbgrader_config.py"
     configuration.write_text("c = get_config()  # mine\n")
-    list(nbgrader.write_course([copying], tmp_path))
+    list(nbgrader.write([copying], tmp_path, Points()))
     assert configuration.read_text() == "c = get_config()  # mine\n"
     assert 'code_stub = {"python": ""}' in capsys.readouterr().out
 
 
 def test_otter_gets_settings_it_can_read_and_a_block_for_each_exercise(copying):
-    notebook = otter.master(copying, points=2)
+    notebook = otter.master(copying, Points(2, {"03.5": 0.5}))
     validate(notebook)
     raw = [cell.source for cell in notebook.cells if cell.cell_type == "raw"]
     assert yaml.safe_load(raw[0])["requirements"] == "requirements.txt"
     questions = [each for each in raw if each.startswith("# BEGIN QUESTION")]
     assert [yaml.safe_load(each) for each in questions] == [
-        {"name": f"q03_{number}", "points": 2} for number in range(1, 6)
+        {"name": f"q03_{number}", "points": 0.5 if number == 5 else 2}
+        for number in range(1, 6)
     ]
 
 
@@ -114,14 +116,33 @@ def test_what_gradescope_installs_is_this_version_without_cuda():
     assert otter.requirements("jax").startswith("d2l-gpu[jupyter,jax] @ https://")
 
 
-def test_the_command_writes_what_it_lists(tmp_path, capsys):
-    for program in "nbgrader", "otter":
+def test_the_command_writes_what_it_lists_and_says_what_comes_next(tmp_path, capsys):
+    points = tmp_path / "points.toml"
+    points.write_text('"03.2" = 7\n')
+    for program, then in (
+        ("nbgrader", "nbgrader generate_assignment 03_copying"),
+        ("otter", "otter assign 03_copying.ipynb dist"),
+    ):
         folder = tmp_path / program
-        assert cli.main(["export", program, "03", "05", "--output", str(folder)]) == 0
-        listed = {Path(line) for line in capsys.readouterr().out.splitlines()}
+        command = ["export", program, "03", "05", "--output", str(folder)]
+        assert cli.main([*command, "--points", str(points)]) == 0
+        *lines, last = capsys.readouterr().out.splitlines()
+        assert last.startswith(f"now: cd {folder}") and last.endswith(then)
+        listed = {Path(line) for line in lines}
         assert listed == {path for path in folder.rglob("*") if path.is_file()}
         names = {path.name for path in listed}
         assert {"03_copying.ipynb", "05_time.ipynb"} <= names
+        (lesson,) = folder.rglob("03_copying.ipynb")
+        assert "points: 7" in lesson.read_text() or '"points": 7' in lesson.read_text()
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "pt", "zh"])
+def test_an_assignment_begins_with_what_students_do(language):
+    path = REPOSITORY / "notebooks" / language / "pytorch" / "03_copying.ipynb"
+    first = introduced(read_assignment(path, "pytorch")).source
+    assert first.startswith("# ") and "`d2l.check`" in first
+    assert "solutions" not in first and "](" not in first
+    assert first[-1] in ".。"
 
 
 def test_a_lesson_without_exercises_is_refused_and_nothing_is_written(
@@ -184,7 +205,7 @@ def hand_in(released: Path, submission: Path) -> None:
 @pytest.mark.weekly
 def test_nbgrader_releases_grades_and_exports(programs, tmp_path, copying, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "ANSWERS", dict(ANSWERS))
-    list(nbgrader.write_course([copying], tmp_path))
+    list(nbgrader.write([copying], tmp_path, Points()))
     run(programs, tmp_path, "nbgrader", "generate_assignment", "03_copying")
     lesson = "03_copying/03_copying.ipynb"
     hand_in(tmp_path / "release" / lesson, tmp_path / "submitted/anna" / lesson)
@@ -203,7 +224,7 @@ def test_otter_makes_an_autograder_that_grades(
     programs, tmp_path, copying, monkeypatch
 ):
     monkeypatch.setattr(sys.modules[__name__], "ANSWERS", dict(ANSWERS))
-    list(otter.write_masters([copying], tmp_path))
+    list(otter.write([copying], tmp_path, Points()))
     folder = tmp_path / "03_copying"
     # It also checks that the solutions pass.
     run(programs, folder, "otter", "assign", "03_copying.ipynb", "dist")

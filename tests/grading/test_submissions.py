@@ -21,32 +21,76 @@ EDITIONS = sorted((REPOSITORY / "notebooks").glob("*/*"))
 KNOWN = [f"{i:02}" for i in range(18)] + ["A1", "A2"]
 
 
+def hand_in(folder, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+
+
 def test_students_are_notebooks_and_folders(tmp_path):
-    for name in (
+    hand_in(
+        tmp_path,
         "anna.ipynb",
-        "Bert Müller_123_assignsubmission_file/03_copying.ipynb",
-        "Bert Müller_123_assignsubmission_file/deep/07 (1).IPYNB",
-        "Bert Müller_123_assignsubmission_file/.ipynb_checkpoints/03-checkpoint.ipynb",
-        "Bert Müller_123_assignsubmission_file/data.csv",
+        "Bert Müller/03_copying.ipynb",
+        "Bert Müller/deep/07 (1).IPYNB",
+        "Bert Müller/.ipynb_checkpoints/03-checkpoint.ipynb",
+        "Bert Müller/data.csv",
         "__MACOSX/._anna.ipynb",
         "._anna.ipynb",
         "cleo/readme.txt",
         "grades/results/x.json",
-        "list.csv",
+        "points.toml",
         "李雷.ipynb",
-    ):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{}")
-    (tmp_path / "link.ipynb").symlink_to(tmp_path / "anna.ipynb")
-    found = submissions_in(tmp_path, tmp_path / "grades")
-    assert [(each.student, each.name.replace("\\", "/")) for each in found] == [
+    )
+    ours = tmp_path / "grades", tmp_path / "points.toml"
+    found = submissions_in(tmp_path, ours).submissions
+    assert [(each.owner.name, each.name.replace("\\", "/")) for each in found] == [
         ("anna", "anna.ipynb"),
-        ("Bert Müller_123_assignsubmission_file", "03_copying.ipynb"),
-        ("Bert Müller_123_assignsubmission_file", "deep/07 (1).IPYNB"),
+        ("Bert Müller", "03_copying.ipynb"),
+        ("Bert Müller", "deep/07 (1).IPYNB"),
         ("cleo", ""),
         ("李雷", "李雷.ipynb"),
     ]
+    cleo = next(each for each in found if each.owner.name == "cleo")
+    assert cleo.problem == "there is no notebook in this folder, only readme.txt"
+
+
+def test_files_that_are_no_notebooks_are_somebodys_or_listed(tmp_path):
+    hand_in(tmp_path, "anna.ipynb", "anna.pdf", "erik.docx", "fay.ipynb.txt")
+    hand_in(tmp_path, "list.csv", "README.md", "hong_5_678_a.xlsx")
+    (tmp_path / "link.ipynb").symlink_to(tmp_path / "anna.ipynb")
+    found = submissions_in(tmp_path)
+    problems = {e.owner.name: e.problem for e in found.submissions if not e.path}
+    assert problems == {
+        "erik": "erik.docx isn't a notebook",
+        "fay": "fay.ipynb.txt isn't a notebook by its name; if it is one, call it "
+        "fay.ipynb",
+        "hong": "hong_5_678_a.xlsx isn't a notebook",
+    }
+    others = ["README.md", "anna.pdf", "link.ipynb", "list.csv"]
+    assert sorted(found.others) == others
+    known = submissions_in(tmp_path, is_student=lambda owner: owner.name == "list")
+    assert [e.owner.name for e in known.submissions] == ["anna", "list"]
+
+
+def test_feedback_is_called_what_systems_find_students_by(tmp_path):
+    hand_in(
+        tmp_path,
+        "anna.ipynb",
+        "Bert/x.ipynb",
+        "Chloé Dubois_12345_assignsubmission_file/03_copying.ipynb",
+        "Dan_12346_assignsubmission_file_03_copying.ipynb",
+        "eve_LATE_12_3456_03_copying.ipynb",
+    )
+    found = submissions_in(tmp_path).submissions
+    assert {each.owner.name: each.feedback.as_posix() for each in found} == {
+        "anna": "anna.html",
+        "Bert": "Bert.html",
+        "Chloé Dubois": "Chloé Dubois_12345_assignsubmission_file/feedback.html",
+        "Dan": "Dan_12346_assignsubmission_file_03_copying.html",
+        "eve": "eve_LATE_12_3456_03_copying.html",
+    }
 
 
 @pytest.mark.parametrize(

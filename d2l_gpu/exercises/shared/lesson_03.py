@@ -158,6 +158,8 @@ def _wrong_values(values: np.ndarray, wanted: np.ndarray, top: int) -> str:
         return f"The shape is now {values.shape}."
     if np.allclose(values, wanted * 255 / top):
         return "The values still go up to 255."
+    if not values.any():
+        return "All values are 0."
     if set(np.unique(values)) <= {0.0, float(top)}:
         return (
             f"Only 0 and {top} are left: you divided integers, and the fractions were "

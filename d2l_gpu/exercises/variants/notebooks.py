@@ -12,6 +12,7 @@ from d2l_gpu.course import (
     notebooks_dir,
     select_lessons,
     solutions_of,
+    without_solutions,
 )
 from d2l_gpu.exercises.registry import Exercise, of_lesson
 from d2l_gpu.exercises.variants.draw import FRAMEWORK, variant_of
@@ -124,7 +125,7 @@ def _made(
         if number in exercises:
             text = of_variant(exercises[number], text, language, variant)
         if cell["id"] == "exercises":
-            text = _without_solutions(text)
+            text = without_solutions(text)
         if cell["cell_type"] == "code":
             cell = cell | {"outputs": [], "execution_count": None}
             if not imported and _IMPORT.search(text):
@@ -139,15 +140,6 @@ def _made(
     mark = {"variant": variant, "lesson": name, "framework": FRAMEWORK}
     metadata = notebook["metadata"] | {"d2l_gpu": mark}
     return notebook | {"cells": cells, "metadata": metadata}
-
-
-def _without_solutions(text: str) -> str:
-    """Leave out the last sentence of the exercises' introduction, with its link."""
-    link = re.search(r"\[[^\]]*\]\([^)]*/solutions/[^)]*\)", text)
-    if link is None:
-        return text
-    ends = re.finditer(r"[.!?](?:\s+)|。", text[: link.start()])
-    return text[: max((end.end() for end in ends), default=link.start())].rstrip()
 
 
 def _cell(kind: str, name: str, text: str) -> dict:

@@ -92,6 +92,11 @@ def forgets_to_send(images, device):
     return images.float() / 255
 
 
+@wrong("03.2", "All values are 0")
+def returns_zeros(images, device):
+    return torch.zeros(images.shape, device=device)
+
+
 @right("03.3")
 def chooses_on_the_gpu(grads, max_norm):
     norm = torch.cat([g.flatten() for g in grads]).norm()

@@ -17,7 +17,13 @@ FOLDER = REPOSITORY / "docs" / "teaching"
 SYLLABI = [FOLDER / f"{name}.md" for name in ("workshop", "day", "semester")]
 SYLLABI = [page for page in SYLLABI if page.is_file()]
 NOTES = sorted((FOLDER / "notes").glob("[0-9]*.md"))
-PAGES = [*SYLLABI, FOLDER / "commands.md", *sorted((FOLDER / "notes").glob("*.md"))]
+SCRIPT = FOLDER / "workshop-script.md"
+PAGES = [
+    *SYLLABI,
+    SCRIPT,
+    FOLDER / "commands.md",
+    *sorted((FOLDER / "notes").glob("*.md")),
+]
 EDITION = REPOSITORY / "notebooks" / "en" / "pytorch"
 
 # In code on a page of notes, though not in its lesson: other people's words for it.
@@ -147,6 +153,19 @@ def test_a_workshop_takes_90_minutes_and_a_day_380_without_breaks():
         if minutes and not re.match("Break|Lunch", what)
     ]
     assert f"That's {sum(taught)} minutes of teaching" in text
+
+
+def test_the_script_keeps_to_the_timetable_and_to_cells_that_exist():
+    [rows] = timetables((FOLDER / "workshop.md").read_text("utf-8"))
+    text = SCRIPT.read_text("utf-8")
+    assert re.findall(r"(?m)^\| (\d:\d\d) ", text) == [row[0] for row in rows]
+    its = "\n".join(LESSONS[number] for number in ("00", "03", "05"))
+    for row in re.findall(r"(?m)^\| (?:\d:\d\d)? *\| .*$", text):
+        _, _, cell, _, answer, _ = row.split("|")
+        for first_line in re.findall(r"`([^`]+)`", cell):
+            assert re.search(rf"(?m)^{re.escape(first_line)}", its), first_line
+        for code in re.findall(r"`([^`]+)`", answer):
+            assert code.partition("(")[0] in its, code
 
 
 @pytest.mark.parametrize("page", NOTES, ids=ids(NOTES))

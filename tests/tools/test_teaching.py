@@ -264,6 +264,37 @@ def test_the_folder_is_where_tools_expect_it():
     assert Path(sections.NOTES) == FOLDER / "notes"
 
 
+def weeks():
+    """The exercises of each lesson's week in the semester, by the lesson's number."""
+    text = (FOLDER / "semester.md").read_text("utf-8")
+    for row in re.findall(r"(?m)^\| \d+ \| \[.*$", text):
+        for lesson in re.findall(r"\[(\d\d)\]", row):
+            yield lesson, set(re.findall(r"\*\*(\d\d\.\d)\*\*", row))
+
+
+def test_what_notes_plan_for_the_room_and_for_home_is_in_the_semester():
+    found = dict(weeks())
+    assert sorted(found) == sorted(page.stem for page in NOTES)
+    for page in NOTES:
+        _, _, text = page.read_text("utf-8").partition("## Live and at home")
+        text, _, _ = text.partition("## Minutes")
+        named = set(re.findall(r"\*\*(\d\d\.\d)\*\*", text))
+        assert named - found[page.stem] <= {"00.1"}, page.name
+
+
+def test_weeks_with_two_lessons_name_sections_and_fit_into_a_lecture():
+    text = (FOLDER / "semester.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| (\d+) \| (\d\d, .*) \| (\d\d, .*) \|$", text)
+    assert len(rows) == 5
+    for _, *both in rows:
+        minutes = [int(re.search(r"(\d+) min", lesson)[1]) for lesson in both]
+        assert sum(minutes) == 65
+        for lesson in both:
+            its = LESSONS[lesson[:2]].lower()
+            for section in re.findall(r"\*([^*]+)\*", lesson):
+                assert f"# {section.lower()}" in its, section
+
+
 def test_points_of_projects_and_of_the_assignment_add_up():
     text = (FOLDER / "semester.md").read_text("utf-8")
     for table in re.findall(r"(?m)^\| \| Full points for.*\n\|.*\n((?:\|.*\n)+)", text):

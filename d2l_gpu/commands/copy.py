@@ -12,7 +12,7 @@ def _run(options: argparse.Namespace) -> int:
     lessons = lessons_named(options, notebooks)
     from d2l_gpu.course.copies import copy_notebooks
 
-    copies = copy_notebooks(notebooks, lessons, options.output)
+    copies = copy_notebooks(notebooks, lessons, options.output, outputs=options.outputs)
     print(f"{len(copies)} notebooks in {options.output}")
     return 0
 
@@ -29,3 +29,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     add_lessons(copy)
     add_edition(copy)
     add_output(copy)
+    copy.add_argument(
+        "--without-outputs",
+        dest="outputs",
+        action="store_false",
+        help="leave out what cells print and draw, so that a class can predict it",
+    )

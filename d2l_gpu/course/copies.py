@@ -7,7 +7,13 @@ from pathlib import Path
 from d2l_gpu.common.files import write_atomically
 
 
-def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> list[Path]:
+def copy_notebooks(
+    notebooks: Path,
+    lessons: Iterable[str],
+    output: Path,
+    *,
+    outputs: bool | None = None,
+) -> list[Path]:
     """Copy notebooks to the reader's folder, and say which of them stay as they are.
 
     A copy that is there already is replaced if it is the notebook of another edition,
@@ -17,6 +23,8 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
         notebooks: folder of one edition, ``<language>/<framework>``.
         lessons: which of its lessons, by full name.
         output: folder for the copies; it is made if it is missing.
+        outputs: whether the copies have the published outputs; None: as the copy that
+            is there, and a new one has them.
 
     Returns:
         The path of each copy, in the order of ``lessons``.
@@ -28,14 +36,8 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
     for name in lessons:
         source = notebooks / f"{name}.ipynb"
         copy = output / source.name
-        editions = notebooks.parents[1].glob(f"*/*/{source.name}")
         try:
-            if not copy.exists() or (
-                not same_cells(copy, source)
-                and any(same_cells(copy, edition) for edition in editions)
-            ):
-                write_atomically(copy, source.read_text(encoding="utf-8"))
-            elif not same_cells(copy, source):
+            if not _copied(source, copy, outputs):
                 changed.append(copy)
         except OSError as error:
             raise OSError(not_written(copy, error)) from None
@@ -46,6 +48,31 @@ def copy_notebooks(notebooks: Path, lessons: Iterable[str], output: Path) -> lis
             "(delete a file to get the course's own notebook)"
         )
     return copies
+
+
+def _copied(source: Path, copy: Path, outputs: bool | None) -> bool:
+    """Copy a notebook unless the copy that is there is the reader's own work.
+
+    Returns:
+        Whether the copy is now as it was asked for.
+    """
+    text = source.read_text(encoding="utf-8")
+    if outputs is False:
+        text = _without_outputs(text)
+    if copy.exists():
+        there = _cells(copy)
+        if there == _cells_in(text):
+            return True
+        editions = source.parents[2].glob(f"*/*/{source.name}")
+        published = [_cells(edition) for edition in editions]
+        if there not in published:
+            if there not in map(_cells_without_outputs, published):
+                return False
+            if outputs is None:
+                text = _without_outputs(text)
+    if not copy.exists() or there != _cells_in(text):
+        write_atomically(copy, text)
+    return True
 
 
 def not_written(path: Path, error: OSError) -> str:
@@ -67,9 +94,27 @@ def same_cells(one: Path, other: Path) -> bool:
 def _cells(path: Path) -> list[tuple] | None:
     """What the reader sees of each cell, or None if the file is no notebook."""
     try:
-        return [
-            (cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
-            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        ]
+        return _cells_in(path.read_text(encoding="utf-8"))
     except (AttributeError, LookupError, TypeError, ValueError):
         return None
+
+
+def _cells_in(text: str) -> list[tuple]:
+    return [
+        (cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
+        for cell in json.loads(text)["cells"]
+    ]
+
+
+def _cells_without_outputs(cells: list[tuple] | None) -> list[tuple] | None:
+    # Cells of text have None instead of a list of outputs.
+    return cells and [(kind, source, outputs and []) for kind, source, outputs in cells]
+
+
+def _without_outputs(text: str) -> str:
+    """Return a notebook's text as if nobody had run it."""
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"

@@ -17,7 +17,13 @@ FOLDER = REPOSITORY / "docs" / "teaching"
 SYLLABI = [FOLDER / f"{name}.md" for name in ("workshop", "day", "semester")]
 SYLLABI = [page for page in SYLLABI if page.is_file()]
 NOTES = sorted((FOLDER / "notes").glob("[0-9]*.md"))
-PAGES = [*SYLLABI, FOLDER / "commands.md", *sorted((FOLDER / "notes").glob("*.md"))]
+SCRIPT = FOLDER / "workshop-script.md"
+PAGES = [
+    *SYLLABI,
+    SCRIPT,
+    FOLDER / "commands.md",
+    *sorted((FOLDER / "notes").glob("*.md")),
+]
 EDITION = REPOSITORY / "notebooks" / "en" / "pytorch"
 
 # In code on a page of notes, though not in its lesson: other people's words for it.
@@ -149,6 +155,19 @@ def test_a_workshop_takes_90_minutes_and_a_day_380_without_breaks():
     assert f"That's {sum(taught)} minutes of teaching" in text
 
 
+def test_the_script_keeps_to_the_timetable_and_to_cells_that_exist():
+    [rows] = timetables((FOLDER / "workshop.md").read_text("utf-8"))
+    text = SCRIPT.read_text("utf-8")
+    assert re.findall(r"(?m)^\| (\d:\d\d) ", text) == [row[0] for row in rows]
+    its = "\n".join(LESSONS[number] for number in ("00", "03", "05"))
+    for row in re.findall(r"(?m)^\| (?:\d:\d\d)? *\| .*$", text):
+        _, _, cell, _, answer, _ = row.split("|")
+        for first_line in re.findall(r"`([^`]+)`", cell):
+            assert re.search(rf"(?m)^{re.escape(first_line)}", its), first_line
+        for code in re.findall(r"`([^`]+)`", answer):
+            assert code.partition("(")[0] in its, code
+
+
 @pytest.mark.parametrize("page", NOTES, ids=ids(NOTES))
 def test_what_notes_quote_is_in_the_lesson(page):
     text = page.read_text("utf-8").partition(sections.BEGIN)[0]
@@ -156,7 +175,7 @@ def test_what_notes_quote_is_in_the_lesson(page):
     for code in re.findall(r"`([^`]+)`", text):
         assert code in its or code in NOT_IN_LESSONS, code
     for section in re.findall(r"(?<![*\w])\*([A-Z][^*]+?)\*(?!\*)", text):
-        if section in ("Expect:", "Tempting:"):
+        if section in ("Answer:", "Tempting:"):
             continue
         assert section.lower() in its.lower(), section
 
@@ -243,6 +262,37 @@ def test_notes_without_marks_are_refused(tmp_path, monkeypatch):
 
 def test_the_folder_is_where_tools_expect_it():
     assert Path(sections.NOTES) == FOLDER / "notes"
+
+
+def weeks():
+    """The exercises of each lesson's week in the semester, by the lesson's number."""
+    text = (FOLDER / "semester.md").read_text("utf-8")
+    for row in re.findall(r"(?m)^\| \d+ \| \[.*$", text):
+        for lesson in re.findall(r"\[(\d\d)\]", row):
+            yield lesson, set(re.findall(r"\*\*(\d\d\.\d)\*\*", row))
+
+
+def test_what_notes_plan_for_the_room_and_for_home_is_in_the_semester():
+    found = dict(weeks())
+    assert sorted(found) == sorted(page.stem for page in NOTES)
+    for page in NOTES:
+        _, _, text = page.read_text("utf-8").partition("## Live and at home")
+        text, _, _ = text.partition("## Minutes")
+        named = set(re.findall(r"\*\*(\d\d\.\d)\*\*", text))
+        assert named - found[page.stem] <= {"00.1"}, page.name
+
+
+def test_weeks_with_two_lessons_name_sections_and_fit_into_a_lecture():
+    text = (FOLDER / "semester.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| (\d+) \| (\d\d, .*) \| (\d\d, .*) \|$", text)
+    assert len(rows) == 5
+    for _, *both in rows:
+        minutes = [int(re.search(r"(\d+) min", lesson)[1]) for lesson in both]
+        assert sum(minutes) == 65
+        for lesson in both:
+            its = LESSONS[lesson[:2]].lower()
+            for section in re.findall(r"\*([^*]+)\*", lesson):
+                assert f"# {section.lower()}" in its, section
 
 
 def test_points_of_projects_and_of_the_assignment_add_up():

@@ -14,7 +14,15 @@ from tools.site.book import TEACHING, Edition
 _DOCS = PurePosixPath("docs")
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)((?:#[^)\s]*)?)\)")
 # What the menu lists, in order; the notes come below their own first page.
-_ORDER = ("workshop", "day", "semester", "notes/README", "commands", "jupyterhub")
+_ORDER = (
+    "workshop",
+    "workshop-script",
+    "day",
+    "semester",
+    "notes/README",
+    "commands",
+    "jupyterhub",
+)
 
 
 def write_teaching(root: Path, edition: Edition, folder: Path) -> None:

@@ -28,6 +28,12 @@ LESSONS = [(each.tag, lesson) for each in FRAMEWORKS for lesson in lessons_of(ea
 LEAST_MISTAKES = 3
 
 
+def _size(framework: str, lesson: str) -> pytest.MarkDecorator:
+    """Return how often mistakes are tried: each with PyTorch, else some in CI."""
+    often = framework == "pytorch" or lesson == "01"
+    return pytest.mark.all if often else pytest.mark.weekly
+
+
 def all_graded(
     framework: str, lessons: Sequence[str], *options: str
 ) -> tuple[list[str], list[Graded]]:
@@ -76,8 +82,10 @@ def test_graders_pass_right_answers(framework, lessons):
     assert [f"{each.number}: {each.text}" for each in answers if not each.passed] == []
 
 
-@pytest.mark.parametrize(("framework", "lesson"), LESSONS)
-@pytest.mark.all
+@pytest.mark.parametrize(
+    ("framework", "lesson"),
+    [pytest.param(*each, marks=_size(*each), id="-".join(each)) for each in LESSONS],
+)
 def test_graders_pass_right_answers_and_tell_mistakes_apart(framework, lesson):
     numbers, answers = all_graded(framework, [lesson])
     problems = []

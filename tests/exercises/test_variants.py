@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +46,21 @@ VALUES = [number for number, each in VARYING.items() if each.parameters is None]
 def ordinary(monkeypatch):
     """The ordinary exercises again after each test."""
     monkeypatch.setenv("D2L_GPU_VARIANT", "")
+
+
+# What CI runs; a weekly run has the others, too.
+KEYS = ("03.5", "11.2")
+FAST, SECOND = "01", "02"
+LESSONS = sorted({number[:2] for number in VARYING if number not in VALUES})
+
+
+def sized(names: Iterable[str], in_all: Collection[str]) -> list:
+    """Return parameters of which some run in ``--all`` and the others weekly."""
+    mark = pytest.mark
+    return [
+        pytest.param(name, marks=mark.all if name in in_all else mark.weekly)
+        for name in names
+    ]
 
 
 # ---- The same on every machine and Python
@@ -320,16 +336,10 @@ def test_the_key_of_a_function_passes():
     check_functions("02.4", VARIANTS[0])
 
 
-@pytest.mark.parametrize("number", [n for n in CHANGED if n not in VALUES])
-@pytest.mark.all
+@pytest.mark.parametrize("number", sized([n for n in CHANGED if n not in VALUES], KEYS))
 def test_the_keys_of_all_functions_pass(number):
     for variant in VARIANTS[:2]:
         check_functions(number, variant)
-
-
-# Others have their graders tested with all lessons below.
-FAST = ["01", "15"]
-LESSONS = sorted({number[:2] for number in VARYING if number not in VALUES})
 
 
 def check_answers(lessons: list[str], variants: list[str]) -> None:
@@ -347,10 +357,9 @@ def check_answers(lessons: list[str], variants: list[str]) -> None:
 
 
 def test_a_right_function_passes_in_variants_that_ask_the_same():
-    check_answers(FAST, VARIANTS[:2])
+    check_answers([FAST], VARIANTS[:2])
 
 
-@pytest.mark.parametrize("lesson", [each for each in LESSONS if each not in FAST])
-@pytest.mark.all
+@pytest.mark.parametrize("lesson", sized(LESSONS, [SECOND]))
 def test_right_functions_pass_exactly_where_the_same_is_asked(lesson):
     check_answers([lesson], VARIANTS)

@@ -1,8 +1,10 @@
 """`d2l-gpu lab` opens the course in JupyterLab, with a kernel of this interpreter."""
 
+import http.client
 import importlib.util
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -363,10 +365,12 @@ def test_ctrl_c_in_a_terminal_ends_it_without_a_question(published, tmp_path):
     os.close(terminal)
     shown = b""
     try:
-        while b"To access the server" not in shown:
+        while not (address := ADDRESS.search(shown)):
             chunk = _read(master)
             assert chunk, shown.decode()
             shown += chunk
+        # It says where it is before it serves, and may not be ready to be ended.
+        wait_until(lambda: _serves(int(address[1])))
         os.write(master, b"\x03")
         while chunk := _read(master):
             shown += chunk
@@ -379,6 +383,8 @@ def test_ctrl_c_in_a_terminal_ends_it_without_a_question(published, tmp_path):
     assert b"Traceback" not in shown
 
 
+ADDRESS = re.compile(rb"To access the server.*?http://[\w.]+:(\d+)/", re.DOTALL)
+
 TERMINAL = """
 import fcntl, pathlib, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is sent to this process
@@ -386,6 +392,17 @@ from d2l_gpu import cli, course
 course.editions_root = lambda: pathlib.Path(sys.argv[1])
 sys.exit(cli.main(["lab", "--no-browser", "--port", "0", "--", "--allow-root"]))
 """
+
+
+def _serves(port: int) -> bool:
+    server = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        server.request("GET", "/api")
+        return server.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        server.close()
 
 
 def _read(terminal: int) -> bytes:

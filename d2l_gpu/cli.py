@@ -14,6 +14,8 @@ if (
 
 import argparse
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from d2l_gpu import __version__
 from d2l_gpu.commands import (
@@ -29,6 +31,7 @@ from d2l_gpu.commands import (
     slides,
     variant,
 )
+from d2l_gpu.common.messages import localized, say, speak_as_the_system
 from d2l_gpu.common.settings import LANGUAGE
 
 _COMMANDS = (
@@ -64,26 +67,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # By hand, for argparse takes what follows as positional arguments.
         end = own.index("--")
         own, passed_on = own[:end], own[end + 1 :]
+    _choose_language(own)
     options = _parser().parse_args(own)
     options.passed_on = passed_on
-    if getattr(options, "language", None):
-        # For the notebooks, too: `d2l.exercise` shows a text of the same edition.
-        os.environ[LANGUAGE] = options.language
     try:
         return options.command(options)
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        say("\ninterrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
+        print(f"d2l-gpu {options.name}: {localized(str(error))}", file=sys.stderr)
         return 1
     except ValueError as error:
-        print(f"d2l-gpu {options.name}: {error}", file=sys.stderr)
+        print(f"d2l-gpu {options.name}: {localized(str(error))}", file=sys.stderr)
         return 2
 
 
+def _choose_language(arguments: Sequence[str]) -> None:
+    """Have this program speak the language that's asked for, or else the system's."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--language")
+    with suppress(argparse.ArgumentError):  # the whole parser says what's wrong
+        language = parser.parse_known_args(arguments)[0].language
+        if language:
+            # For the notebooks, too: `d2l.exercise` shows a text of the same edition.
+            os.environ[LANGUAGE] = language
+    speak_as_the_system()
+
+
+class _Help(argparse.HelpFormatter):
+    """Formats help in the reader's language."""
+
+    def add_text(self, text: str | None) -> None:
+        super().add_text(text and localized(text))
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and localized(heading))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help and localized(action.help)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Has help and errors in the reader's language, and so have its commands."""
+
+    def __init__(self, **options: Any):
+        super().__init__(formatter_class=_Help, **options)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(localized(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="d2l-gpu",
         description="GPUs for deep learning, a course that needs none.",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.common.speaking import speak
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.quizzes import Quizzes
@@ -52,6 +53,7 @@ __all__ = [
 _exercises = Exercises("jax")
 check, exercise = _exercises.check, _exercises.exercise
 quiz = Quizzes("jax").quiz
+speak()
 
 # ------------------------------------------------------------------ devices
 

@@ -17,6 +17,7 @@ import numpy
 from d2l_gpu.common.arguments import check_integer, refuse_folder
 from d2l_gpu.common.frameworks import framework, not_installed
 from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.common.speaking import speak
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.quizzes import Quizzes
@@ -28,6 +29,7 @@ from d2l_gpu.show.training_curves import Animator, ProgressBoard
 _exercises = Exercises("mxnet")
 check, exercise = _exercises.check, _exercises.exercise
 quiz = Quizzes("mxnet").quiz
+speak()
 
 __all__ = [
     "Animator",

@@ -15,6 +15,7 @@ from unittest import mock
 
 from d2l_gpu.common.frameworks import not_installed
 from d2l_gpu.common.gpu_choice import Gpus
+from d2l_gpu.common.speaking import speak
 from d2l_gpu.common.transfers import Transfer, Transfers
 from d2l_gpu.data.digits import TEST, TRAIN, mixed_digits
 from d2l_gpu.exercises import Exercises
@@ -54,6 +55,7 @@ __all__ = [
 _exercises = Exercises("tensorflow")
 check, exercise = _exercises.check, _exercises.exercise
 quiz = Quizzes("tensorflow").quiz
+speak()
 
 # MiB of memory for each part of a divided GPU: two parts fit on any current GPU.
 PART_OF_A_GPU = 1024

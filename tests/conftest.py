@@ -22,6 +22,9 @@ from tests.helpers.toy_lessons import GOOD_LESSON, PUBLISHED, draw_figure, write
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Commands speak the system's language, and tests read English.
+os.environ["LANGUAGE"] = "en"
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

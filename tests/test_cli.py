@@ -14,6 +14,7 @@ import pytest
 
 import d2l_gpu
 from d2l_gpu import cli, course
+from d2l_gpu.common import messages
 from d2l_gpu.common.requirements import install
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.toy_lessons import PUBLISHED
@@ -267,6 +268,46 @@ def test_edition_is_in_the_readers_language(
     assert course.notebooks_dir() == editions / language / "pytorch"
     # There is none in French for JAX, so that one is English whatever is spoken.
     assert course.notebooks_dir(framework="jax") == editions / "en" / "jax"
+
+
+@pytest.fixture
+def speaking(monkeypatch):
+    """Sets variables of the environment that tell a language, and no others."""
+
+    def speaking(**variables: str) -> None:
+        monkeypatch.setattr(messages, "_of_the_system", "")
+        for name in ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE", "D2L_GPU_LANGUAGE"):
+            monkeypatch.setenv(name, variables.get(name, ""))
+
+    return speaking
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        ({"LANG": "fr_FR.UTF-8"}, []),
+        ({"LANG": "en_US.UTF-8", "D2L_GPU_LANGUAGE": "fr"}, []),
+        ({"LANG": "zh_CN.UTF-8"}, ["--language", "fr"]),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "de:fr"}, []),
+    ],
+)
+def test_commands_speak_the_readers_language(speaking, capsys, variables, arguments):
+    speaking(**variables)
+    assert cli.main(["doctor", "names", *arguments]) == 0
+    assert "aucun problème" in capsys.readouterr().out.lower()
+    assert cli.main(["copy", "ninety", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "ninety" in error and "there is no" not in error
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help", *arguments])
+    assert "copy the notebooks" not in capsys.readouterr().out.lower()
+
+
+@pytest.mark.parametrize("variables", [{}, {"LANG": "de_DE.UTF-8"}, {"LANG": "C"}])
+def test_commands_speak_english_to_everybody_else(speaking, capsys, variables):
+    speaking(**variables)
+    assert cli.main(["doctor", "names"]) == 0
+    assert "No problem" in capsys.readouterr().out
 
 
 def test_system_without_variables_tells_the_language(editions, monkeypatch):

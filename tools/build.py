@@ -27,6 +27,7 @@ from d2l_gpu.common.files import write_atomically
 from d2l_gpu.course.kernel import CellFailure, progress_bar, run_cells
 from d2l_gpu.quizzes.quiz import FOLDER as QUIZZES
 from tools import course_map, environments
+from tools.agreement import disagreements
 from tools.check import PAGE, page
 from tools.companion import missing
 from tools.edition import ROOT, Edition, Project, editions
@@ -34,6 +35,7 @@ from tools.form import form_problems, says_only_true
 from tools.glossary_page import page_of
 from tools.languages import ENGLISH
 from tools.lesson import LessonError
+from tools.messages import pairs
 from tools.notebook import (
     CELL_TIMEOUT,
     assemble,
@@ -84,13 +86,15 @@ def translated(edition: Edition, english: NotebookNode) -> str:
 
     Args:
         edition: the edition in the other language.
-        english: the English notebook, from which outputs and figures are taken.
+        english: the English notebook, from which figures are taken, and outputs unless
+            the edition has its own.
 
     Raises:
         LessonError: the problems of the sources.
     """
     notebook = _assembled(edition, english)
-    take_outputs(notebook, english)
+    own = _committed(edition.path) if edition.speaks else None
+    take_outputs(notebook, own or english)
     return canonical(notebook)
 
 
@@ -126,7 +130,8 @@ def _committed(path: Path) -> NotebookNode | None:
 def staleness(edition: Edition) -> list[str]:
     """Return how a committed notebook differs from its source; empty if it doesn't.
 
-    Executes nothing: the outputs are those of the committed English notebook.
+    Executes nothing: the outputs are those of the committed English notebook, or the
+    edition's own, if it speaks its language.
     """
     try:
         committed = read_notebook(edition.path)
@@ -136,14 +141,20 @@ def staleness(edition: Edition) -> list[str]:
     if committed is None or english is None:
         return ["the notebook has not been built"]
     text = translated(edition, english)
-    if text == edition.path.read_text(encoding="utf-8"):
-        return []
-    return differences(committed, nbformat.reads(text, as_version=4))
+    found = []
+    if text != edition.path.read_text(encoding="utf-8"):
+        found = differences(committed, nbformat.reads(text, as_version=4))
+    if edition.speaks:
+        catalogue = edition.project.catalogues[edition.language]
+        found += disagreements(english, committed, pairs(catalogue))
+    return found
 
 
 def _assembled(edition: Edition, committed: NotebookNode | None) -> NotebookNode:
     try:
-        return assemble(edition.cells(), edition.project.lessons, committed)
+        return assemble(
+            edition.cells(), edition.project.lessons, committed, edition.drawing
+        )
     except (FileNotFoundError, ValueError) as error:
         raise LessonError(f"{edition.lesson.label}: {error}") from error
 
@@ -293,11 +304,25 @@ def _built(wanted: list[Edition], options: argparse.Namespace) -> dict[Path, str
             notebook = nbformat.reads(texts[path], as_version=4)
         else:
             notebook = read_notebook(path)
-        if notebook is not None:
+        if notebook is not None and _executes(edition, options, path in texts):
+            texts[edition.path] = build(edition)
+        elif notebook is not None:
             texts[edition.path] = translated(edition, notebook)
         elif options.language is not None:
             raise LessonError(f"{edition.label}: build it in English first")
     return texts
+
+
+def _executes(edition: Edition, options: argparse.Namespace, anew: bool) -> bool:
+    """Return whether a translation that's to be built is to be executed, too.
+
+    Args:
+        edition: the translation.
+        options: of the command.
+        anew: whether the English notebook was.
+    """
+    wanted = anew or edition.language == options.language
+    return edition.speaks and wanted and not options.prose
 
 
 def _maps(project: Project, built: Mapping[Path, str]) -> dict[Path, str]:

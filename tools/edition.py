@@ -5,14 +5,17 @@ Each is a lesson, or the solutions to its exercises, in one language for one fra
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path, PurePath
 
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.common.frameworks import framework as framework_with
+from d2l_gpu.common.messages import is_telling
 from d2l_gpu.course import lesson_names, select_lessons
 from d2l_gpu.quizzes.quiz import quiz_file
-from tools import course_map, glossary_page
+from tools import course_map, drawings, glossary_page
+from tools import messages as messages_of_code
 from tools.equivalents import with_table
 from tools.form import Form
 from tools.glossary_page import Terms
@@ -27,7 +30,7 @@ from tools.header import (
     on_github,
     solutions_of,
 )
-from tools.languages import ENGLISH, Language, read_languages
+from tools.languages import ENGLISH, LOCALE, Language, read_languages
 from tools.lesson import (
     LESSONS,
     SETUP,
@@ -41,14 +44,15 @@ from tools.lesson import (
     split_exercises,
     template,
 )
+from tools.notebook import read_notebook
 from tools.quizzes import Source as Quiz
 from tools.translation import (
     Message,
     Translation,
     messages,
-    of_project,
     place_of,
     texts_of,
+    translations_in,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -156,8 +160,22 @@ class Project:
         """
         if len(self.languages) == 1:
             return {}
-        found = of_project(self.lessons, list(self.languages.values()), self.messages())
-        return {each.language.code: each for each in found}
+        folder = self.lessons / LOCALE
+        return translations_in(folder, list(self.languages.values()), self.messages())
+
+    @cached_property
+    def catalogues(self) -> dict[str, Translation]:
+        """The translations of what code says, by language code; English has none.
+
+        Raises:
+            LessonError: all problems of the sources.
+            ValueError: a list of languages or of sources can't be parsed.
+        """
+        if len(self.languages) == 1:
+            return {}
+        folder = self.lessons / LOCALE / messages_of_code.FOLDER
+        wanted = self.messages_of_code()
+        return translations_in(folder, list(self.languages.values()), wanted)
 
     def translations_into(self, names: Sequence[str] = ()) -> list[Translation]:
         """Return the translations into some languages, given by code; by default all.
@@ -263,6 +281,31 @@ class Project:
             lessons += [lesson] if quiz is None else [lesson, quiz.as_lesson()]
         return messages([*filter(None, common), *lessons])
 
+    @cached_property
+    def sources_of_texts(self) -> messages_of_code.Sources:
+        """Where texts in code arise that readers see.
+
+        Raises:
+            ValueError: the list can't be parsed.
+        """
+        path = self.lessons / LOCALE / messages_of_code.SOURCES
+        return messages_of_code.Sources.read(path)
+
+    def messages_of_code(self) -> list[Message]:
+        """Return the texts in code and drawings that readers see, to be translated.
+
+        Raises:
+            LessonError: all problems of the sources.
+            ValueError: the list of sources can't be parsed.
+        """
+        found = list(self.sources_of_texts.messages(self.root))
+        for lesson in self.read():
+            tag = lesson.path.parent.name
+            path = self.root / "notebooks" / ENGLISH / tag / f"{lesson.name}.ipynb"
+            there = filter(None, map(read_notebook, (path, solutions_of(path))))
+            found += messages_of_code.of_lesson(lesson, there)
+        return messages_of_code.merged([*found, *drawings.messages_in(self.lessons)])
+
     def quiz(self, lesson: Lesson) -> Quiz | None:
         """Return the quiz of a lesson; None if it has none.
 
@@ -335,6 +378,42 @@ class Edition:
             return self.lesson
         return self._translation.translated(self.lesson, self.project.header)
 
+    def drawing(self, content: str) -> str:
+        """Return a drawing in this edition's language, given as the content of an SVG.
+
+        Texts that aren't translated are English.
+        """
+        catalogue = self.project.catalogues.get(self.language)
+        if catalogue is None:
+            return content
+        return drawings.translated(content, catalogue.of_text)
+
+    @cached_property
+    def speaks(self) -> bool:
+        """Whether its outputs are in its own language, and not in English.
+
+        They are once all texts are translated that the English notebook puts out.
+        """
+        catalogue = self.project.catalogues.get(self.language)
+        english = read_notebook(self.path_in(ENGLISH))
+        name = f"{self.language}/{place_of(self.lesson)}"
+        patterns = self.project.sources_of_texts.speaking
+        if catalogue is None or english is None:
+            return False
+        if not any(fnmatch(name, pattern) for pattern in patterns):
+            return False
+        place = place_of(self.lesson)
+        wanted = [x.text for x in catalogue.wanted if place in x.places]
+        if not wanted or any(map(catalogue.problem, wanted)):
+            return False
+        outputs = list(messages_of_code.outputs_of(english))
+        missing = (x.text for x in catalogue.wanted if catalogue.problem(x.text))
+        return not any(
+            messages_of_code.is_put_out(text, outputs)
+            for text in missing
+            if text.count(" ") > 1 and is_telling(text)
+        )
+
     @cached_property
     def _lessons(self) -> Mapping[Framework, Lesson]:
         return self.project.beside(self.lesson)
@@ -364,6 +443,7 @@ class Edition:
             self.title,
             {code: each.name for code, each in self.project.languages.items()},
             self._share(shown),
+            self.speaks,
         )
         if self.solutions:
             marked = _marked(exercises, common.cell(MARK))

@@ -11,10 +11,13 @@ import base64
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from unicodedata import east_asian_width
 
 from nbformat import NotebookNode
+
+from d2l_gpu.show.fonts import font_file
 
 _FIGURE = re.compile(r"(!\[[^\]]*\]\(\s*)\.\./(figures/[a-z0-9_-]+\.(?:svg|png))")
 _EMBEDDED = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
@@ -31,7 +34,10 @@ def embedded_figures(notebook: NotebookNode | None) -> dict[str, str]:
 
 
 def embed_figures(
-    source: str, lessons: Path, kept: Mapping[str, str]
+    source: str,
+    lessons: Path,
+    kept: Mapping[str, str],
+    drawing: Callable[[str], str] = str,
 ) -> tuple[str, list[str]]:
     """Replace a prose cell's links to figures by the pictures themselves.
 
@@ -43,6 +49,7 @@ def embed_figures(
         source: Markdown that links to figures as ``![…](../figures/<name>.svg)``.
         lessons: the folder of the sources, which contains ``figures``.
         kept: the committed notebook's `embedded_figures`.
+        drawing: returns the content of an SVG file in the reader's language.
 
     Returns:
         The Markdown with data URIs, and a stamp for each, in order: the drawing's name
@@ -56,12 +63,14 @@ def embed_figures(
 
     def embed(match: re.Match) -> str:
         opening, name = match.groups()
-        drawing = (lessons / name).read_bytes()
-        stamp = f"{name} sha256:{hashlib.sha256(drawing).hexdigest()}"
+        content = (lessons / name).read_bytes()
+        if name.endswith(".svg"):
+            content = drawing(content.decode("utf-8")).encode("utf-8")
+        stamp = f"{name} sha256:{hashlib.sha256(content).hexdigest()}"
         stamps.append(stamp)
         picture = kept.get(stamp)
         if picture is None:
-            picture = base64.b64encode(_embedded(drawing, name)).decode("ascii")
+            picture = base64.b64encode(_embedded(content, name)).decode("ascii")
         return f"{opening}data:image/png;base64,{picture}"
 
     return _FIGURE.sub(embed, source), stamps
@@ -87,16 +96,31 @@ def as_png(drawing: bytes, name: str, zoom: int = 1) -> bytes:
     from matplotlib import get_data_path
 
     # Use matplotlib's fonts instead of the system's, so that pictures look the same for
-    # every maintainer.
+    # every maintainer; and one more where those have no letters for a language.
     return bytes(
         resvg_py.svg_to_bytes(
             svg_string=drawing.decode("utf-8"),
             zoom=zoom,
             skip_system_fonts=True,
             font_dirs=[str(Path(get_data_path()) / "fonts" / "ttf")],
+            font_files=_more_fonts(drawing.decode("utf-8")),
             font_family="DejaVu Sans",
             sans_serif_family="DejaVu Sans",
             serif_family="DejaVu Serif",
             monospace_family="DejaVu Sans Mono",
         )
     )
+
+
+def _more_fonts(drawing: str) -> list[str] | None:
+    """Return a font file with Chinese letters if a drawing has any.
+
+    Raises:
+        ValueError: there is no such font.
+    """
+    if not any(east_asian_width(letter) in "WF" for letter in drawing):
+        return None
+    path = font_file("zh")
+    if path is None:
+        raise ValueError("no font for Chinese is installed; see d2l_gpu/show/fonts.py")
+    return [str(path)]

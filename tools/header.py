@@ -39,6 +39,13 @@ _INSTALL = "header-install"
 # exercises, as the title of solutions, and at the end of both.
 QUIZ, INTRODUCTION, TITLE, REPORT = "quiz", "exercises", "solutions-title", "report"
 
+# What chooses the language of outputs, at the end of the setup.
+_CHOICE = """
+
+# What the course says is in this language.
+import os
+os.environ['D2L_GPU_LANGUAGE'] = '{}'"""
+
 # Prepended to the first cell of every solution.
 MARK = "solution-mark"
 
@@ -68,6 +75,7 @@ class Header:
         title: the lesson's title.
         languages: the native names of the lesson's languages, by code.
         share: the percentage of paragraphs that are translated.
+        speaks: whether its outputs are in its language.
     """
 
     template: Lesson | None
@@ -77,6 +85,7 @@ class Header:
     title: str = ""
     languages: Mapping[str, str] = field(default_factory=dict)
     share: int = 100
+    speaks: bool = False
 
     def cells(self) -> list[Cell]:
         """Return the cells below the title.
@@ -133,6 +142,7 @@ class Header:
             ),
             "languages": self._line_of_languages(),
             "share": str(self.share),
+            "language": _CHOICE.format(self._language) if self.speaks else "",
             "lesson_title": self.title,
             "lesson_number": self.path.stem.partition("_")[0],
             "lesson": on_github(_lesson_of(self.path)),

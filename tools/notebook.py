@@ -1,5 +1,6 @@
 """Turn a lesson's cells into a notebook file, byte for byte reproducibly."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -31,7 +32,10 @@ _METADATA = {
 
 
 def assemble(
-    cells: list[Cell], lessons: Path, committed: NotebookNode | None
+    cells: list[Cell],
+    lessons: Path,
+    committed: NotebookNode | None,
+    drawing: Callable[[str], str] = str,
 ) -> NotebookNode:
     """Return a notebook of these cells, not executed.
 
@@ -43,6 +47,7 @@ def assemble(
         cells: the cells for one framework, in the notebook's language.
         lessons: the folder of the sources, which contains ``figures``.
         committed: the notebook from the last build, or None.
+        drawing: returns the content of an SVG file in the notebook's language.
 
     Raises:
         FileNotFoundError: a figure does not exist.
@@ -62,7 +67,7 @@ def assemble(
             metadata |= _slideshow(cell)
             built.append(new_code_cell(cell.source, id=cell.id, metadata=metadata))
         else:
-            source, figures = embed_figures(cell.source, lessons, kept)
+            source, figures = embed_figures(cell.source, lessons, kept, drawing)
             metadata = {"figures": figures} if figures else {}
             metadata |= _slideshow(cell)
             built.append(new_markdown_cell(source, id=cell.id, metadata=metadata))

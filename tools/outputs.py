@@ -19,7 +19,7 @@ _ABSOLUTE_PATH = re.compile(
 )
 # What the description of a simulated timeline says: the clock is deterministic, so its
 # drawing is the same everywhere, to the last byte.
-_SIMULATED = re.compile(r"<desc>[^<]*\bTimeline, [^<]*, simulated \(")
+_SIMULATED = re.compile(r'<svg [^>]*\bdata-picture="timeline"')
 _PIXELS = ("image/png", "image/jpeg")
 # What matplotlib writes beside a picture.
 _NOTHING = "<Figure size "

@@ -79,6 +79,11 @@ def _masked(text: str) -> str:
     return re.sub(r"[ \t]+", " ", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE))
 
 
+def numbers(text: str) -> list[float]:
+    """Return the numbers in a text, in order."""
+    return list(map(_value, _numbers(text)))
+
+
 def _numbers(text: str) -> list[re.Match]:
     return list(_NUMBER.finditer(text))
 

@@ -4,20 +4,26 @@
     python -m tools.translate --check    list stale messages, write nothing
     python -m tools.translate --check --strict    the same, and fail if there are any
 
-A message is a paragraph; see `tools.translation`. To translate one, edit
-``lessons/locale/<language>.po``, by hand or in a PO editor, and remove the flag
-``fuzzy``. Then build the notebooks. The English text may change before its translations
-do; only a release needs all of them, so it checks with ``--strict``.
+A message is a paragraph (see `tools.translation`), or a text in code that readers see
+(see `tools.messages`). To translate one, edit ``lessons/locale/<language>.po`` or
+``lessons/locale/messages/<language>.po``, by hand or in a PO editor, and remove the
+flag ``fuzzy``. Then run this again, which compiles the second, and build the notebooks.
+The English text may change before its translations do; only a release needs all of
+them, so it checks with ``--strict``.
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from d2l_gpu.common.files import write_whole
 from tools.edition import ROOT, Project
+from tools.languages import LOCALE
 from tools.lesson import LessonError
+from tools.messages import CATALOGUES, compiled
 from tools.translation import MISSING, STALE, Translation, key_of
 
 
@@ -51,6 +57,19 @@ def unwanted(translation: Translation) -> Iterator[str]:
         yield f"{code}: “{words}…” is in the PO file, but no longer in {where}"
 
 
+def _compile(project: Project) -> None:
+    """Write the catalogues of what code says, for `d2l_gpu.common.messages`."""
+    folder = project.root / CATALOGUES
+    for code, translation in project.catalogues.items():
+        if not translation.wanted:
+            continue
+        fresh = replace(translation)  # reads the file that has just been written
+        path, content = folder / f"{code}.mo", compiled(fresh)
+        if not path.is_file() or path.read_bytes() != content:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Update or check the PO files.
 
@@ -72,7 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = []
     try:
         project = Project(options.root)
-        for translation in project.translations_into(options.languages):
+        every = project.translations_into(options.languages)
+        every += [project.catalogues[each.language.code] for each in every]
+        for translation in every:
             if options.check:
                 found += problems(translation)
                 continue
@@ -80,10 +101,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"put away: {problem}")
             changed = "written" if translation.write() else "unchanged"
             share = translation.share([each.text for each in translation.wanted])
+            path = translation.path.relative_to(project.lessons / LOCALE)
             print(
-                f"{translation.path.name}: {changed}, {share} % of "
-                f"{len(translation.wanted)} messages translated"
+                f"{path}: {changed}, {share} % of {len(translation.wanted)} messages "
+                "translated"
             )
+        if not options.check:
+            _compile(project)
     except (LessonError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ from pathlib import Path
 import polib
 
 from d2l_gpu.common.files import write_atomically
-from tools.languages import ENGLISH, LOCALE, Language
+from tools.languages import ENGLISH, Language
 from tools.lesson import Cell, Lesson
 from tools.paragraphs import paragraphs, replaced
 
@@ -58,8 +58,11 @@ def place_of(lesson: Lesson) -> str:
 
 
 def file_of(place: str) -> str:
-    """Return the path below ``lessons`` of the file that a name stands for."""
-    return place if place.endswith(".toml") else f"{place}.md"
+    """Return the path of the file that a name stands for."""
+    if place.endswith((".py", ".j2")):  # of the package
+        return place
+    whole = place.endswith((".toml", ".svg"))
+    return f"lessons/{place}" if whole else f"lessons/{place}.md"
 
 
 def messages(lessons: Sequence[Lesson]) -> list[Message]:
@@ -117,7 +120,7 @@ class Translation:
         """
         if not self.path.is_file():
             return []
-        where = f"{LOCALE}/{self.path.name}"
+        where = f"{self.path.parent.name}/{self.path.name}"
         try:
             found = list(polib.pofile(str(self.path), encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -149,6 +152,13 @@ class Translation:
         if entry is None or not entry.msgstr.strip():
             return MISSING
         return STALE if entry.fuzzy else ""
+
+    def of_text(self, text: str) -> str:
+        """Return a text's translation, which has no fields; English if it has none."""
+        message = text.replace("{", "{{").replace("}", "}}")
+        if self.problem(message):
+            return text
+        return self.entry(message).msgstr.replace("{{", "{").replace("}}", "}")
 
     def share(self, texts: Sequence[str], place: str = "") -> int:
         """Return the percentage of paragraphs that are translated, rounded down."""
@@ -253,7 +263,7 @@ def _entry(
     entry = polib.POEntry(
         msgctxt=context or None,
         msgid=text,
-        occurrences=[(f"lessons/{file_of(place)}", "") for place in message.places],
+        occurrences=[(file_of(place), "") for place in message.places],
     )
     if old is not None:
         entry.msgstr, entry.tcomment = old.msgstr, old.tcomment
@@ -296,17 +306,18 @@ def _take_nearest(
     return best
 
 
-def of_project(
-    lessons: Path, languages: Sequence[Language], wanted: Sequence[Message]
-) -> Iterator[Translation]:
-    """Yield a project's translations, one for each language but English.
+def translations_in(
+    folder: Path, languages: Sequence[Language], wanted: Sequence[Message]
+) -> dict[str, Translation]:
+    """Return translations by language code, one for each language but English.
 
     Args:
-        lessons: the folder of the sources.
+        folder: the folder of their PO files.
         languages: the project's languages.
         wanted: all messages to translate.
     """
-    for language in languages:
-        if language.code != ENGLISH:
-            path = lessons / LOCALE / f"{language.code}.po"
-            yield Translation(language, path, wanted)
+    return {
+        language.code: Translation(language, folder / f"{language.code}.po", wanted)
+        for language in languages
+        if language.code != ENGLISH
+    }

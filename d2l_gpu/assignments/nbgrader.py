@@ -14,6 +14,7 @@ from d2l_gpu.assignments.questions import (
     without_outputs,
 )
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.common.messages import say
 from d2l_gpu.grading.points import Points
 
 CONFIGURATION = """\
@@ -61,7 +62,7 @@ def write(
         yield configuration
     elif configuration.read_text("utf-8") != CONFIGURATION:
         _, _, needed = CONFIGURATION.partition('"d2l-gpu"\n\n')
-        print(f"{configuration} is yours and was kept. It needs these lines:\n{needed}")
+        say(f"{configuration} is yours and was kept. It needs these lines:\n{needed}")
     for assignment in assignments:
         name = assignment.lesson
         path = folder / "source" / name / f"{name}.ipynb"

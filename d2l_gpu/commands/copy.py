@@ -4,6 +4,7 @@ import argparse
 
 from d2l_gpu.commands.arguments import add_edition, add_lessons, add_output
 from d2l_gpu.commands.needs import lessons_named
+from d2l_gpu.common.messages import say
 from d2l_gpu.course import notebooks_dir
 
 
@@ -13,7 +14,7 @@ def _run(options: argparse.Namespace) -> int:
     from d2l_gpu.course.copies import copy_notebooks
 
     copies = copy_notebooks(notebooks, lessons, options.output, outputs=options.outputs)
-    print(f"{len(copies)} notebooks in {options.output}")
+    say(f"{len(copies)} notebooks in {options.output}")
     return 0
 
 

@@ -34,6 +34,7 @@ def add(commands: argparse._SubParsersAction) -> None:
         metavar="check",
         help="name of a check, as in the report (default: all checks)",
     )
+    doctor.add_argument("--language", help="language of the report (default: yours)")
     doctor.add_argument(
         "--json",
         action="store_true",

@@ -4,6 +4,7 @@ import argparse
 
 from d2l_gpu.commands.arguments import add_edition, add_lessons, folder
 from d2l_gpu.commands.needs import lacks, lessons_named
+from d2l_gpu.common.messages import say
 from d2l_gpu.course import notebooks_dir, solutions_of
 
 
@@ -28,7 +29,7 @@ def _run(options: argparse.Namespace) -> int:
     program = {"nbgrader": nbgrader, "otter": otter}[options.program]
     for path in program.write(assignments, options.output, points):
         print(path)
-    print(program.next_step(assignments, options.output))
+    say(program.next_step(assignments, options.output))
     return 0
 
 

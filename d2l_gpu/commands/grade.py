@@ -12,6 +12,7 @@ from d2l_gpu.commands.arguments import (
 )
 from d2l_gpu.commands.needs import NOTEBOOKS, lacks
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.messages import say
 from d2l_gpu.common.processor import usable_cores
 
 _MODULES = ("cloudpickle", *NOTEBOOKS)
@@ -47,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return grade_class(options.submissions, options.output, settings)
     except KeyboardInterrupt:
-        print(
+        say(
             "\ninterrupted; what has been graded is kept, and the same command goes on "
             "from there",
             file=sys.stderr,
@@ -116,6 +117,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "--lesson",
         help="lesson of all notebooks, by number or name, such as 03 or copying "
         "(default: what they tell)",
+    )
+    grade.add_argument(
+        "--language",
+        help="language of the pages, and of what students are told (default: yours)",
     )
     grade.add_argument(
         "--framework",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu.common.frameworks import framework
+from d2l_gpu.common.messages import localized
 from d2l_gpu.common.requirements import modules
 from d2l_gpu.course import is_appendix, lesson_names, select_lessons
 
@@ -37,9 +38,9 @@ def missing(options: argparse.Namespace, needed: Sequence[str], command: str) ->
     """Say which of these modules aren't installed, and what installs them."""
     absent = [name for name in needed if not importlib.util.find_spec(name)]
     if absent:
-        print(
-            f"d2l-gpu {options.name}: {', '.join(absent)} not installed; install "
-            f"what the course needs with: {command}",
-            file=sys.stderr,
+        said = (
+            f"{', '.join(absent)} not installed; install what the course needs with: "
+            f"{command}"
         )
+        print(f"d2l-gpu {options.name}: {localized(said)}", file=sys.stderr)
     return bool(absent)

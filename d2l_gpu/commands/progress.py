@@ -5,6 +5,7 @@ import sys
 
 from d2l_gpu.commands.arguments import page_name
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.messages import localized, say
 from d2l_gpu.course import notebooks_dir
 
 
@@ -17,7 +18,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         solved = solved_exercises()
     except ImportError as error:
-        print(f"d2l-gpu progress: {error}", file=sys.stderr)
+        print(f"d2l-gpu progress: {localized(str(error))}", file=sys.stderr)
         return 1
     editions = table.editions(solved, options.framework, options.language)
     if options.output:
@@ -32,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
         table.show(f"wrote {options.output}: {table.ABOUT}")
     else:
         table.show("\n\n".join(map(table.as_text, editions)))
-        print(f"\nThis is {table.ABOUT}.")
+        say(f"\nThis is {table.ABOUT}.")
     return 0
 
 

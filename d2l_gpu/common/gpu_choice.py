@@ -6,7 +6,7 @@ subclass of `Gpus` defines a framework's devices.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from d2l_gpu.common.arguments import check_integer
 from d2l_gpu.common.processor import cpu_model
 from d2l_gpu.common.settings import VIRTUAL, virtual_limit
 from d2l_gpu.vgpu import Table
+from d2l_gpu.vgpu.sim.words import shown
 
 Device = TypeVar("Device")
 
@@ -112,7 +113,7 @@ class Gpus(ABC, Generic[Device]):
         if i >= len(devices):
             raise ValueError(
                 f"gpu({i}) does not exist: this process uses {count(len(devices))}, "
-                f"{self._names(devices)}."
+                f"{self._names(devices, str.format)}."
             )
         return devices[i]
 
@@ -182,7 +183,7 @@ class Gpus(ABC, Generic[Device]):
                 f"cannot switch to {n} now: restart Python (the notebook's kernel) to "
                 f"ask for {n}."
             )
-        print(self.decision.line)
+        print(shown(self.decision.line))
 
     def use_virtual_gpus(self, n: int = 2) -> None:
         """Use n virtual GPUs in this process, even if the machine has real ones.
@@ -212,7 +213,7 @@ class Gpus(ABC, Generic[Device]):
                 f"{self.decision.line} This can no longer be changed: restart Python "
                 "(the notebook's kernel) first."
             )
-        print(self.decision.line)
+        print(shown(self.decision.line))
 
     def virtual_count(self) -> int:
         """Return the number of virtual GPUs in use, 0 if there are none."""
@@ -253,8 +254,8 @@ class Gpus(ABC, Generic[Device]):
         line = f"Using {n} virtual GPU{'s' * (n > 1)}, {names}: {how}."
         self.decision = Decision(devices, True, how, line, key)
 
-    def _names(self, devices: Sequence[Device]) -> str:
-        return enumerated([self.name(device) for device in devices])
+    def _names(self, devices: Sequence[Device], say: Callable = shown) -> str:
+        return enumerated([self.name(device) for device in devices], say)
 
 
 def check_number(n: int) -> None:
@@ -267,11 +268,18 @@ def count(n: int) -> str:
     return f"{n} GPU" if n == 1 else f"{n} GPUs"
 
 
-def enumerated(names: Sequence[str]) -> str:
-    """Return names as in a sentence; of more than four, only the first and last."""
+def enumerated(names: Sequence[str], say: Callable[..., str] = shown) -> str:
+    """Return names as in a sentence; of more than four, only the first and last.
+
+    Args:
+        names: one or more.
+        say: what fills in the sentence; ``str.format`` for an English one.
+    """
+    if len(names) == 1:
+        return names[0]
     if len(names) > 4:
-        return f"{names[0]} to {names[-1]}"
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
+        return say("{first} to {last}", first=names[0], last=names[-1])
+    return say("{first} and {last}", first=", ".join(names[:-1]), last=names[-1])
 
 
 def _check_index(i: int) -> None:

@@ -1,6 +1,8 @@
 """The package's name and environment variables, available without PyTorch."""
 
+import locale
 import os
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,21 @@ LANGUAGE = "D2L_GPU_LANGUAGE"
 PROGRESS = "D2L_GPU_PROGRESS"
 VARIANT = "D2L_GPU_VARIANT"
 VIRTUAL = "D2L_GPU_VIRTUAL"
+
+
+def spoken_languages() -> list[str]:
+    """Return the languages that the reader asks programs for, the best first.
+
+    That of ``D2L_GPU_LANGUAGE``, then as gettext reads them: ``LANGUAGE`` is a list,
+    the others hold one locale each, as ``pt_BR.UTF-8``; where none is set, it is the
+    system's.
+    """
+    variables = ("LC_ALL", "LC_MESSAGES", "LANG")
+    chosen = next((os.environ[name] for name in variables if os.environ.get(name)), "")
+    chosen = chosen or locale.getlocale()[0] or ""
+    ours = os.environ.get(LANGUAGE, "")
+    names = [ours, *os.environ.get("LANGUAGE", "").split(":"), chosen]
+    return [re.split(r"[_.@-]", name)[0].lower() for name in names if name]
 
 
 def data_folder() -> Path:

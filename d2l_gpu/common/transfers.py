@@ -4,6 +4,7 @@ import itertools
 from typing import Any, NamedTuple
 
 from d2l_gpu.vgpu import Table
+from d2l_gpu.vgpu.sim.words import shown
 
 
 class Transfer(NamedTuple):
@@ -54,7 +55,7 @@ class Transfers(list):
         ) or str(self)
 
     def __repr__(self) -> str:
-        return repr(self.table()) if self else "no copies"
+        return repr(self.table()) if self else shown("no copies")
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_() if self else "no copies"
+        return self.table()._repr_html_() if self else shown("no copies")

@@ -9,14 +9,12 @@
 * ``kernel``, ``kernelspec``: run a notebook's cells in this very Python.
 """
 
-import locale
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from d2l_gpu.common.requirements import clone_root
-from d2l_gpu.common.settings import LANGUAGE
+from d2l_gpu.common.settings import spoken_languages
 
 SOLUTIONS = "solutions"
 """The folder with the solutions to the exercises of an edition, beside its lessons."""
@@ -50,7 +48,8 @@ def notebooks_dir(language: str | None = None, framework: str | None = None) -> 
     wanted = framework or "pytorch"
     languages = [each for each, its_framework in there if its_framework == wanted]
     if language is None:
-        language = next((each for each in _spoken() if each in languages), "en")
+        spoken = spoken_languages()
+        language = next((each for each in spoken if each in languages), "en")
     if (language, wanted) not in there:
         raise ValueError(
             f"there is no edition in {language!r} for {wanted!r}; the editions are: "
@@ -86,21 +85,6 @@ def editions(root: Path) -> list[tuple[str, str]]:
     """Return the editions under ``root``, each as language and framework."""
     folders = {path.parent for path in root.glob("*/*/*.ipynb")}
     return sorted((folder.parent.name, folder.name) for folder in folders)
-
-
-def _spoken() -> list[str]:
-    """Return the languages that the reader asks programs for, the best first.
-
-    That of ``D2L_GPU_LANGUAGE``, then as gettext reads them: ``LANGUAGE`` is a list,
-    the others hold one locale each, as ``pt_BR.UTF-8``; where none is set, it is the
-    system's.
-    """
-    variables = ("LC_ALL", "LC_MESSAGES", "LANG")
-    chosen = next((os.environ[name] for name in variables if os.environ.get(name)), "")
-    chosen = chosen or locale.getlocale()[0] or ""
-    ours = os.environ.get(LANGUAGE, "")
-    names = [ours, *os.environ.get("LANGUAGE", "").split(":"), chosen]
-    return [re.split(r"[_.@-]", name)[0].lower() for name in names if name]
 
 
 def lesson_names(folder: Path, suffix: str = ".ipynb") -> list[str]:

@@ -37,6 +37,7 @@ from tqdm import tqdm
 from d2l_gpu import __version__
 from d2l_gpu.common.files import replacing
 from d2l_gpu.common.frameworks import framework
+from d2l_gpu.common.messages import say
 from d2l_gpu.common.requirements import clone_root, install
 from d2l_gpu.common.settings import OURS, data_folder
 from d2l_gpu.course import install_bundle
@@ -178,7 +179,7 @@ def make_bundle(
             )
         pins = pinned(own, its.all_extras)
         size = sum(pin.size for pin in pins)
-        print(
+        say(
             f"{OURS} {__version__} and the {len(pins)} packages that it needs take "
             f"{megabytes(size)} when installed; their wheels are smaller",
             flush=True,
@@ -196,7 +197,7 @@ def make_bundle(
         }
         entries |= _installer_entries(wheels, least, entries, edition)
         write_archive(target, entries)
-    print(_summary(target, len(wheels), len(lessons), least))
+    say(_summary(target, len(wheels), len(lessons), least))
     return 0
 
 
@@ -500,7 +501,7 @@ def _version_of(platform: str, here: list[int]) -> list[int]:
 def _data_entries(wanted: bool | None) -> dict[str, Path | bytes]:
     """Return the files of Fashion-MNIST if they are to be included, having said so."""
     if wanted is False:
-        print("Fashion-MNIST is left out")
+        say("Fashion-MNIST is left out")
         return {}
     folder = data_folder() / FASHION_MNIST.folder
     paths = [
@@ -508,14 +509,14 @@ def _data_entries(wanted: bool | None) -> dict[str, Path | bytes]:
         for name, md5 in FASHION_MNIST.files.items()
     ]
     if None not in paths:
-        print(f"Fashion-MNIST is included, from {folder}")
+        say(f"Fashion-MNIST is included, from {folder}")
         return {f"data/{FASHION_MNIST.folder}/{path.name}": path for path in paths}
     if wanted:
         raise FileNotFoundError(
             f"Fashion-MNIST is not in {folder}: download it first with "
             "d2l.load_data_fashion_mnist(256), or leave out --data"
         )
-    print(f"Fashion-MNIST is not included, since it is not in {folder}")
+    say(f"Fashion-MNIST is not included, since it is not in {folder}")
     return {}
 
 

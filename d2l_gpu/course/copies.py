@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.common.messages import say
 
 
 def copy_notebooks(
@@ -43,7 +44,7 @@ def copy_notebooks(
             raise OSError(not_written(copy, error)) from None
         copies.append(copy)
     if changed:
-        print(
+        say(
             f"kept, because you changed it or ran it: {', '.join(map(str, changed))} "
             "(delete a file to get the course's own notebook)"
         )

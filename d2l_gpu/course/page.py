@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from d2l_gpu.common.messages import localized
 from d2l_gpu.course.formulas import WithFormulas
 from d2l_gpu.course.kernel import CellFailure, Failure
 
@@ -90,7 +91,8 @@ def report_html(results: Sequence[LessonResult]) -> str:
             if cell.get("id") == _SETUP:
                 copy.metadata = NotebookNode(jupyter={"source_hidden": True})
             cells.append(copy)
-    return page_of(new_notebook(cells=cells, metadata={"title": "d2l-gpu: report"}))
+    title = localized("d2l-gpu: report")
+    return page_of(new_notebook(cells=cells, metadata={"title": title}))
 
 
 def page_of(notebook: NotebookNode, **options: bool) -> str:
@@ -106,9 +108,11 @@ def page_of(notebook: NotebookNode, **options: bool) -> str:
 
 
 def _contents(results: Sequence[LessonResult]) -> str:
-    lines = ["# d2l-gpu: report", "", "| Lesson | Result | Time |", "|---|---|---:|"]
+    heading = " | ".join(map(localized, ("Lesson", "Result", "Time")))
+    lines = [f"# {localized('d2l-gpu: report')}", ""]
+    lines += [f"| {heading} |", "|---|---|---:|"]
     for result in results:
-        status = result.status
+        status = localized(result.status)
         if result.failure is not None:
             status += f": {html.escape(result.failure.summary)}".replace("|", "&#124;")
         link = f"[{result.name}](#{result.name})"

@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.common.messages import localized, say
 from d2l_gpu.course.copies import copy_notebooks, not_written
 from d2l_gpu.course.kernel import CellFailure, Failure, progress_bar, run_cells
 from d2l_gpu.course.page import LessonResult, report_html
@@ -38,14 +39,17 @@ def run_course(
     results = []
     for copy in copy_notebooks(notebooks, lessons, output):
         result = _execute(copy, timeout, output / "executed" / copy.name)
-        print(f"{result.name}: {result.status} ({result.seconds:.1f} s)", flush=True)
+        print(
+            f"{result.name}: {localized(result.status)} ({result.seconds:.1f} s)",
+            flush=True,
+        )
         results.append(result)
     for result in results:
         if result.failure:
-            print(_failed_cell(result), file=sys.stderr)
+            say(_failed_cell(result), file=sys.stderr)
     report = output / "report.html"
     _write(report, report_html(results), OSError)
-    print(f"report: {report}")
+    say(f"report: {report}")
     return 1 if any(result.failure for result in results) else 0
 
 

@@ -7,10 +7,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from d2l_gpu.common.messages import localized
+from d2l_gpu.vgpu.sim.words import columns, padded
+
 from . import CHECKS
 from .findings import NOTE, OK, PROBLEM, Finding
 
 _WIDTH = max(map(len, CHECKS))
+_MARKS = {OK: "ok", NOTE: "note", PROBLEM: "PROBLEM"}
 _COLOURS = {OK: "\x1b[32m", NOTE: "\x1b[33m", PROBLEM: "\x1b[1;31m"}
 _PLAIN = "\x1b[0m"
 
@@ -36,12 +40,14 @@ def show(findings: Iterable[Finding]) -> list[Finding]:
 
 def line(finding: Finding, coloured: bool = False) -> str:
     """Return a finding in one line, and in a second one what to do."""
-    mark = f"{finding.status if finding.status != PROBLEM else 'PROBLEM':<7}"
+    marks = {status: localized(mark) for status, mark in _MARKS.items()}
+    width = max(map(columns, marks.values()))
+    mark = padded(marks[finding.status], width)
     if coloured:
         mark = f"{_COLOURS[finding.status]}{mark}{_PLAIN}"
-    text = f"{mark}  {finding.name:<{_WIDTH}}  {finding.what}"
+    text = f"{mark}  {finding.name:<{_WIDTH}}  {localized(finding.what)}"
     if finding.what_to_do:
-        text += f"\n{'':<{_WIDTH + 11}}-> {finding.what_to_do}"
+        text += f"\n{'':<{width + _WIDTH + 4}}-> {localized(finding.what_to_do)}"
     return text
 
 
@@ -49,11 +55,13 @@ def summary(findings: Sequence[Finding]) -> str:
     """Return how many problems and notes there are, in one line."""
     problems = [finding.name for finding in findings if finding.status == PROBLEM]
     notes = sum(finding.status == NOTE for finding in findings)
-    also = f", {notes} note{'s' * (notes > 1)}" if notes else ""
+    also = localized(f"{notes} note{'s' * (notes > 1)}") if notes else ""
     if not problems:
-        return f"\nNo problem{also}: this machine is ready for the course."
-    names = ", ".join(dict.fromkeys(problems))
-    return f"\n{len(problems)} problem{'s' * (len(problems) > 1)} ({names}){also}."
+        no = f"No problem, {also}" if notes else "No problem"
+        return "\n" + localized(f"{no}: this machine is ready for the course.")
+    n, names = len(problems), ", ".join(dict.fromkeys(problems))
+    said = localized(f"{n} problem{'s' * (n > 1)} ({names})")
+    return f"\n{said}, {also}." if notes else f"\n{said}."
 
 
 def _colours(stream: TextIO) -> bool:

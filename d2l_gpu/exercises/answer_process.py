@@ -216,7 +216,9 @@ class Careful:
         if not fits(result, exercise.returns):
             wanted = kinds(exercise.returns)
             what = "nothing" if result is None else _one(type(result))
-            raise AnswerError(f"{exercise.name} returned {what}; it must be {wanted}.")
+            raise AnswerError(
+                f"{exercise.name!s} returned {what}; it must be {wanted}."
+            )
         return result
 
     def _disguised(self, value: Any, depth: int = 4) -> str:
@@ -320,14 +322,15 @@ def what_was_raised(error: BaseException) -> str:
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     place = _place_in_answer(traceback.extract_tb(error.__traceback__))
     if place:
-        return f"your answer raised {what}{place}"
+        return f"your answer raised {what + place}"
     return f"what your answer returned can't be used: {what}"
 
 
 def _too_late(seconds: float) -> str:
     frame = sys._current_frames()[threading.main_thread().ident]
     place = _place_in_answer(traceback.extract_stack(frame))
-    return f"your answer didn't finish within {seconds:g} seconds{place}."
+    when = f"{seconds:g} seconds"
+    return f"your answer didn't finish within {when + place}."
 
 
 def _place_in_answer(frames: Sequence[traceback.FrameSummary]) -> str:

@@ -14,6 +14,7 @@ from d2l_gpu.common.settings import data_folder
 from d2l_gpu.vgpu import Table
 from d2l_gpu.vgpu.sim.plans import Plan, simulate
 from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level, Score
+from d2l_gpu.vgpu.sim.words import shown
 
 NAME = "puzzles.json"
 UNREADABLE = NAME + ".unreadable"
@@ -59,7 +60,7 @@ def _row(level: Level, plan: Plan | None) -> list[str]:
         speed = level.published.speed * level.machine.world_size
         published = [f"{there.tokens_per_second:,.0f}", f"{speed:,.0f}"]
     return [
-        f"{level.number} {level.title}",
+        f"{level.number} {shown(level.title)}",
         *mine,
         f"{level.fastest:,.0f}",
         *published,

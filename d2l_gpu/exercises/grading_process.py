@@ -122,12 +122,13 @@ def _look_at_arguments(runner: "Runner", claims: list[Claim]) -> None:
     changed = list(dict.fromkeys(runner.changed))
     if changed:
         names = ", ".join(f"`{name}`" for name in changed[:3])
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        if len(changed) > 3:
+            names = f"{names} and {len(changed) - 3} more"
         claim = Claim(
             "the arguments keep their values",
             False,
-            f"After the call, {names}{more} had changed. Arguments belong to the "
-            "caller, who may need them again.",
+            f"After the call, {names} had changed. Arguments belong to the caller, who "
+            "may need them again.",
         )
         # Before what may be its consequences, so that its hint is the one shown.
         first = next(

@@ -191,7 +191,8 @@ def _wanted(exercise: Exercise) -> str:
         # A number's type would give away too much, or nothing.
         ours = [kind for kind in exercise.returns if kind.__module__ != "builtins"]
         return kinds(ours) if ours else "a value"
-    return f"a function {exercise.name}({', '.join(exercise.parameters)})"
+    parameters = ", ".join(exercise.parameters)
+    return f"a function {exercise.name!s}({parameters!s})"
 
 
 def is_stub(function: FunctionType) -> bool:
@@ -362,5 +363,8 @@ def _with_lines(verdict: Verdict, answer: Any) -> Verdict:
         and Path(file).stat().st_size <= _SOURCE
     ):
         line = linecache.getline(file, int(place["line"])).strip()
-    quoted = f" (line {place['line']}: `{line}`)" if line else ""
-    return replace(verdict, problem=verdict.problem.replace(place.group(), quoted))
+    before, after = verdict.problem.split(place.group(), 1)
+    problem = f"{before}{after}"
+    if line:
+        problem = f"{before} (line {place['line']!s}: `{line!s}`){after}"
+    return replace(verdict, problem=problem)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from d2l_gpu.common.messages import localized
 from d2l_gpu.exercises.registry import Claim
 
 
@@ -37,18 +38,22 @@ class Verdict:
     def __str__(self) -> str:
         held = sum(claim.holds for claim in self.claims)
         if self.all_hold:
-            head = f"{self.number}: all checks pass."
+            head = localized(f"{self.number}: all checks pass.")
         elif self.claims:
-            head = f"{self.number}: {held} of {len(self.claims)} checks pass."
+            head = localized(
+                f"{self.number}: {held} of {len(self.claims)} checks pass."
+            )
         else:
-            head = f"{self.number}: {_on_one_line(self.problem)}"
+            problem = _said(self.problem)
+            head = localized("{number}: {problem}", number=self.number, problem=problem)
         lines = [
-            f"  [{'x' if claim.holds else ' '}] {claim.text}" for claim in self.claims
+            f"  [{'x' if claim.holds else ' '}] {localized(claim.text)}"
+            for claim in self.claims
         ]
         if self.claims and self.problem:
-            lines.append(f"  Then: {_on_one_line(self.problem)}")
+            lines.append(localized(f"  Then: {_said(self.problem)}"))
         if self.hint:
-            lines.append(f"  Hint: {_on_one_line(self.hint)}")
+            lines.append(localized(f"  Hint: {_said(self.hint)}"))
         return "\n".join([*_quoted(self.printed), head, *lines])
 
     def to_json(self) -> str:
@@ -61,6 +66,10 @@ class Verdict:
         return cls(claims=claims, **fields)
 
 
+def _said(text: str) -> str:
+    return _on_one_line(localized(text))
+
+
 _LINES, _WIDTH, _LONGEST = 20, 200, 1000
 
 
@@ -69,7 +78,7 @@ def _quoted(printed: str) -> list[str]:
     lines = printed.rstrip().splitlines()
     left_out = len(lines) - _LINES
     if left_out > 0:
-        lines = ["(earlier lines not shown)", *lines[left_out:]]
+        lines = [localized("(earlier lines not shown)"), *lines[left_out:]]
     return [f"  | {_on_one_line(line, _WIDTH)}" for line in lines]
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
+from d2l_gpu.common.messages import language_tag, localized
 from d2l_gpu.grading.results import Results, Student, state_of
 from d2l_gpu.grading.stuck import fewest_passed, where_stuck
 
@@ -136,15 +137,30 @@ def _render(name: str, **what: Any) -> str:
 
 @functools.cache
 def _templates() -> Environment:
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, extensions=["jinja2.ext.i18n"]
+    )
+    environment.install_gettext_callables(_gettext, _ngettext, newstyle=True)
+    environment.globals["tag"] = language_tag()
     environment.globals["style"] = Markup((_HERE / "pages.css").read_text("utf-8"))
     environment.filters |= {
         "code": _with_code,
-        "begun": lambda text: _with_code(_begun(text)),
+        "begun": lambda text: _with_code(_begun(localized(text))),
         "sentence": _sentence,
+        "localized": lambda texts: map(localized, texts),
         "points": number_text,
     }
     return environment
+
+
+def _gettext(message: str) -> str:
+    """Return a message of the templates in translation, with fields as Jinja has."""
+    its = localized(re.sub(r"%\((\w+)\)s", r"{\1}", message))
+    return re.sub(r"\{(\w+)\}", r"%(\1)s", its)
+
+
+def _ngettext(one: str, more: str, n: int) -> str:
+    return _gettext(one if n == 1 else more)
 
 
 def _sentence(text: str, begun: bool = True) -> Markup:
@@ -154,9 +170,9 @@ def _sentence(text: str, begun: bool = True) -> Markup:
         text: with or without a full stop.
         begun: whether it begins with a capital letter.
     """
-    text = text.rstrip()
-    if not text.endswith((".", "!", "?", "…")):
-        text += "."
+    text = localized(text.rstrip())
+    if not text.endswith((".", "!", "?", "…", "。", "？", "！")):
+        text += "。" if language_tag().startswith("zh") else "."
     return _with_code(_begun(text) if begun else text)
 
 

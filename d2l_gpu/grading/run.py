@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from d2l_gpu.common.children import kill_child, start_child
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.common.messages import localized, say
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import HIDDEN
 from d2l_gpu.exercises.grading_process import STARTUP
@@ -66,11 +67,11 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
     )
     plans = [course.plan(each) for each in handed_in.submissions]
     for warning in course.check_settings():
-        print(warning, file=sys.stderr)
+        say(warning, file=sys.stderr)
     output.mkdir(parents=True, exist_ok=True)
     graded, kept, faults = _grade_all(plans, output / DONE, settings, hidden)
     for name in handed_in.others:
-        print(f"not graded: {not_a_notebook(name)}")
+        say(f"not graded: {not_a_notebook(name)}")
     whose = zip(handed_in.submissions, graded, strict=True)
     students = students_with(whose, them)
     titles, about = course.titles(), course.about(folder)
@@ -80,16 +81,15 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
     count = len(results.students)
     notebooks = sum(bool(plan.submission.path) for plan in plans)
     minutes, seconds = divmod(round(time.monotonic() - began), 60)
-    print(
-        f"{count} {'student' if count == 1 else 'students'}, {notebooks} "
-        f"{'notebook' if notebooks == 1 else 'notebooks'}"
-        f"{f' ({kept} graded before)' if kept else ''}, {minutes}:{seconds:02} minutes"
-    )
-    print(f"what the class did, and where it's stuck: {output / PAGE}")
-    print(f"grades: {output / TABLE} and {output / DATA}")
-    print(f"feedback for each student: {output / FEEDBACK}")
+    students = f"{count} {'student' if count == 1 else 'students'}"
+    handed = f"{notebooks} {'notebook' if notebooks == 1 else 'notebooks'}"
+    before = localized(f" ({kept} graded before)") if kept else ""
+    say(f"{students}, {handed}{before}, {minutes}:{seconds:02} minutes")
+    say(f"what the class did, and where it's stuck: {output / PAGE}")
+    say(f"grades: {output / TABLE} and {output / DATA}")
+    say(f"feedback for each student: {output / FEEDBACK}")
     if faults:
-        print(
+        say(
             f"{faults} of them could not be graded; the same command tries them again",
             file=sys.stderr,
         )
@@ -99,11 +99,11 @@ def grade_class(folder: Path, output: Path, settings: Settings) -> int:
 def _say_who_is_missing(results: Results, settings: Settings) -> None:
     absent = [each.name for each in results.students if not each.notebooks]
     if absent:
-        print(f"handed in nothing: {', '.join(absent)}")
+        say(f"handed in nothing: {', '.join(absent)}")
     strangers = [each.name for each in results.students if each.on_list is False]
     if strangers:
         path = settings.class_list.path
-        print(f"not on the list {path}: {', '.join(strangers)}")
+        say(f"not on the list {path}: {', '.join(strangers)}")
 
 
 def _to_hide(folders: Sequence[Path]) -> list[Path]:
@@ -155,7 +155,7 @@ def _grade_all(
         if plan.task is None:
             about_file = plan.submission.instead and not plan.submission.folder
             who = "" if about_file else f"{_who(plan.submission)}: "
-            print(f"not graded: {who}{plan.problem}")
+            say(f"not graded: {who}{plan.problem}")
         graded.append(_graded(plan, found.get(plan.key)))
     faults = sum(each["again"] for each in found.values())
     return graded, kept, faults

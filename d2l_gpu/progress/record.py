@@ -15,6 +15,7 @@ from pathlib import Path
 from d2l_gpu import __version__
 from d2l_gpu.common.files import write_atomically
 from d2l_gpu.common.frameworks import FRAMEWORKS
+from d2l_gpu.common.messages import say
 from d2l_gpu.common.requirements import install
 from d2l_gpu.common.settings import PROGRESS
 
@@ -160,11 +161,9 @@ def _set_aside(path: Path) -> None:
     except FileNotFoundError:  # another process was faster
         return
     except OSError as error:
-        print(
-            f"The record of {number} can't be read: {path} ({error})", file=sys.stderr
-        )
+        say(f"The record of {number} can't be read: {path} ({error})", file=sys.stderr)
         return
-    print(
+    say(
         f"The record of {number} can't be read. It's now at {aside}; pass the exercise "
         "again to record it.",
         file=sys.stderr,

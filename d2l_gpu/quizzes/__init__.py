@@ -11,6 +11,7 @@ for each language, which is beside the notebooks.
 * ``words.toml``: the few words that a quiz doesn't bring, by language.
 """
 
+from d2l_gpu.common.messages import say
 from d2l_gpu.quizzes.quiz import NoQuiz, find_quiz
 from d2l_gpu.quizzes.shown import show
 
@@ -42,6 +43,6 @@ class Quizzes:
         try:
             found = find_quiz(self._framework, lesson, language)
         except NoQuiz as error:
-            print(error)
+            say(error)
         else:
             show(found)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2l_gpu.common.files import write_atomically
+from d2l_gpu.common.messages import say
 from d2l_gpu.quizzes.quiz import Question, Quiz, letter
 from d2l_gpu.quizzes.shown import html_of_question, style, words
 
@@ -26,8 +27,8 @@ def print_quizzes(quizzes: Sequence[Quiz], output: Path, seed: int | None) -> in
     key = output.with_name(f"{output.stem}-key{output.suffix}")
     write_atomically(output, page(quizzes, seed))
     write_atomically(key, page(quizzes, seed, key=True))
-    print(f"{output}: for students")
-    print(f"{key}: with the answers")
+    say(f"{output}: for students")
+    say(f"{key}: with the answers")
     return 0
 
 

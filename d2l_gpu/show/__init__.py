@@ -1,6 +1,7 @@
 """What readers look at, with one style for all figures, tables and progress bars.
 
 * ``style``: sizes, and the colour, line and marker of each curve.
+* ``fonts``: fonts for languages that Matplotlib's own has no letters for.
 * ``sheet``: the page that a figure is drawn on, with its title and subtitle.
 * ``axis``: limits and ticks of an axis.
 * ``curves``, ``bars``, ``roofline``: figures of finished results.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from d2l_gpu.show.sheet import high, wide
 from d2l_gpu.show.style import TEXT
 from d2l_gpu.vgpu.sim.drawing import linear_ticks, log_ticks, quantity
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,9 +113,9 @@ class Axis:
     def range(self, values: Sequence[float]) -> str:
         """Return the range of the values in words."""
         if not values:
-            return "no values"
-        texts = [quantity(value, self.unit) for value in (min(values), max(values))]
-        return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+            return shown("no values")
+        low, high = (quantity(value, self.unit) for value in (min(values), max(values)))
+        return low if low == high else shown("{low} to {high}", low=low, high=high)
 
 
 def _are_years(values: Sequence[float], label: str) -> bool:

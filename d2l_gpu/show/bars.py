@@ -8,6 +8,7 @@ from d2l_gpu.show.axis import Axis
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, TEXT, looks
 from d2l_gpu.vgpu.sim.drawing import GRID, OTHERS, SOFT, quantity
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,8 +79,8 @@ class Bars(Plot):
         return self.title or ", ".join(self.values)
 
     def _contents(self) -> str:
-        bars = [f"{name} {text}" for name, text in self.texts.items()]
-        return f"Bars: {', '.join(bars)}"
+        bars = ", ".join(f"{shown(x)} {text}" for x, text in self.texts.items())
+        return shown(f"Bars: {bars}")
 
 
 class _Layout:

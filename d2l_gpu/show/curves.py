@@ -10,6 +10,7 @@ from d2l_gpu.show.axis import Axis
 from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, TEXT, Look
 from d2l_gpu.vgpu.sim.drawing import INK, PAPER, SOFT, spread
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,14 +106,22 @@ class Curves(Plot):
 
     def _title(self) -> str:
         x = self._settings[0].get("label") or "x"
-        return self.title or f"{', '.join(self.looks)} against {x}"
+        names = ", ".join(map(shown, self.looks))
+        return self.title or shown("{what} against {other}", what=names, other=shown(x))
 
     def _contents(self) -> str:
         x, y = self.axis(0), self.axis(1)
-        names = ", ".join(self.looks)
-        what = f"{y.label} of {names}" if y.label else names
+        names = ", ".join(map(shown, self.looks))
+        if y.label:
+            names = shown("{quantity} of {names}", quantity=shown(y.label), names=names)
         xs, ys = ([point[i] for point in self._points] for i in (0, 1))
-        return f"{what}, {y.range(ys)}, against {x.label or 'x'}, {x.range(xs)}"
+        return shown(
+            "{what}, {range}, against {other}, {other_range}",
+            what=names,
+            range=y.range(ys),
+            other=shown(x.label or "x"),
+            other_range=x.range(xs),
+        )
 
 
 class _Layout:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from d2l_gpu.common.arguments import check_integer
-from d2l_gpu.show.sheet import Plot, Sheet, high, lines_of
+from d2l_gpu.show.sheet import Plot, Sheet, high, in_sentences, lines_of
 from d2l_gpu.show.style import LABEL
 from d2l_gpu.vgpu.sim.drawing import GRID
+from d2l_gpu.vgpu.sim.words import shown
 
 GAP = 0.15  # between images, in inches
 BELOW = 0.04  # between an image and its words, in inches
@@ -70,14 +71,13 @@ class Images(Plot):
     def _contents(self) -> str:
         count = len(self.images)
         words = f"{count} image{'s' * (count != 1)}"
-        return f"{words}: {'; '.join(self.captions)}" if self.captions else words
+        captions = "; ".join(map(shown, self.captions))
+        return f"{shown(words)}: {captions}" if captions else shown(words)
 
     def __repr__(self) -> str:
         # Without the captions, which may be what a network said on this machine.
-        said = self.alt or " ".join(
-            f"{text.rstrip('.')}." for text in (self.title, self.subtitle) if text
-        )
-        return f"<Figure: {said or self._title()}>"
+        said = shown(self.alt or "") or in_sentences(self.title, self.subtitle)
+        return f"<Figure: {said or shown(self._title())}>"
 
 
 def show_images(

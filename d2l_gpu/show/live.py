@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d2l_gpu.show.style import default_style
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,10 @@ class LiveFigure:
     def _title(self) -> str:
         """Return one line on what the figure shows that doesn't depend on the data."""
         raise NotImplementedError
+
+    def words(self) -> str:
+        """Return what the figure shows, for those who don't see it."""
+        return shown(self.alt) if self.alt else self._description()
 
     def _description(self) -> str:
         """Return the alternative text: what the figure shows now."""
@@ -173,7 +178,7 @@ class LiveFigure:
         sizes = {"width": round(width), "height": round(height)}
         return (
             {"text/plain": text, "image/png": image},
-            {"image/png": sizes | {"alt": self.alt or self._description()}},
+            {"image/png": sizes | {"alt": self.words()}},
         )
 
     def _painted(self) -> "Figure":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from d2l_gpu.show.live import LiveFigure
 from d2l_gpu.show.style import PAD, PANEL_TITLE, TEXT, TITLE, WIDTH
 from d2l_gpu.vgpu.sim.drawing import GRID, INK, PAPER, SOFT, text_width, wrapped
+from d2l_gpu.vgpu.sim.words import columns, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,14 @@ def high(lines: int, size: float) -> float:
 def lines_of(text: str, width: float, size: float, bold: bool = False) -> list[str]:
     """Return a text in lines of at most this width in inches; size is in points."""
     return wrapped(text, width * POINTS, size, bold)
+
+
+def in_sentences(*texts: str) -> str:
+    """Return texts as sentences in the reader's language, without empty ones."""
+    found = [shown(text).rstrip(".。") for text in texts if text]
+    ends = ["。" if columns(text[-1]) > 1 else ". " for text in found if text]
+    pairs = zip(filter(None, found), ends, strict=True)
+    return "".join(f"{text}{end}" for text, end in pairs).strip()
 
 
 class Sheet:
@@ -59,7 +68,7 @@ class Sheet:
             self.figure.text(
                 left / self.width,
                 1 - (top + high(i, size) + size / POINTS) / self.height,
-                line,
+                shown(line),
                 fontsize=size,
                 color=colour,
                 fontweight="bold" if bold else "normal",
@@ -175,8 +184,7 @@ class Plot(LiveFigure):
         self.paint(figure)
 
     def _description(self) -> str:
-        sentences = (self.title, self.subtitle, self._contents())
-        return " ".join(f"{text.rstrip('.')}." for text in sentences if text)
+        return in_sentences(self.title, self.subtitle, self._contents())
 
     def __repr__(self) -> str:
-        return f"<Figure: {self.alt or self._description()}>"
+        return f"<Figure: {self.words()}>"

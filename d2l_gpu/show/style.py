@@ -10,10 +10,12 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from d2l_gpu.common.requirements import install
 from d2l_gpu.vgpu.sim.drawing import COLOURS, EDGES, OTHERS, WORDS
+from d2l_gpu.vgpu.sim.words import in_english
 
 WIDTH = 7.5  # of all figures, in inches
 PAD = 0.2  # around everything, in inches
@@ -122,5 +124,14 @@ def default_style() -> Iterator[None]:
         logger.setLevel(level)
     default = dict(matplotlib.rcParamsDefault)
     default.pop("backend")  # setting it imports pyplot
-    with matplotlib.rc_context(default):
-        yield
+    from d2l_gpu.show.fonts import USUAL, families
+
+    fonts = families()
+    default["font.family"] = fonts or [USUAL]
+    # Without a font for the reader's language, labels are in English.
+    with matplotlib.rc_context(default), nullcontext() if fonts else in_english():
+        logger.setLevel(logging.ERROR)  # a font may have no bold letters
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

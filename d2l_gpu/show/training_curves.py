@@ -17,6 +17,7 @@ from d2l_gpu.show.style import LABEL, Look, looks
 from d2l_gpu.show.text_curves import TextCurves
 from d2l_gpu.show.values import Value, listed, mean, single, to_host
 from d2l_gpu.vgpu.sim.drawing import quantity
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,9 +99,9 @@ class GrowingCurves(LiveFigure):
         for which in "xy":
             plot.axis("xy".index(which)).set(axes, which)
         for name, points in plot.curves.items():
-            draw_curve(axes, points, plot.looks[name], label=name)
-        axes.set_xlabel(self.xlabel or "")
-        axes.set_ylabel(self.ylabel or "")
+            draw_curve(axes, points, plot.looks[name], label=shown(name))
+        axes.set_xlabel(shown(self.xlabel or ""))
+        axes.set_ylabel(shown(self.ylabel or ""))
         if plot.curves:
             axes.legend(frameon=False, fontsize=LABEL)
 
@@ -109,9 +110,17 @@ class GrowingCurves(LiveFigure):
         parts = []
         for name, points in self.curves().items():
             if points:
-                texts = [quantity(point.y) for point in (points[0], points[-1])]
-                parts.append(f"{name} from {texts[0]} to {texts[1]}")
-        return f"{self._title()}: {', '.join(parts)}." if parts else self._title()
+                first, last = (quantity(point.y) for point in (points[0], points[-1]))
+                parts.append(
+                    shown(
+                        "{name} from {first} to {last}",
+                        name=shown(name),
+                        first=first,
+                        last=last,
+                    )
+                )
+        title = shown(self._title())
+        return f"{title}: {', '.join(parts)}." if parts else title
 
 
 def _is_share(name: str) -> bool:
@@ -229,7 +238,11 @@ class ProgressBoard(GrowingCurves, HyperParameters):
         return found
 
     def _title(self) -> str:
-        return f"{self.ylabel or 'progress'} against {self.xlabel or 'x'}"
+        return shown(
+            "{what} against {other}",
+            what=shown(self.ylabel or "progress"),
+            other=shown(self.xlabel or "x"),
+        )
 
 
 class Animator(GrowingCurves):
@@ -348,7 +361,8 @@ class Animator(GrowingCurves):
 
     def _title(self) -> str:
         what = ", ".join(self.legend) or self.ylabel or "y"
-        return f"{what} against {self.xlabel or 'x'}"
+        other = shown(self.xlabel or "x")
+        return shown("{what} against {other}", what=shown(what), other=other)
 
 
 def _with_format(look: Look, fmt: str) -> Look:

@@ -20,6 +20,7 @@ except ImportError as error:
     raise not_installed("pytorch", error) from error
 
 from d2l_gpu.common.classes import HyperParameters, add_to_class
+from d2l_gpu.common.speaking import speak
 from d2l_gpu.exercises import Exercises
 from d2l_gpu.quizzes import Quizzes
 from d2l_gpu.show.bars import bars
@@ -74,6 +75,7 @@ from .training.parameter_files import load_parameters, save_parameters
 from .training.schedule import linear_schedule_with_warmup
 from .training.trainer import DataModule, Module, Trainer, sgd
 
+speak()
 _exercises = Exercises("pytorch")
 check, exercise = _exercises.check, _exercises.exercise
 quiz = Quizzes("pytorch").quiz

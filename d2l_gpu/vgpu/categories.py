@@ -53,6 +53,7 @@ from .sim.memory_use import (
     STEP,
     MemoryUse,
 )
+from .sim.words import shown
 from .tensor import is_virtual
 
 
@@ -74,8 +75,16 @@ def memory_use(
     clock = Devices.machines[index].clock
     label = str(Devices.shown[index]) if index < PLAIN else clock.names[index]
     if net is not None:
-        by = "" if optimizer is None else f" with {type(optimizer).__name__}"
-        label = f"{type(net).__name__}{by} on {label}"
+        name = type(net).__name__
+        if optimizer is None:
+            label = shown("{net} on {device}", net=name, device=label)
+        else:
+            label = shown(
+                "{net} with {optimizer} on {device}",
+                net=name,
+                optimizer=type(optimizer).__name__,
+                device=label,
+            )
     watch = _Watch(index, label, net, optimizer)
     with watch.hooks():
         watch.use.start()

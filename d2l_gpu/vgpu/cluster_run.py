@@ -14,6 +14,7 @@ from .sim.report import Report, needed_share
 from .sim.table import Table
 from .sim.timeline import RanksTimeline, merged
 from .sim.units import size_text, time_text
+from .sim.words import shown
 
 if TYPE_CHECKING:
     from .clusters import Cluster
@@ -176,8 +177,8 @@ class Run:
         return ClusterTimeline(of_ranks, label, title, subtitle)
 
     def __repr__(self) -> str:
-        what = "a step" if self.has_steps else "for the whole program"
-        said = [f"{time_text(self.seconds)} {what}"]
+        time = time_text(self.seconds)
+        said = [f"{time} a step" if self.has_steps else f"{time} for the whole program"]
         if self.tokens is not None:
             said.append(f"{self.tokens_per_second:,.0f} tokens/s")
         if self.mfu is not None:
@@ -187,7 +188,7 @@ class Run:
         if len(self.ranks) < self.cluster.world_size:
             said.append(f"run as rank {ran} of {self.cluster.world_size:,}")
         tables = f"{self.memory()!r}\n\n{self.critical_path()!r}"
-        return f"{self.cluster!r}\n{', '.join(said)}\n\n{tables}"
+        return f"{self.cluster!r}\n{', '.join(map(shown, said))}\n\n{tables}"
 
     def _repr_html_(self) -> str:
         first, *_ = repr(self).split("\n\n")

@@ -32,6 +32,7 @@ from .sim.clock import queues
 from .sim.cluster import Recorder, resolve
 from .sim.fabric import Network, fabric_of, link_of
 from .sim.units import size_text
+from .sim.words import shown
 from .simulators import Settings
 
 MOST_ON_HOST = 8  # GPUs of one host; those of an NVLink domain may be on several
@@ -88,14 +89,15 @@ class Cluster:
 
     def __repr__(self) -> str:
         name, network = self.model.name, self.fabric.network
-        text = f"{self.world_size:,} × {name}, simulated"
+        parts = [f"{self.world_size:,} × {name}, simulated"]
         if self.nodes > 1:
-            text += f", in {self.nodes:,} nodes of {self.fabric.gpus}"
-        if self.fabric.gpus > 1:
-            text += f", connected by {self.fabric.link.name}"
+            parts.append(f"in {self.nodes:,} nodes of {self.fabric.gpus}")
+        links = [self.fabric.link.name] if self.fabric.gpus > 1 else []
         if network is not None and self.nodes > 1:
-            text += f" and {self.fabric.cards} × {network.name}"
-        return text
+            links.append(f"{self.fabric.cards} × {network.name}")
+        if links:
+            parts.append(f"connected by {' and '.join(links)}")
+        return ", ".join(map(shown, parts))
 
     def run(
         self,

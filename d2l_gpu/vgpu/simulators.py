@@ -26,6 +26,7 @@ from .sim.clock import Clock, Moment, Span, queues
 from .sim.machine import Machine
 from .sim.report import Report
 from .sim.units import parse_size
+from .sim.words import shown
 from .tensor import engine, is_virtual
 from .work import work_of
 
@@ -312,12 +313,12 @@ class Simulator:
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(model.name for model in self.models))
-        text = f"{self.n:,} × {names}, simulated"
+        parts = [f"{self.n:,} × {names}, simulated"]
         if self.n > 1:
-            text += f", connected by {self.link.name}"
+            parts.append(f"connected by {self.link.name}")
         if self.clock.stands_for > 1:
-            text += ", with one standing for all"
-        return text
+            parts.append("with one standing for all")
+        return ", ".join(map(shown, parts))
 
     def close(self) -> None:
         """Free the devices for other simulators as soon as no tensor is left on them.

@@ -149,7 +149,7 @@ def test_the_page_says_when_what_and_why_without_hovering(tmp_path):
         "f(&#39;&lt;img&gt;&#39;)</pre>",
         '<a href="f/x.html">Feedback</a>',
         "dan.pdf isn&#39;t a notebook.",
-        "Not graded, because it isn&#39;t a notebook: list.csv.",
+        "Not graded, because it isn't a notebook: list.csv.",
         "1 can't be run",
         "Doesn&#39;t run: SyntaxError",
         "<details",

@@ -28,7 +28,7 @@ from d2l_gpu.common.frameworks import framework
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.toy_lessons import FRONT_MATTER, GOOD_LESSON, write_lesson
 from tools.build import main as build
-from tools.edition import Project
+from tools.edition import Project, editions
 from tools.header import PLATFORMS, Header, platform_links
 from tools.lesson import LessonError
 
@@ -41,6 +41,20 @@ PYTORCH = framework("pytorch")
 def cell_of(notebook, key: str):
     (found,) = [cell for cell in notebook.cells if cell.id == key]
     return found
+
+
+EVERY = editions(Project(REPOSITORY))
+SPOKEN = {each.path: each.language for each in EVERY if each.speaks}
+
+
+def spoken(path: Path) -> str:
+    """Return what the cell that sets a notebook up says of its language."""
+    if path not in SPOKEN:
+        return ""
+    return (
+        "\n\n# What the course says is in this language.\nimport os\n"
+        f"os.environ['D2L_GPU_LANGUAGE'] = '{SPOKEN[path]}'"
+    )
 
 
 def label(path: Path) -> str:
@@ -63,8 +77,8 @@ def test_every_notebook_opens_itself_elsewhere_and_sets_up_first(path):
             assert f"]({prefix}{RELEASE}/{relative})" in badges
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert first.id == "header-install"
-    assert first.source == first_cell(its.tag)
-    assert len(first.source.splitlines()) <= 4
+    assert first.source == first_cell(its.tag) + spoken(path)
+    assert len(first.source.splitlines()) <= 8
     assert first.outputs == []  # nothing to install
 
 
@@ -85,7 +99,7 @@ def test_solutions_and_lessons_lead_to_each_other(path):
         relative = other.relative_to(REPOSITORY).as_posix()
         assert f"](https://github.com/{RELEASE}/{relative})" in one.source
     tag = path.parents[1].name
-    assert cell_of(solutions, "header-install").source == first_cell(tag)
+    assert cell_of(solutions, "header-install").source == first_cell(tag) + spoken(path)
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, *SOLVED], ids=label)

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import SOLUTIONS, lesson_names
 from d2l_gpu.exercises.registry import lessons_of
 from tests.helpers.cells import checks_in, executed_cell, sanitised_by_nbval, stream
@@ -63,13 +64,19 @@ def test_other_languages_have_all_notebooks_and_the_same_code_and_outputs(langua
     paths = {path.relative_to(english) for path in english.rglob("*.ipynb")}
     assert paths == {path.relative_to(other) for path in other.rglob("*.ipynb")}
     for path in paths:
-        assert code_in(other / path) == code_in(english / path), path
+        ours, theirs = code_in(other / path), code_in(english / path)
+        if LANGUAGE in ours[0]["source"][-1]:
+            # It speaks its language: `tools.agreement` compares what it puts out.
+            for cell in *ours, *theirs:
+                del cell["outputs"]
+            del ours[0], theirs[0]
+        assert ours == theirs, path
 
 
-def code_in(path: Path) -> list[str]:
+def code_in(path: Path) -> list[dict]:
     """Return the code cells of a notebook, outputs and all, as they are in the file."""
     cells = json.loads(path.read_text("utf-8"))["cells"]
-    code = [json.dumps(cell) for cell in cells if cell["cell_type"] == "code"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert code
     return code
 

@@ -461,11 +461,11 @@ def cell(drawing: str) -> dict:
 
 
 def test_a_drawing_becomes_part_of_the_page_unless_it_has_identifiers(timeline):
-    (output,) = inlined(cell(timeline), "en")["outputs"]
+    (output,) = inlined(cell(timeline))["outputs"]
     assert output["data"] == {"text/html": timeline, "text/plain": "…"}
-    (output,) = inlined(cell(timeline), "fr")["outputs"]
+    (output,) = inlined(cell(timeline), english=True)["outputs"]
     assert output["data"]["text/html"].startswith('<svg lang="en" xmlns=')
-    assert inlined(cell(FOREIGN), "en") == cell(FOREIGN)
+    assert inlined(cell(FOREIGN)) == cell(FOREIGN)
 
 
 def test_dark_pages_have_dark_pictures_but_no_negatives_of_photographs(site, browser):

@@ -98,8 +98,9 @@ def test_definitions_are_translated_like_lessons(toy):
 def test_a_stale_definition_is_told_with_its_line(toy, capsys):
     assert translate(["--root", str(toy), "--check"]) == 0
     said = capsys.readouterr().out
-    assert "xx: glossary.toml:8 “What is left when two have been added.” is" in said
-    assert 'xx: glossary.toml:12 “The "time" until it is there.” is not' in said
+    where = "xx: lessons/glossary.toml"
+    assert f"{where}:8 “What is left when two have been added.” is" in said
+    assert 'xx: lessons/glossary.toml:12 “The "time" until it is there.” is not' in said
 
 
 @pytest.mark.parametrize(

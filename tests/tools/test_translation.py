@@ -10,6 +10,7 @@ from tools import readme
 from tools.build import main as build
 from tools.edition import Project
 from tools.languages import Language
+from tools.messages import FOLDER
 from tools.notebook import cells_by_id
 from tools.paragraphs import paragraphs, replaced
 from tools.translate import main as translate
@@ -196,9 +197,22 @@ EVERYTHING = {
 }
 
 
+def fill_code(project, texts: dict[str, str]) -> None:
+    """Translate all that code says, and compile the catalogue."""
+    path = project / "lessons" / "locale" / FOLDER / "xx.po"
+    translate(["--root", str(project)])
+    file = polib.pofile(str(path))
+    assert {entry.msgid for entry in file} == set(texts)
+    for entry in file:
+        entry.msgstr = texts[entry.msgid]
+    file.save()
+    translate(["--root", str(project)])
+
+
 def test_a_changed_sentence_is_told_and_shown(toy, capsys, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     fill(toy, EVERYTHING)
+    fill_code(toy, {"one": "unus"})
     check_all = ["--root", str(toy), "--check", "--strict"]
     assert translate(check_all) == 0
     build(["--root", str(toy)])
@@ -206,7 +220,9 @@ def test_a_changed_sentence_is_told_and_shown(toy, capsys, monkeypatch):
     capsys.readouterr()
     assert translate(check_all) == 1
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("xx: pytorch/01_toy.md:27 “One and one makes two.” is stale")
+    assert line.startswith(
+        "xx: lessons/pytorch/01_toy.md:27 “One and one makes two.” is stale"
+    )
     # While lessons are written, it is no failure, and GitHub shows a warning.
     assert translate(check_all[:-1]) == 0
     assert capsys.readouterr().out.splitlines() == [line]
@@ -308,8 +324,10 @@ def test_merging_twice_changes_nothing(toy, capsys):
     translate(["--root", str(toy)])
     capsys.readouterr()
     translate(["--root", str(toy)])
-    said = "xx.po: unchanged, 10 % of 10 messages translated\n"
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out.splitlines() == [
+        "xx.po: unchanged, 10 % of 10 messages translated",
+        "messages/xx.po: unchanged, 0 % of 1 messages translated",
+    ]
 
 
 SPANISH = """\

@@ -291,8 +291,8 @@ def test_the_command_tells_message_and_problem(project, capsys):
     capsys.readouterr()
     assert check(["--root", str(project)]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "pt: pytorch/01_toy.md:27 “One and one is two.”: code: 'Um' is not in the "
-        "source",
+        "pt: lessons/pytorch/01_toy.md:27 “One and one is two.”: code: 'Um' is not in "
+        "the source",
         "problems: 1",
     ]
 

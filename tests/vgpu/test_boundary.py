@@ -20,7 +20,7 @@ NEEDED = {"torch", "pytest"}
 # Modules of theirs that are public beside what the package exports.
 PUBLIC = {
     *("sim.catalogue", "sim.drawing", "sim.plans", "sim.play"),
-    *("sim.puzzle", "sim.replicas"),
+    *("sim.puzzle", "sim.replicas", "sim.words"),
 }
 SHARED = {*PUBLIC, "programs"}  # the project's other parts may use these
 SIMULATION = sorted((PACKAGE / "vgpu" / "sim").glob("*.py"))

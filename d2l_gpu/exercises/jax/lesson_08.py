@@ -384,8 +384,10 @@ def statistics(run: Run):
     if np.ptp(means, axis=0).max() > 1e-2:
         hint = "The devices return different means. Which collective is missing?"
     else:
-        hint = f"The mean of the first channel should be {x.mean(0)[0]:.2f}, but you "
-        hint += f"return {means[0, 0]:.2f}."
+        hint = (
+            f"The mean of the first channel should be {x.mean(0)[0]:.2f}, but you "
+            f"return {means[0, 0]:.2f}."
+        )
     yield Claim(
         "the mean is that of the whole batch",
         np.allclose(means, x.mean(0), rtol=0, atol=1e-2),

@@ -345,13 +345,15 @@ def first_of(run: Run, n: int):
         held <= 512,
         hint,
     )
-    hint = f"The call briefly took {peak:,} bytes"
     if 0 <= peak - 4 * MIB <= 512:
-        hint += ", enough for a copy of `x`. Which part of that copy isn't needed?"
+        hint = (
+            f"The call briefly took {peak:,} bytes, enough for a copy of `x`. Which "
+            "part of that copy isn't needed?"
+        )
     else:
-        hint += (
-            ", but the result needs only one block of 512. What else was on the GPU "
-            "for a moment?"
+        hint = (
+            f"The call briefly took {peak:,} bytes, but the result needs only one "
+            "block of 512. What else was on the GPU for a moment?"
         )
     yield Claim(
         "memory use is never higher than that on the way",

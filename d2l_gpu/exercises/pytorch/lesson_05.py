@@ -285,19 +285,19 @@ def _same(found: dict, wanted: list[float]) -> bool:
 
 def _wrong_number(numbers: dict[int, int]) -> str:
     for every, number in numbers.items():
-        came = f"With `every={every}`, you return {number} norms for 95 steps"
+        came = f"With `every={every}`, you return {number} norms for 95 steps."
         if number == 95 // every * every != 95:
             return (
-                f"{came}: the last {95 - number} are missing, because 95 isn't a "
+                f"{came} The last {95 - number} are missing, because 95 isn't a "
                 f"multiple of {every}."
             )
         if number == math.ceil(95 / every) != 95:
             return (
-                f"{came}, one for each fetch. You were asked for the norms of *all* "
-                "steps."
+                f"{came} There is one for each fetch, but you were asked for the norms "
+                "of *all* steps."
             )
         if number != 95:
-            return f"{came}."
+            return came
     return ""
 
 

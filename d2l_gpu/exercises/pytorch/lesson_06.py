@@ -232,7 +232,7 @@ def _waited_too_long(ahead: list[int]) -> str:
 
 # Which GPU each tensor is on. The second one has more to do, and takes longer.
 _HOMES = (0, 1, 1, 0, 1)
-_ORDINALS = ("first", "second")
+_ORDINALS = ("the first GPU", "the second GPU")
 
 
 def _factors(devices) -> list[torch.Tensor]:
@@ -330,7 +330,7 @@ def _not_arrived(late: list[int], waits: int) -> str:
             "wait for anything. If you called `synchronize`, which device did it wait "
             "for?"
         )
-    homes = " and ".join(f"the {_ORDINALS[home]} GPU" for home in sorted(set(late)))
+    homes = " and ".join(_ORDINALS[home] for home in sorted(set(late)))
     return (
         f"Python waited, but {len(late)} of the copies were still on their way, from "
         f"{homes}."
@@ -496,8 +496,8 @@ def through(run: Run):
     yield Claim(
         "each batch is sent, multiplied and fetched once",
         set(numbers) == {_PIECES},
-        "For {} batches, there were {} copies to the GPU, {} operators on it and {} "
-        "copies back.".format(_PIECES, *numbers),
+        f"For {_PIECES} batches, there were {len(sent)} copies to the GPU, "
+        f"{len(computed)} operators on it and {len(fetched)} copies back.",
     )
     if wrong or set(numbers) != {_PIECES}:
         return
@@ -563,7 +563,7 @@ def _not_overlapping(sent: list, computed: list, fetched: list, waits: int) -> s
     if len(never) == len(pairs):
         text = "Nothing overlaps."
     elif never:
-        text = f"The GPU never {' and never '.join(never)}."
+        text = f"The GPU never {' and '.join(never)}."
     else:
         text = "Everything overlaps, but not all the time."
     return f"{text} Python waited {waits} times." if waits > 1 else text

@@ -690,11 +690,8 @@ def _not_each_once(sent: Sequence[float], n: int) -> str:
     numbers = f"The host sent {_listed(sent)} examples, {sum(sent):g} in total, of {n}."
     if all(count == n for count in sent):
         return f"{numbers} Every GPU got the whole batch."
-    what = "left out" if sum(sent) < n else "sent more than once"
-    return (
-        f"{numbers} Some were {what}. Look at where one part ends and the next one "
-        "begins."
-    )
+    some = "Some were left out." if sum(sent) < n else "Some were sent more than once."
+    return f"{numbers} {some} Look at where one part ends and the next one begins."
 
 
 def _listed(counts: Sequence[float]) -> str:

@@ -233,15 +233,18 @@ def best_number(answer, case: dict):
     net = _resnet()
     seconds = _seconds_by_number(case)
     best = min(seconds, key=seconds.get)
-    hint = (
-        f"With {answer} GPU{'s' * (answer > 1)}, a step takes "
-        f"{_text(seconds[answer])} (simulated); "
-    )
+    near = answer // 2 if answer > best else answer * 2
+    if answer == best:
+        hint = ""
+    else:
+        hint = (
+            f"A step takes {_text(seconds[answer])} with {answer} "
+            f"GPU{'s' * (answer > 1)}, and {_text(seconds[near])} with {near} "
+            "(simulated). "
+        )
     if answer > best:
-        hint += f"with {answer // 2}, {_text(seconds[answer // 2])}. "
         hint += "What grows with the number of GPUs?"
     elif answer < best:
-        hint += f"with {answer * 2}, {_text(seconds[answer * 2])}. "
         around = [n for n in (answer // 2, answer, answer * 2) if n in numbers]
         hidden = {
             n: _simulate(net, n, "bucketed", batch // n, case["link"]).seconds

@@ -116,7 +116,8 @@ def split_qkv(run: Run, size: int):
     yield Claim(
         "each rank gets an equal share of the rows",
         not strange,
-        "With {} ranks, a rank gets the shape {} instead of {}.".format(*strange[0])
+        f"With {strange[0][0]} ranks, a rank gets the shape {strange[0][1]} instead of "
+        f"{strange[0][2]}."
         if strange
         else "",
     )

@@ -98,7 +98,7 @@ def _compared(puzzle: Level, plan: Plan, fastest: Plan) -> Iterator[Claim]:
     if outcome.fits:
         share = outcome.tokens_per_second / best.tokens_per_second
         yield Claim(
-            f"it reaches {ENOUGH:.0%} of the fastest plan in the grid: "
+            f"it reaches {ENOUGH:.0%} of the speed of the fastest plan: "
             f"{outcome.tokens_per_second:,.0f} tokens/s, {share:.1%}",
             share >= ENOUGH,
             outcome.limits,

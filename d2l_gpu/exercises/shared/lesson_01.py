@@ -424,23 +424,18 @@ def _wrong_times(given: Sequence[float], years, values) -> str:
     linear = [1 / np.polyfit(years, row, 1)[0] for row in values]
     what = (
         f"For growth that doubles every 2 and every 4 years, you return {given[0]:.3g} "
+        f"and {given[1]:.3g}."
     )
-    what += f"and {given[1]:.3g}."
-    because = {
-        "Those are doublings per year.": [1 / 2, 1 / 4],
-        "Those are doublings per decade.": [5, 2.5],
-        "That's the time in which it grows by a factor of e.": [
-            2 / np.log(2),
-            4 / np.log(2),
-        ],
-        "That's the time in which it grows tenfold.": [
-            2 * np.log2(10),
-            4 * np.log2(10),
-        ],
-        "You swapped the two.": [4, 2],
-        "Did you fit the line to the values, or to their logarithms?": linear,
-    }
-    for reason, times in because.items():
+    e, ten = np.log(2), np.log2(10)
+    because = [
+        ([1 / 2, 1 / 4], "Those are doublings per year."),
+        ([5, 2.5], "Those are doublings per decade."),
+        ([2 / e, 4 / e], "That's the time in which it grows by a factor of e."),
+        ([2 * ten, 4 * ten], "That's the time in which it grows tenfold."),
+        ([4, 2], "You swapped the two."),
+        (linear, "Did you fit the line to the values, or to their logarithms?"),
+    ]
+    for times, reason in because:
         if np.allclose(given, times):
             return f"{what} {reason}"
     return what

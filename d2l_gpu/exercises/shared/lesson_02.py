@@ -206,13 +206,16 @@ def random_on(tensors: Tensors, run: Run) -> Iterator[Claim]:
     yield Claim(
         "the arrays are on `device`",
         homes == wanted,
-        "One array is on {}, but you were given {}.".format(*apart[0]) if apart else "",
+        f"One array is on {apart[0][0]}, but you were given {apart[0][1]}."
+        if apart
+        else "",
     )
     values = found["many"]
-    hint = f"The shape is {values.shape}, the type {values.dtype}"
+    hint = f"The shape is {values.shape}, the type {values.dtype}."
     if values.size:
         hint += (
-            f", the smallest number {values.min():.3g}, the largest {values.max():.3g}"
+            f" The smallest number is {values.min():.3g}, the largest "
+            f"{values.max():.3g}."
         )
     few = len(np.unique(values)) < values.size / 2
     yield Claim(

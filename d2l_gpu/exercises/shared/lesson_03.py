@@ -286,8 +286,10 @@ def send_all(port: Port, run: Run):
     )
     nbytes = sum(copy.nbytes for copy in copies)
     needed = sum(each.nbytes for each in arrays)
-    hint = f"{len(copies)} copies were made. What would it cost to copy "
-    hint += "one tensor that contains all of them?"
+    hint = (
+        f"{len(copies)} copies were made. What would it cost to copy one tensor that "
+        "contains all of them?"
+    )
     if len(copies) == 1:
         hint = f"{nbytes:,} bytes crossed, but the tensors have only {needed:,}."
     yield Claim(

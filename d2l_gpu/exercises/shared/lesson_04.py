@@ -92,8 +92,8 @@ def memory(models: Models, answer: Mapping):
         ("adam", "with Adam"),
     ):
         value, wanted = given[name], right[name]
-        hint = f"You say {value:,} bytes, but it's "
-        hint += "more." if value < wanted else "less."
+        more = "more" if value < wanted else "less"
+        hint = f"You say {value:,} bytes, but it's {more}."
         if value * FLOAT == wanted:
             hint = "That's how many numbers there are. Each takes 4 bytes."
         elif value * parameters == wanted * weights:

@@ -205,8 +205,8 @@ def _each_once(calls: Sequence[Call], n: int) -> Iterator[Claim]:
     missing = sorted(set(range(n)) - set(used))
     twice = sorted(i for i in set(used) if used.count(i) > 1)
     if twice:
-        hint = f"Counting from 0, example {twice[0]} was used {used.count(twice[0])} "
-        hint += "times."
+        times = used.count(twice[0])
+        hint = f"Counting from 0, example {twice[0]} was used {times} times."
     else:
         hint = f"{len(missing)} of {n} examples were left out."
     yield Claim("each example is used exactly once", not missing and not twice, hint)

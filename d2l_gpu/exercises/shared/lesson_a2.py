@@ -80,14 +80,12 @@ def _centred_of(run: Run, home: int, device: int) -> Iterator[Claim]:
     yield Claim("the values are those of `x` minus their mean", right, hint)
     hint = (
         f"`x` was on {_NAMES[home]}, `device` is {_NAMES[device]}, but the result is "
-        f"on {place}"
+        f"on {place}."
     )
     if place == HOST:
-        hint += ", which is where new arrays go by default."
+        hint += " That's where new arrays go by default."
     elif place == _NAMES[home]:
-        hint += ", as if you had ignored `device`."
-    else:
-        hint += "."
+        hint += " It's as if you had ignored `device`."
     yield Claim("the result is on `device`", place == _NAMES[device], hint)
 
 

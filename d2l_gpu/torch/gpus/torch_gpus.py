@@ -62,12 +62,12 @@ class TorchGpus(Gpus[torch.device]):
         where = {"cpu": "computed on the CPU", "meta": "shapes without values"}.get(
             kind, f"computed on {backing}"
         )
-        time = ""
+        how = f"{where}, memory simulated"
         if (model, link) != DEFAULTS:
             models = model if isinstance(model, str) else ", ".join(model)
-            time = f", time simulated ({models}, {link})"
+            how = f"{where}, memory simulated, time simulated ({models}, {link})"
         devices = [torch.device("cuda" if as_cuda else "vgpu", i) for i in range(n)]
-        return devices, f"{where}, memory simulated{time}"
+        return devices, how
 
     def use_virtual_gpus(
         self,

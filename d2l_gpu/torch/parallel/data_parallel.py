@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2l_gpu.common.arguments import check_integer, check_learning_rate
+from d2l_gpu.common.messages import say
 from d2l_gpu.show.live import in_jupyter
 from d2l_gpu.show.progress import Progress
 from d2l_gpu.show.training_curves import Animator
@@ -46,11 +47,8 @@ class History:
         seconds = sum(self.seconds) / len(self.seconds)
         virtual = any(device.type == "vgpu" for device in self.devices)
         # How long virtual GPUs take says nothing about real ones.
-        of_host = " of the host" if virtual else ""
-        return (
-            f"test acc: {self.accuracy[-1]:.2f}, {seconds:.1f} sec/epoch{of_host} "
-            f"on {names}"
-        )
+        per_epoch = f"{seconds:.1f} sec/epoch{' of the host' if virtual else ''}"
+        return f"test acc: {self.accuracy[-1]:.2f}, {per_epoch} on {names}"
 
 
 def train(
@@ -151,14 +149,14 @@ def train(
             curves.add_accuracy(epoch, history.accuracy[-1])
             if visible:
                 with bar.aside():
-                    print(
+                    say(
                         f"epoch {epoch + 1}/{num_epochs}: "
                         f"train loss {history.loss[-1]:.4g}, "
                         f"test accuracy {history.accuracy[-1]:.4g}",
                         flush=True,
                     )
     if display:
-        print(history)
+        say(history)
     return history
 
 
@@ -189,7 +187,7 @@ def _fastest(net: nn.Module, data: Iterable, loss: Callable, display: bool) -> F
         trial = try_forms(net, X.to(device), y.to(device), loss)
         form, found = trial.best, str(trial)
     if display:
-        print(found)
+        say(found)
     return form
 
 

@@ -28,6 +28,7 @@ from d2l_gpu.common.arguments import (
 )
 from d2l_gpu.common.children import start_child
 from d2l_gpu.common.files import write_whole
+from d2l_gpu.common.messages import localized, say
 from d2l_gpu.common.processor import usable_cores
 from d2l_gpu.common.settings import VIRTUAL
 from d2l_gpu.common.worker import (
@@ -196,7 +197,7 @@ def _follow(
         cause = failure(run, script, attempt).sentence
         attempt += 1
         with progress.aside():
-            print(
+            say(
                 f"{cause}; all ranks start again, from the last checkpoint if there "
                 f"is one: restart {attempt} of {restarts}.",
                 flush=True,
@@ -228,7 +229,7 @@ def _follow_attempt(
         warnings = stderr.new(over or late)
         if lines or warnings:
             with progress.aside():
-                _write(sys.stdout, lines)
+                _write(sys.stdout, list(map(localized, lines)))
                 _write(sys.stderr, warnings)
         for fraction in fractions.new():
             progress.set(json.loads(fraction))

@@ -8,6 +8,7 @@ import torch
 
 from d2l_gpu.common.arguments import check_integer
 from d2l_gpu.vgpu import time_text
+from d2l_gpu.vgpu.sim.words import columns, padded, shown
 
 from .arrivals import check_arrivals
 from .timer import Timer
@@ -49,11 +50,12 @@ class Comparison(list):
         return [each for each in self if each.program == program][place].seconds
 
     def __repr__(self) -> str:
-        width = max((len(each.program) for each in self), default=0)
+        names = [shown(each.program) for each in self]
+        width = max(map(columns, names), default=0)
         # Times have a fixed width, because simulated lines must not depend on others.
         return "\n".join(
-            f"{each.program:<{width}}  {time:>7}  {label}".strip()
-            for each in self
+            f"{padded(name, width)}  {time:>7}  {shown(label)}".strip()
+            for name, each in zip(names, self, strict=True)
             for time, label in [str(each).split("  ")]
         )
 

@@ -184,9 +184,10 @@ def _measured(n: int, device: torch.device, budget: float) -> Runner:
         spent += times[-1]
     if device.type == "cpu":
         name, kind, what = "this CPU", "host", cpu_model()
-        what += "; 1 thread" * (n <= ALONE)
+        if n <= ALONE:
+            what = f"{what}; 1 thread"
     else:
         name, kind, what = "this GPU", "compute", device_model(device)
     if rows < n:
-        what += f"; {rows:,} of {n:,} rows"
+        what = f"{what}; {rows:,} of {n:,} rows"
     return Runner(name, min(times) * n / rows, kind, what)

@@ -18,6 +18,7 @@ from torch.utils.data import (
 
 from d2l_gpu.common.arguments import check_integer, check_learning_rate
 from d2l_gpu.common.classes import HyperParameters
+from d2l_gpu.common.messages import say
 from d2l_gpu.show.live import in_jupyter
 from d2l_gpu.show.training_curves import ProgressBoard
 
@@ -354,7 +355,7 @@ class Trainer(HyperParameters):
             latest = [
                 f"{label} {points[-1].y:.4g}" for label, points in board.data.items()
             ]
-            print(
+            say(
                 f"epoch {self.epoch + 1}/{self.max_epochs}: {', '.join(latest)}",
                 flush=True,  # even if the output goes to a file
             )

@@ -16,6 +16,7 @@ from .clock import HOST, PICO, Clock, Span, pico
 from .cluster import Meeting
 from .commands import Collective, CopyCommand
 from .units import time_text
+from .words import shown
 from .worlds import Exchange
 
 
@@ -99,7 +100,8 @@ class Causes:
             return f"queued {_time(span.start - span.issued)}, {behind}"
         name = _name(cause)
         if cause.index != span.index:
-            name += f" on {self.clock.names[cause.index]}"
+            device = self.clock.names[cause.index]
+            name = shown("{what} on {device}", what=name, device=device)
         if span.issued is None:
             return f"right after {name}"
         waited = _time(span.start - self._ready(span, cause))
@@ -148,8 +150,8 @@ def _name(span: Span) -> str:
     if span.lane == "compute":
         return span.name
     if isinstance(span.work, CopyCommand):
-        return f"the copy {span.name}"
-    return f"the {span.name.partition(',')[0]}"
+        return shown("the copy {what}", what=span.name)
+    return shown("the {what}", what=span.name.partition(",")[0])
 
 
 def _time(picoseconds: int) -> str:

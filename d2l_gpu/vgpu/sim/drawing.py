@@ -11,6 +11,9 @@ draw ``sans-serif`` narrower, so what fits here fits there.
 
 import math
 from collections.abc import Sequence
+from unicodedata import normalize
+
+from .words import shown
 
 INK, SOFT, GRID, PAPER = "#222222", "#666666", "#DDDDDD", "#FFFFFF"
 
@@ -59,8 +62,11 @@ _OTHERS = 1000  # of any other character, at most
 def text_width(text: str, size: float, bold: bool = False) -> float:
     """Return the width of a line of text, in the unit of the font's size."""
     widths = _BOLD if bold else _REGULAR
+    # An accent doesn't make a letter wider.
+    letters = "".join(normalize("NFD", letter)[0] for letter in shown(text))
     thousandths = (
-        widths[ord(letter) - 32] if " " <= letter <= "~" else _OTHERS for letter in text
+        widths[ord(letter) - 32] if " " <= letter <= "~" else _OTHERS
+        for letter in letters
     )
     return size * sum(thousandths) / 1000
 
@@ -68,7 +74,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 def wrapped(text: str, width: float, size: float, bold: bool = False) -> list[str]:
     """Return text in lines that aren't wider than ``width``; long words are broken."""
     lines: list[str] = []
-    for word in text.split():
+    for word in shown(text).split():
         if lines and text_width(f"{lines[-1]} {word}", size, bold) <= width:
             lines[-1] += f" {word}"
             continue

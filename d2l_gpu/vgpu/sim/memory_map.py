@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .drawing import COLOURS, EDGES, GRID, INK, SOFT, text_width
 from .svg import LINE, PAD, SIZE, WIDTH, Svg
 from .units import size_text
+from .words import shown
 
 ROOM = WIDTH - 2 * PAD
 BAR, ROW = 9, 12  # pixels of a segment, and from one to the next
@@ -71,15 +72,17 @@ class MemoryMap:
 
     def conditions(self) -> str:
         number = len(self.segments)
-        text = f"{size_text(self.reserved)} reserved in {number} segment"
-        text += f"{'s' * (number != 1)}, {size_text(self.allocated)} of it in use"
+        text = (
+            f"{size_text(self.reserved)} reserved in {number} "
+            f"segment{'s' * (number != 1)}, {size_text(self.allocated)} of it in use"
+        )
         return f"{text}; {self.label}" if self.label else text
 
     # -------------------------------------------------------------- text
 
     def __repr__(self) -> str:
         scale = max(self._longest(), 1) / COLUMNS
-        lines = [self.title(), self.conditions(), ""]
+        lines = [shown(self.title()), shown(self.conditions()), ""]
         bars = [[Piece(self.wanted, True)]] if self.wanted else []
         for segment in [*bars, *self.segments[:MOST_ROWS]]:
             text = _bar(segment, scale)
@@ -89,7 +92,7 @@ class MemoryMap:
         if self._rest():
             lines.append(self._rest())
         legend = ["# in use", ". free", *["? wanted" for _ in bars]]
-        return "\n".join([*lines, "", "  ".join(legend)])
+        return "\n".join([*lines, "", "  ".join(map(shown, legend))])
 
     # -------------------------------------------------------------- SVG
 
@@ -146,8 +149,10 @@ class MemoryMap:
     # -------------------------------------------------------------- parts
 
     def _description(self) -> str:
-        text = f"{self.title()}. A map of segments, the largest first, each cut into "
-        text += f"blocks: {self.conditions()}."
+        text = (
+            f"{self.title()}. A map of segments, the largest first, each cut into "
+            f"blocks: {self.conditions()}."
+        )
         if self.wanted:
             text += f" {size_text(self.wanted)} is wanted in one piece."
         return text

@@ -16,6 +16,7 @@ from .machine import Machine
 from .memory import Block
 from .table import Table
 from .units import size_text, time_text
+from .words import shown
 
 PARAMETERS, BUFFERS, GRADIENTS = "parameters", "buffers", "gradients"
 OPTIMIZER_STATE, ACTIVATIONS = "optimizer state", "activations"
@@ -39,10 +40,14 @@ PRECEDENCE = (PARAMETERS, BUFFERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, None
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 STEP, BETWEEN = "optimizer", ""
 
-_SUBJECTS = {
-    OPTIMIZER_STATE: "optimizer state makes up",
-    OTHER: "other memory makes up",
-    TEMPORARY: "temporary memory makes up",
+_FINDINGS = {
+    PARAMETERS: "Parameters make up {share} of the peak of {size}",
+    BUFFERS: "Buffers make up {share} of the peak of {size}",
+    OPTIMIZER_STATE: "Optimizer state makes up {share} of the peak of {size}",
+    OTHER: "Other memory makes up {share} of the peak of {size}",
+    GRADIENTS: "Gradients make up {share} of the peak of {size}",
+    ACTIVATIONS: "Activations make up {share} of the peak of {size}",
+    TEMPORARY: "Temporary memory makes up {share} of the peak of {size}",
 }
 
 MOST_ROWS = 12  # of the table of modules that ``repr`` shows
@@ -387,8 +392,8 @@ class MemoryUse:
         if not total:
             return "No memory in use"
         name = max(peak, key=peak.get)
-        subject = _SUBJECTS.get(name, f"{name} make up").capitalize()
-        return f"{subject} {peak[name] / total:.0%} of the peak of {size_text(total)}"
+        share = f"{peak[name] / total:.0%}"
+        return _FINDINGS[name].format(share=share, size=size_text(total))
 
     def conditions(self) -> str:
         label = [self.label] if self.label else []
@@ -400,10 +405,11 @@ class MemoryUse:
 
     def __repr__(self) -> str:
         tables = "\n\n".join(map(repr, self.tables()))
-        return f"{self.title()}\n{self.conditions()}\n\n{tables}".rstrip()
+        said = f"{shown(self.title())}\n{shown(self.conditions())}"
+        return f"{said}\n\n{tables}".rstrip()
 
     def _repr_svg_(self) -> tuple[str, dict[str, str]]:
-        return self.svg(), {"alt": f"{self.title()}. {self.conditions()}."}
+        return self.svg(), {"alt": shown(f"{self.title()}. {self.conditions()}.")}
 
     def svg(self) -> str:
         """Return a picture as the text of an SVG file."""

@@ -23,6 +23,7 @@ from .report import needed_share
 from .table import Table
 from .timeline import RanksTimeline, merged
 from .units import size_text, time_text
+from .words import shown
 
 if TYPE_CHECKING:
     from .plans import Machine, Plan
@@ -90,7 +91,8 @@ class Outcome:
             f"tokens/s, MFU {self.mfu:.1%}",
             self.limits if self.fits else self.reason,
         ]
-        return "\n".join(lines) + f"\n\n{self.times()!r}\n\n{self.memories()!r}"
+        said = "\n".join(map(shown, lines))
+        return f"{said}\n\n{self.times()!r}\n\n{self.memories()!r}"
 
     def _repr_html_(self) -> str:
         first, *_ = repr(self).split("\n\n")
@@ -373,7 +375,8 @@ class Results:
 
     def __repr__(self) -> str:
         fitting = sum(each.fits for each in self)
-        return f"{fitting} of {len(self)} plans fit\n\n{self.table(12)!r}"
+        said = shown(f"{fitting} of {len(self)} plans fit")
+        return f"{said}\n\n{self.table(12)!r}"
 
     def _repr_html_(self) -> str:
         first, _ = repr(self).split("\n\n", 1)

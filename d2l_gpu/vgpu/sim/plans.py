@@ -226,11 +226,10 @@ class Machine:
 
     def __str__(self) -> str:
         text = f"{self.world_size:,} × {self.processor.name}"
-        if self.gpus > 1:
-            text += f", connected by {self.fabric.link.name}"
+        links = [self.fabric.link.name] if self.gpus > 1 else []
         if self.nodes > 1:
-            text += f" and {self.fabric.cards} × {self.fabric.network.name}"
-        return text
+            links.append(f"{self.fabric.cards} × {self.fabric.network.name}")
+        return f"{text}, connected by {' and '.join(links)}" if links else text
 
 
 def check(network: Model, plan: Plan, machine: Machine) -> None:

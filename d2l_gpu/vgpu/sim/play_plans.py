@@ -133,11 +133,11 @@ def _changes(full: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     yield from ((change, f"With {words}") for change, words in single)
     every = {key: value for change, _ in single for key, value in change.items()}
     *others, last = [words for _, words in single] or [""]
-    said = f"With {', '.join(others)} and {last}" if others else f"With {last}"
+    said = f"{', '.join(others)} and {last}" if others else last
     if len(single) > 1:
-        yield every, said
+        yield every, f"With {said}"
     for times in (2, 4, 8, 16, 32, 64):
         nodes = times * full["nodes"]
         gpus = f"{nodes * full['gpus']:,} GPUs"
-        words = f"{said}, on {gpus}," if single else f"On {gpus}"
+        words = f"With {said}, on {gpus}," if single else f"On {gpus}"
         yield {**every, "nodes": nodes, "shards": None}, words

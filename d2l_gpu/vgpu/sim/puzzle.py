@@ -26,6 +26,7 @@ from .plans import CHECKPOINTS, Machine, Plan, check, grid, model, simulate
 from .recordings import Model
 from .table import Table
 from .units import size_text, time_text
+from .words import shown
 
 __all__ = ["LEVELS", "Level", "Neighbour", "Published", "Score", "level", "table"]
 
@@ -97,7 +98,7 @@ class Level:
         return model(self.network)
 
     def __repr__(self) -> str:
-        return (
+        return shown(
             f"{self.number}, {self.title}: {self.network} on {self.machine}; "
             f"{size_text(self.machine.capacity)} of memory each, {self.batch:,} "
             f"sequences of {self.model.shape.length:,} tokens per step"
@@ -248,7 +249,7 @@ class Score:
                 f"{size_text(outcome.allocated)} of {size_text(capacity)}"
             )
             lines.append(outcome.limits)
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))
 
     def _repr_html_(self) -> str:
         from .puzzle_map import svg
@@ -276,7 +277,7 @@ def table() -> Table:
         seconds = [found.seconds for found in each.fitting]
         rows.append(
             [
-                f"{each.number} {each.title}",
+                f"{each.number} {shown(each.title)}",
                 f"{len(each.neighbours):,}",
                 f"{len(seconds):,}",
                 f"{seconds[-1] / seconds[0]:.1f}",

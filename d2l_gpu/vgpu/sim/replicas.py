@@ -43,6 +43,7 @@ from .recordings.networks import (
 )
 from .timeline import RanksTimeline, merged
 from .units import size_text, time_text
+from .words import shown
 
 __all__ = ["FILES", "PRECISIONS", "Network", "Outcome", "network", "simulate"]
 
@@ -162,7 +163,7 @@ class Outcome:
             f"{time_text(self.seconds)} a step, {self.rate:,.0f} images/s",
             self.limits if self.fits else self.reason,
         ]
-        return "\n".join(lines)
+        return "\n".join(map(shown, lines))
 
     # -------------------------------------------------------------- times
 

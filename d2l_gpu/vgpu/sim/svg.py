@@ -7,6 +7,7 @@ import html
 from collections.abc import Mapping, Sequence
 
 from .drawing import INK, PAPER, SOFT, text_width, wrapped
+from .words import shown
 
 WIDTH, PAD = 720, 18  # of a picture, and around everything
 SIZE, TITLE = 12, 16  # of text, in pixels
@@ -55,7 +56,7 @@ class Svg:
         more += f' font-size="{size:g}"' if size != SIZE else ""
         self.parts.append(
             f'<text x="{x:.5g}" y="{y:.5g}"{more}>'
-            f"{html.escape(text, quote=False)}</text>"
+            f"{html.escape(shown(text), quote=False)}</text>"
         )
 
     def box(
@@ -123,7 +124,7 @@ class Svg:
                 f'{height:g}" width="{WIDTH}" height="{height:g}" role="{role}" '
                 f'font-family="sans-serif" font-size="{SIZE}"{more}>',
                 _title(self.title),
-                f"<desc>{html.escape(description, quote=False)}</desc>",
+                f"<desc>{html.escape(shown(description), quote=False)}</desc>",
                 f'<rect width="{WIDTH}" height="{height:g}" fill="{PAPER}"/>',
                 *self.parts,
                 "</svg>",
@@ -132,4 +133,4 @@ class Svg:
 
 
 def _title(text: str) -> str:
-    return f"<title>{html.escape(text, quote=False)}</title>"
+    return f"<title>{html.escape(shown(text), quote=False)}</title>"

@@ -3,6 +3,8 @@
 import html
 from collections.abc import Sequence
 
+from .words import columns, padded, shown
+
 
 class Table:
     """A table with a heading row.
@@ -19,15 +21,20 @@ class Table:
         rows: Sequence[Sequence[str]],
         numbers: Sequence[str] = (),
     ):
-        self.heading, self.rows = list(heading), [list(row) for row in rows]
+        self.heading = list(heading)
+        self.rows = [list(row) for row in rows]
         self.right = [name in numbers for name in heading]
 
+    def _lines(self) -> list[list[str]]:
+        """Return the heading and the rows as they're to be shown."""
+        return [[shown(text) for text in line] for line in (self.heading, *self.rows)]
+
     def __repr__(self) -> str:
-        lines = [self.heading, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines = self._lines()
+        widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(
-                text.rjust(width) if right else text.ljust(width)
+                padded(text, width, right)
                 for text, width, right in zip(line, widths, self.right, strict=True)
             ).rstrip()
             for line in lines
@@ -41,8 +48,9 @@ class Table:
                 for text, right in zip(texts, self.right, strict=True)
             )
 
-        body = "\n".join(f"<tr>{row('td', texts)}</tr>" for texts in self.rows)
+        heading, *rows = self._lines()
+        body = "\n".join(f"<tr>{row('td', texts)}</tr>" for texts in rows)
         return (
-            f"<table>\n<thead><tr>{row('th', self.heading)}</tr></thead>\n"
+            f"<table>\n<thead><tr>{row('th', heading)}</tr></thead>\n"
             f"<tbody>\n{body}\n</tbody>\n</table>"
         )

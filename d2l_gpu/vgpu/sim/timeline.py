@@ -28,6 +28,7 @@ from .drawing import (
 from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
 from .units import time_text
+from .words import columns, padded, shown
 
 ROW, BAR = 30, 22  # height of a row, and of the bars in it
 COLUMNS = 60  # of the text
@@ -129,10 +130,10 @@ class Timeline:
     # -------------------------------------------------------------- text
 
     def __repr__(self) -> str:
-        head = [text for text in (self.title, self.subtitle) if text]
+        head = [shown(text) for text in (self.title, self.subtitle) if text]
         scale = f"one letter is {time_text(self.seconds / COLUMNS)}"
-        lines = [*head, f"{self._conditions()}; {scale}"]
-        width = max(map(len, self.rows))
+        lines = [*head, shown(f"{self._conditions()}; {scale}")]
+        width = max(columns(_row_name(name)) for name in self.rows)
         for name, bars in self.rows.items():
             letters = [" "] * COLUMNS
             for bar in bars:
@@ -140,8 +141,9 @@ class Timeline:
                 end = int(bar.end / self.seconds * COLUMNS) if self.seconds else 0
                 for i in range(begin, min(max(end, begin + 1), COLUMNS)):
                     letters[i] = KINDS[bar.kind][1]
-            lines.append(f"{name:<{width}} {''.join(letters)}".rstrip())
-        key = (f"{letter} {name}" for name, letter, _ in self._kinds())
+            label = padded(_row_name(name), width)
+            lines.append(f"{label} {''.join(letters)}".rstrip())
+        key = (f"{letter} {shown(name)}" for name, letter, _ in self._kinds())
         lines.append("  ".join(key))
         return "\n".join(lines)
 
@@ -154,12 +156,13 @@ class Timeline:
         """Return the drawing as the text of an SVG file."""
         subtitle = [self.subtitle, self._conditions()] if self.title else []
         picture = Svg(
-            self.title or self._conditions(), ", ".join(filter(None, subtitle))
+            self.title or self._conditions(),
+            ", ".join(map(shown, filter(None, subtitle))),
         )
         key = [(n, COLOURS[c], EDGES.get(c)) for n, _, c in self._kinds()]
         top = picture.key(picture.top + 4, key) + 6 if key else picture.top + 6
         bottom = top + ROW * len(self.rows)
-        left = PAD + 10 + max(text_width(name, SIZE) for name in self.rows)
+        left = PAD + 10 + max(text_width(_row_name(name), SIZE) for name in self.rows)
         most = max(2, min(8, int((WIDTH - PAD - left) / 75)))
         ticks = linear_ticks(0, self.seconds, "s", most) if self.seconds else [(0, "0")]
         right = PAD + text_width(ticks[-1][1], SIZE) / 2
@@ -180,7 +183,7 @@ class Timeline:
             if row and device != above:
                 picture.box(PAD, top + ROW * row - 0.5, WIDTH - right - PAD, 1, GRID)
             above = device
-            picture.write(left - 10, y + BAR / 2 + 4, name, anchor="end")
+            picture.write(left - 10, y + BAR / 2 + 4, _row_name(name), anchor="end")
             drawn = _Row(picture, y)
             for bar in bars:
                 x, end = left + scale * bar.start, left + scale * bar.end
@@ -197,15 +200,21 @@ class Timeline:
         """Return what a bar says: what it is, when it ran, how long, and why then."""
         name = _told(bar)
         if len(bar.spans) == 1:
-            name += _carried(bar.spans[0])
+            name = _carrying(name, bar.spans[0])
         begin, length = moment_text(bar.start, self.seconds), bar.end - bar.start
-        title = f"{name}: at {begin} for {time_text(length)}"
+        title = shown(
+            "{what}: at {begin} for {time}",
+            what=name,
+            begin=begin,
+            time=time_text(length),
+        )
         busy = bar.busy
         if 0 < busy < round(0.995 * length * PICO):
-            title += f", {time_text(busy / PICO)} of it busy"
+            time = time_text(busy / PICO)
+            title = shown("{what}, {time} of it busy", what=title, time=time)
         if bar.spans and bar.kind not in ("issue", "wait"):
             why = causes.of(bar.spans[0])
-            title += f"; {why}" if why else ""
+            title += f"; {shown(why)}" if why else ""
         return title
 
     # -------------------------------------------------------------- parts
@@ -216,8 +225,9 @@ class Timeline:
 
     def _description(self) -> str:
         sentences = [self.title, self.subtitle, f"Timeline, {self._conditions()}"]
-        text = " ".join(f"{each.rstrip('.')}." for each in sentences if each)
-        return f"{text} Rows: {', '.join(self.rows)}."
+        rows = ", ".join(map(_row_name, self.rows))
+        text = " ".join(f"{shown(each).rstrip('.')}." for each in sentences if each)
+        return f"{text} {shown(f'Rows: {rows}.')}"
 
     def _kinds(self) -> list[tuple[str, str, str]]:
         """Return what the key says of each kind that is drawn."""
@@ -253,6 +263,12 @@ def merged(clocks: Mapping[int, tuple[Clock, int]], begin: int, end: int) -> Clo
             index = HOST if span.index == HOST else rank
             found.spans.append(span._replace(index=index, thread=found.main + rank))
     return found
+
+
+def _row_name(name: str) -> str:
+    """Return what a row is called, such as ``host`` or ``GPU 0 compute``."""
+    device, _, lane = name.rpartition(" ")
+    return f"{device} {shown(lane)}" if lane in LANES else shown(name)
 
 
 def _kind(span: Span) -> str:
@@ -308,14 +324,16 @@ class _Row:
         parts.append("</g>")
 
 
-def _carried(span: Span) -> str:
-    """Return how many bytes a copy or a collective carries, behind a comma."""
+def _carrying(name: str, span: Span) -> str:
+    """Return a name with how many bytes the copy or collective carries, if any."""
     if span.lane not in ("in", "out") or not span.nbytes:
-        return ""
+        return name
     nbytes = quantity(span.nbytes, "B")
     if isinstance(span.work, CopyCommand):
-        return f", {nbytes}"
-    return f", {'sends' if span.lane == 'out' else 'receives'} {nbytes}"
+        return f"{name}, {nbytes}"
+    if span.lane == "out":
+        return shown("{what}, sends {nbytes}", what=name, nbytes=nbytes)
+    return shown("{what}, receives {nbytes}", what=name, nbytes=nbytes)
 
 
 def _inside(bar: Bar, wide: float) -> str:
@@ -328,17 +346,18 @@ def _inside(bar: Bar, wide: float) -> str:
 
 def _told(bar: Bar) -> str:
     """Return what a bar stands for: names with their numbers, the commonest first."""
-    verb = "issues " if bar.kind == "issue" else ""
     names = bar.names or Counter([bar.name])
     told = [
-        f"{count} × {name}" if count > 1 else name
+        f"{count} × {shown(name)}" if count > 1 else shown(name)
         for name, count in names.most_common(NAMES)
     ]
-    if len(names) <= NAMES:
-        return verb + ", ".join(told)
-    others = names.total() - sum(count for _, count in names.most_common(NAMES - 1))
-    told[NAMES - 1 :] = [f"{others} others"]
-    return f"{verb}{names.total()} {WORK[bar.kind]} ({', '.join(told)})"
+    if len(names) > NAMES:
+        others = names.total() - sum(count for _, count in names.most_common(NAMES - 1))
+        told[NAMES - 1 :] = [shown(f"{others} others")]
+    what = ", ".join(told)
+    if len(names) > NAMES:
+        what = f"{names.total()} {shown(WORK[bar.kind])} ({what})"
+    return shown("issues {what}", what=what) if bar.kind == "issue" else what
 
 
 def _joined(bars: list[Bar], finest: float) -> list[Bar]:

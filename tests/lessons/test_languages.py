@@ -1,0 +1,118 @@
+"""A notebook that speaks a language does so in all that it puts out."""
+
+import json
+import re
+
+import nbformat
+import pytest
+
+from d2l_gpu.course.kernel import run_cells
+from tests.helpers.paths import REPOSITORY
+from tools.agreement import disagreements
+from tools.edition import Project, editions
+from tools.languages import ENGLISH
+from tools.messages import outputs_of_cell, pairs
+from tools.notebook import read_notebook
+
+PROJECT = Project(REPOSITORY)
+SPEAKING = [each for each in editions(PROJECT) if each.speaks]
+
+# Words of English sentences that the other languages don't have.
+ENGLISH_WORDS = re.compile(
+    r"\b(the|this|that|and|with|without|is|are|was|were|not|of|for|your|you|it|has|have"
+    r"|each|which|from|how|times|simulated|took|takes)\b"
+)
+
+# What stays English, beside names: errors of PyTorch and its relatives, and those that
+# virtual GPUs raise in their place; what a network writes; a script for Slurm.
+FOREIGN = re.compile(
+    r"Expected all tensors|out of memory|total capacity|GiB of which|memory in use"
+    r"|allocated by|unallocated|Tried to allocate|\(?Simulated memory|of a virtual GPU"
+    r"|deserialize|map_location|is_available\(\)|device_count\(\)|storages to"
+    r"|Tensors of the same index|leaf Variable|reads a copy|copies\.$|for example with"
+    r"|Timed out|mismatch between collectives|would wait for ever|monitoredBarrier"
+    r"|does not exist: this process|^Alice w|weight is on|allowed global|"
+    r"^wait \$!|Largest: "
+)
+
+
+def lines_of(notebook) -> list[str]:
+    return [
+        line
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for text in outputs_of_cell(cell)
+        for line in text.splitlines()
+    ]
+
+
+def test_lesson_three_speaks_every_language():
+    labels = {each.label for each in SPEAKING}
+    for language in PROJECT.translations:
+        for folder in "", "solutions/":
+            path = f"notebooks/{language}/pytorch/{folder}03_copying.ipynb"
+            assert path in labels
+
+
+@pytest.mark.parametrize("edition", SPEAKING, ids=lambda each: each.label)
+def test_no_english_sentence_is_left(edition):
+    notebook = read_notebook(edition.path)
+    code = "".join(cell.source for cell in notebook.cells)
+    names = (PROJECT.lessons / "locale" / "names.txt").read_text("utf-8").splitlines()
+    left = [
+        line
+        for line in lines_of(notebook)
+        if len(ENGLISH_WORDS.findall(line)) > 1
+        and not FOREIGN.search(line)
+        and line.strip() not in code
+        and not any(name and name in line for name in names)
+    ]
+    assert left == []
+
+
+@pytest.mark.parametrize("language", PROJECT.translations)
+def test_a_wrong_answer_is_told_what_is_wrong_in_the_language(
+    language, tmp_path, monkeypatch
+):
+    """Whatever language the system has: the notebook says which is the reader's."""
+    for name in "LANGUAGE", "LC_ALL", "LANG", "D2L_GPU_LANGUAGE":
+        monkeypatch.setenv(name, "en_US.UTF-8" if name == "LANG" else "")
+    notebook = nbformat.read(
+        REPOSITORY / f"notebooks/{language}/pytorch/03_copying.ipynb", as_version=4
+    )
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    wrong = nbformat.v4.new_code_cell(
+        "def total(a, b, c, device):\n"
+        "    return a.to(device) + b.to(device) + c.to(device)\n\n\n"
+        "d2l.check('03.1', total)"
+    )
+    notebook.cells = [*code[:2], wrong]
+    run_cells(notebook, tmp_path, timeout=300)
+    (said,) = outputs_of_cell(wrong)
+    catalogue = dict(pairs(PROJECT.catalogues[language]))
+    assert catalogue["nothing is copied unnecessarily"] in said
+    assert catalogue["Hint: {said}"].format(said="") in said
+    assert not ENGLISH_WORDS.search(said), said
+
+
+def test_outputs_that_lag_behind_are_told():
+    (edition,) = (
+        each
+        for each in SPEAKING
+        if each.label == "notebooks/fr/pytorch/03_copying.ipynb"
+    )
+    english = read_notebook(edition.path_in(ENGLISH))
+    notebook = read_notebook(edition.path)
+    catalogue = pairs(PROJECT.catalogues["fr"])
+    assert list(disagreements(english, notebook, catalogue)) == []
+    # As if a translation had changed since, or a value in English.
+    changed = [
+        (english, f"{its} ainsi") if english == "the same tensor:" else (english, its)
+        for english, its in catalogue
+    ]
+    (problem,) = disagreements(english, notebook, changed)
+    assert "the same tensor:" in problem and "ainsi" in problem
+    text = json.dumps(english, ensure_ascii=False).replace("381 µs", "382 µs")
+    problems = list(disagreements(nbformat.reads(text, 4), notebook, catalogue))
+    assert problems
+    assert all("other numbers than in English" in problem for problem in problems)

@@ -1,0 +1,114 @@
+"""Compare what a notebook puts out in two languages: same values, translated words.
+
+Each language's notebook is executed when it's built, and from then on nothing is, so
+that this is how a stale output shows. Numbers must be the same as in English, within
+what the cell allows; what the English output says must be said as the catalogue
+translates it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from nbformat import NotebookNode
+
+from d2l_gpu.common.messages import FIELD, Catalogue, plain
+from tools.messages import outputs_of_cell
+from tools.notebook import cells_by_id
+from tools.tolerance import numbers, tolerance
+
+_WORD = re.compile(r"[^\W\d_]+")
+_MARKED = re.compile(r"^( *\[[x ]\] |)(.*)$", re.MULTILINE)  # of the checker
+_OTHERWISE = re.compile(r"measured|^<Figure: ")  # on each machine, or in each language
+_THOUSANDS = re.compile(r"(?<=\d)[\u202f\u00a0](?=\d{3}(?!\d))")
+_SHORT = 3  # words; such a label may occur in somebody else's sentence, too
+_BEFORE, _BEHIND = r"(?:^|(?<=  |: |, )|(?<=\())", r"(?=$|  |[:,;.)])"
+_GONE = "\ue000"  # in the place of what has been found
+
+
+def disagreements(
+    english: NotebookNode, other: NotebookNode, catalogue: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield how a notebook's outputs disagree with the English ones, one line each.
+
+    Args:
+        english, other: notebooks of one lesson, of the same source.
+        catalogue: the English messages and their translations.
+    """
+    in_english = cells_by_id(english)
+    translated = Catalogue(dict(catalogue))
+    for cell in other.cells:
+        if cell.cell_type != "code" or cell.id not in in_english:
+            continue
+        texts = [
+            "\n".join(outputs_of_cell(each)) for each in (in_english[cell.id], cell)
+        ]
+        for problem in _of_texts(*texts, cell, catalogue, translated):
+            yield f"cell {cell.id}: {problem}; build this lesson again"
+
+
+def _of_texts(
+    english: str,
+    other: str,
+    cell: NotebookNode,
+    catalogue: Sequence[tuple[str, str]],
+    translated: Catalogue,
+) -> Iterator[str]:
+    tags = cell.metadata.get("tags", [])
+    if "nbval-ignore-output" not in tags:
+        percent = tolerance(tags) or 0
+        # In the other language's own way to write them, where a message has numbers.
+        wanted = "\n".join(
+            mark + translated.localized(said) for mark, said in _MARKED.findall(english)
+        )
+        pairs = [sorted(_numbers(text, english)) for text in (wanted, other)]
+        if len(pairs[0]) != len(pairs[1]):
+            yield f"{len(pairs[1])} numbers instead of {len(pairs[0])}"
+        elif any(
+            abs(a - b) > abs(a) * percent / 100 for a, b in zip(*pairs, strict=True)
+        ):
+            yield "other numbers than in English"
+    for message, its in _said(english, catalogue):
+        wanted = _WORD.findall(FIELD.sub(" ", its))
+        # A short text may be part of a name or of code that's shown.
+        telling = len(_WORD.findall(FIELD.split(message)[0])) > 1
+        if telling and not all(word in other for word in wanted):
+            yield f"“{message}” isn't translated as “{its}”"
+            return
+
+
+def _numbers(text: str, english: str) -> list[float]:
+    """Return the numbers of a text, without those that are measured on each machine.
+
+    Args:
+        text: in some language.
+        english: the same, line by line.
+    """
+    lines, originals = text.splitlines(), english.splitlines()
+    if len(lines) == len(originals):
+        pairs = zip(lines, originals, strict=True)
+        lines = [line for line, original in pairs if not _OTHERWISE.search(original)]
+    return list(numbers(_THOUSANDS.sub("", "\n".join(lines))))
+
+
+def _said(text: str, catalogue: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the messages that a text consists of, with their translations.
+
+    Long ones first, whose fields may contain others; what has been found is no part of
+    a shorter one.
+    """
+    for message, its in sorted(catalogue, key=_weight):
+        pieces = list(map(plain, FIELD.split(message.strip())[::2]))
+        if max(pieces, key=len) not in text:
+            continue
+        pattern = r"([^\n]*?)".join(map(re.escape, pieces))
+        found = re.compile(rf"(?<!\w){pattern}(?!\w)")
+        if len(pieces) == 1 and len(message.split()) <= _SHORT:
+            behind = r"(?=\s|$)" if message.endswith(":") else _BEHIND
+            found = re.compile(_BEFORE + pattern + behind, re.MULTILINE)
+        if found.search(text):
+            text = found.sub(lambda match: _GONE.join(("", *match.groups(), "")), text)
+            yield message, its
+
+
+def _weight(pair: tuple[str, str]) -> int:
+    return -sum(map(len, FIELD.split(pair[0])[::2]))

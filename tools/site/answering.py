@@ -20,7 +20,7 @@ PHOTOGRAPHS = "photographs"
 _SVG, _HTML = "image/svg+xml", "text/html"
 
 
-def inlined(cell: dict, language: str) -> dict:
+def inlined(cell: dict, english: bool = False) -> dict:
     """Return a cell of a notebook whose drawings are HTML, and photographs are tagged.
 
     A drawing with identifiers stays a file, because another one on the page may have
@@ -28,7 +28,7 @@ def inlined(cell: dict, language: str) -> dict:
 
     Args:
         cell: the cell, which stays as it is.
-        language: of the page; drawings speak English.
+        english: whether drawings are in English on a page that isn't.
     """
     if "show_images(" in "".join(cell.get("source", "")):
         metadata = cell.get("metadata", {})
@@ -40,7 +40,7 @@ def inlined(cell: dict, language: str) -> dict:
         drawing = "".join(data.get(_SVG, ()))
         if drawing and not re.search(r"\sid=", drawing):
             data = {kind: text for kind, text in data.items() if kind != _SVG}
-            if language != ENGLISH:
+            if english:
                 drawing = drawing.replace("<svg ", f'<svg lang="{ENGLISH}" ', 1)
             output = {**output, "data": {_HTML: drawing, **data}}
         outputs.append(output)

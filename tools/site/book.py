@@ -20,7 +20,15 @@ INDEX, GLOSSARY = "index", "glossary"
 TEACHING = "teaching"
 """The page for teachers, which exists in English only."""
 
+PLAYGROUND = "playground"
+"""The folder of the playground, from the root of the site."""
+
 _WORDS = Path(__file__).with_name("words.toml")
+
+
+def playground_of(language: str) -> str:
+    """Return the folder of the playground's pages in a language."""
+    return PLAYGROUND if language == ENGLISH else f"{PLAYGROUND}/{language}"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from html import unescape
 from pathlib import Path, PurePosixPath
 
+from d2l_gpu.common.settings import LANGUAGE
 from d2l_gpu.course import SOLUTIONS
 from d2l_gpu.quizzes import find_quiz
 from d2l_gpu.quizzes.shown import as_html
@@ -22,10 +23,20 @@ from tools.header import (
     on_github,
     platform_links,
 )
+from tools.languages import ENGLISH
 from tools.lesson import aims_and_minutes
 from tools.readme import readme_of
 from tools.site.answering import inlined
-from tools.site.book import GLOSSARY, INDEX, TEACHING, Book, Edition, titles, words
+from tools.site.book import (
+    GLOSSARY,
+    INDEX,
+    TEACHING,
+    Book,
+    Edition,
+    playground_of,
+    titles,
+    words,
+)
 from tools.site.folding import SETUP
 from tools.site.slides import address
 from tools.site.teaching import write_teaching
@@ -100,6 +111,8 @@ def _cells(
 ) -> Iterator[dict]:
     """Yield the cells of a notebook as the site shows them."""
     to_run = _to_run(project, edition, name, any(c.get("id") == _OPEN for c in cells))
+    speaks = any(LANGUAGE in "".join(each["source"]) for each in cells)
+    english = edition.language != ENGLISH and not speaks
     its = words(edition.language)
     setup = True  # is still to come
     for place, cell in enumerate(cells):
@@ -132,7 +145,7 @@ def _cells(
         if alt := _description(cell, edition):
             described = {**cell["metadata"], "mystnb": {"image": {"alt": alt}}}
             cell = {**cell, "metadata": described}
-        yield inlined({**cell, "source": text}, edition.language)
+        yield inlined({**cell, "source": text}, english)
 
 
 def _quiz(text: str, project: Project, edition: Edition, name: str) -> str:
@@ -179,7 +192,8 @@ def _to_run(project: Project, edition: Edition, name: str, hosted: bool) -> str:
         )
     ]
     if name in _PLAYED:
-        sentences.append(its["play"].format(puzzle=f"../../playground/{_PLAYED[name]}"))
+        puzzle = f"../../{playground_of(edition.language)}/{_PLAYED[name]}"
+        sentences.append(its["play"].format(puzzle=puzzle))
     sentences.append(its["files"].format(file=path.name, github=on_github(path)))
     return its["space"].join(sentences)
 

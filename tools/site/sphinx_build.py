@@ -8,7 +8,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from tools.edition import Project
-from tools.site.book import INDEX, Book, Edition, words
+from tools.site.book import INDEX, Book, Edition, playground_of, words
 from tools.site.landing import folder_of
 from tools.site.slides import write_slides
 from tools.site.source import pages_of, solution_mark, write_source
@@ -52,7 +52,7 @@ THEME = {
 
 def configuration(project: Project, book: Book, edition: Edition) -> dict:
     """Return what would otherwise be in Sphinx's ``conf.py``."""
-    its = words(edition.language)
+    its, playground = words(edition.language), playground_of(edition.language)
     return THEME | {
         "project": its["title"],
         "extensions": [
@@ -82,7 +82,7 @@ def configuration(project: Project, book: Book, edition: Edition) -> dict:
         "html_context": {
             "home": f"../../{folder_of(edition.language)}/index.html",
             "elsewhere": [
-                (its["playground"], "../../playground/index.html"),
+                (its["playground"], f"../../{playground}/index.html"),
                 (its["library"], "../../vgpu/index.html"),
             ],
         },

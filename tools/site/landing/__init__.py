@@ -14,7 +14,7 @@ from markupsafe import Markup
 from tools.edition import Project
 from tools.header import on_github
 from tools.languages import ENGLISH
-from tools.site.book import GLOSSARY, TEACHING, Book
+from tools.site.book import GLOSSARY, PLAYGROUND, TEACHING, Book, playground_of
 from tools.site.landing import course, runs
 from tools.site.landing.recordings import MISMATCH, STEPS, recorded
 from tools.site.landing.steps import panels
@@ -30,7 +30,7 @@ SHOWN = ("gpu(0)", "gpu(1)")
 # Other sections of the site, and what stands in where one isn't built.
 _SECTIONS = {
     "vgpu": on_github(PurePosixPath("d2l_gpu/vgpu/README.md")),
-    "playground": "",
+    PLAYGROUND: "",
 }
 _COPYING = "03_copying"
 _PARALLEL = "07_data_parallel"
@@ -172,7 +172,8 @@ def _doors(book: Book, folder: str, sections: set[str]) -> Iterator[Door]:
     english = course.edition_of(book, ENGLISH)
     yield Door("teach", book.link(english, TEACHING, folder))
     for name, instead in _SECTIONS.items():
-        own = posixpath.relpath(f"{name}/index.html", folder or ".")
+        there = playground_of(folder or ENGLISH) if name == PLAYGROUND else name
+        own = posixpath.relpath(f"{there}/index.html", folder or ".")
         if target := own if name in sections else instead:
             yield Door(name, target)
 

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Callable, Mapping
 
+from d2l_gpu.common.messages import Catalogue
 from d2l_gpu.vgpu.sim import play, puzzle
 from d2l_gpu.vgpu.sim.plans import Plan
+from d2l_gpu.vgpu.sim.words import shown, translate_with
 
 from . import curve, show
 
@@ -16,6 +18,15 @@ def counts(gpus: int) -> list[int]:
     """Return with how many GPUs a curve is drawn, for a setting that has some."""
     most = max(MOST, gpus)
     return sorted({2**n for n in range(most.bit_length())} | {gpus})[-7:]
+
+
+def speak(messages: Mapping[str, str]) -> None:
+    """Have the simulator speak a language from now on.
+
+    Args:
+        messages: translations of what it says, by the English texts.
+    """
+    translate_with(Catalogue(messages).localized)
 
 
 class Live:
@@ -44,7 +55,7 @@ class Live:
         try:
             found = self._asked[arguments.pop("ask")](**arguments)
         except (TypeError, ValueError) as error:
-            found = {"problem": str(error)}
+            found = {"problem": shown(str(error))}
         return json.dumps(found)
 
     def play(self, setting: dict) -> dict:
@@ -76,7 +87,7 @@ class Live:
         rows = play.scaling(setting, every[:first])
         if first is not None and first < len(every):
             return {"rows": rows}
-        unit = self._show.unit(setting["model"])
+        unit = shown(self._show.unit(setting["model"]))
         # With more replicas, shards needn't shrink; images have no shards at all.
         sharded = setting.get("replicas") == 1
         return {

@@ -1,36 +1,40 @@
 """Writes the playground's pages, and what they load."""
 
 import json
+import posixpath
 import shutil
 import string
 import tomllib
 import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
+from d2l_gpu.common.messages import Catalogue, language_tag, read_mo
 from d2l_gpu.vgpu.sim.plans import Plan
 from d2l_gpu.vgpu.sim.play import choices, play
 from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level
 from d2l_gpu.vgpu.sim.units import size_text
+from d2l_gpu.vgpu.sim.words import shown, translated_with
 from tools.edition import ROOT
 from tools.languages import ENGLISH
+from tools.messages import CATALOGUES
+from tools.shown_texts import texts_in
 from tools.site.answering import SCRIPTS, STYLE
-from tools.site.book import GLOSSARY, Book, Edition
+from tools.site.book import GLOSSARY, PLAYGROUND, Book, Edition, playground_of
+from tools.site.landing import folder_of as home_of
+from tools.site.landing import languages_of
 from tools.site.playground import form
 from tools.site.playground.live import Live
 from tools.site.playground.show import first_plan, marked
 
 HERE = Path(__file__).parent
-FOLDER = "playground"
 INSTALLED = HERE.parent / "node_modules" / "pyodide"
 """The npm package with Pyodide, once it's installed."""
 
 PYODIDE = "_pyodide"
 """Where the site has its one copy of Pyodide, relative to its root."""
-
-COURSE = Edition(ENGLISH, "pytorch")
-"""The edition to which the pages link."""
 
 START = {"model": "ResNet-18", "gpu": "V100", "gpus": 2}
 """The setting that the page shows first, as far as it isn't the model's default."""
@@ -41,7 +45,10 @@ _LOADED = (
 )
 _BESIDE = ("README.md", "package.json")  # whose it is, and its license
 # What importing the simulator's package imports, beside the simulator.
-_PACKAGES = ("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py")
+_PACKAGES = (
+    *("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py"),
+    *("common/__init__.py", "common/messages.py", "common/settings.py"),
+)
 _IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
 _SOURCE = "https://github.com/pyodide/pyodide"
 # Here are scripts and a style with which timelines can be magnified and pointed at.
@@ -71,7 +78,7 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
     (out / PYODIDE).mkdir(parents=True, exist_ok=True)
     for name in (*_LOADED, *_BESIDE):
         shutil.copy(pyodide / name, out / PYODIDE)
-    folder = out / FOLDER
+    folder = out / PLAYGROUND
     folder.mkdir(exist_ok=True)
     shared = [_STATIC / name for name in (*_STYLES, *SCRIPTS)]
     for path in [*(HERE / "static").iterdir(), *shared]:
@@ -81,11 +88,26 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
     fetched = [out / PYODIDE / name for name in _LOADED if not name.endswith(".mjs")]
     fetched.append(folder / "simulator.zip")
     nbytes = sum(path.stat().st_size for path in fetched)
-    lesson = book.link(COURSE, "17_puzzle", FOLDER)
-    its = words(ENGLISH)
-    its["more_hints"] = its["more_hints"].format(lesson=lesson)
-    (folder / "index.html").write_text(training_page(its, nbytes, book), "utf-8")
-    (folder / "puzzle.html").write_text(puzzle_page(its, nbytes, book), "utf-8")
+    for language in languages_of(book):
+        messages = messages_of_simulator(language)
+        pages = Pages(book, language, nbytes, messages)
+        there = out / playground_of(language)
+        there.mkdir(exist_ok=True)
+        with translated_with(Catalogue(messages).localized):
+            (there / "index.html").write_text(pages.training(), "utf-8")
+            (there / "puzzle.html").write_text(pages.puzzle(), "utf-8")
+
+
+def messages_of_simulator(language: str) -> dict[str, str]:
+    """Return what the simulator says in a language, by the English texts."""
+    path = CATALOGUES / f"{language}.mo"
+    if not path.is_file():
+        return {}
+    known, code = read_mo(path.read_bytes()), set()
+    for each in (ROOT / "d2l_gpu" / "vgpu" / "sim").glob("*.py"):
+        source = each.read_text("utf-8")
+        code |= {x.message for x in texts_in(source, keys=False, words=known)}
+    return {text: its for text, its in known.items() if text in code}
 
 
 def write_simulator(path: Path) -> None:
@@ -97,7 +119,7 @@ def write_simulator(path: Path) -> None:
         if each.suffix in (".py", ".json")
     ]
     named = {each.relative_to(ROOT).as_posix(): each for each in files}
-    named |= {f"{FOLDER}/{name}": HERE / name for name in _IN_BROWSER}
+    named |= {f"{PLAYGROUND}/{name}": HERE / name for name in _IN_BROWSER}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, each in named.items():
             # Without a time, which would differ from clone to clone.
@@ -109,73 +131,147 @@ def write_simulator(path: Path) -> None:
 # ------------------------------------------------------------------ the pages
 
 
-def training_page(its: dict[str, str], nbytes: int, book: Book) -> str:
-    """Return the page that trains a model, with the result of its first setting."""
-    live, offered = Live(its), choices()
-    start = play(START)["setting"]
-    answer = live.play(start)
-    kinds = {each["name"]: each["kind"] for each in offered["models"]}
-    setting = {**start, "kind": kinds[start["model"]]}
-    parts = {**answer["parts"], **live.scaling(start)["parts"]}
-    batches = {each["name"]: form.batches(each) for each in offered["models"]}
-    return _page(
-        "index.html",
-        {**its, "title": its["train"], "lead": marked(its["train_lead"])},
-        nbytes,
-        {
-            **{f"{name}_part": part for name, part in parts.items()},
-            "headline": parts["headline"],
-            "said": escape(answer["say"]),
-            "form": form.training(offered, setting, its, _glossary(book)),
-        },
-        {"words": its, "choices": offered, "batches": batches, "start": start},
-        "train.js",
-    )
+class Pages:
+    """Writes the pages of one language.
 
+    Args:
+        book: the pages of the site, to which these link.
+        language: such as ``fr``.
+        nbytes: that a page fetches until the simulator runs.
+        messages: what the simulator says, in translation.
+    """
 
-def puzzle_page(its: dict[str, str], nbytes: int, book: Book) -> str:
-    """Return the page with the puzzle, and the score of the first plan of a level."""
-    first = next(iter(LEVELS.values()))
-    answer = Live(its).score(first.number, asdict(first_plan(first)))
-    lesson = book.link(COURSE, "17_puzzle", FOLDER)
-    levels = {
-        each.number: {
-            "gpus": each.machine.world_size,
-            "batch": each.batch,
-            "plan": asdict(first_plan(each)),
+    def __init__(
+        self, book: Book, language: str, nbytes: int, messages: Mapping[str, str]
+    ):
+        self.book, self.language, self.nbytes = book, language, nbytes
+        self.messages = messages
+        self.place = playground_of(language)
+        # The edition to which the pages link.
+        self.course = Edition(language, "pytorch")
+        its = words(language)
+        self.lesson = book.link(self.course, "17_puzzle", self.place)
+        self.its = {**its, "more_hints": its["more_hints"].format(lesson=self.lesson)}
+
+    def training(self) -> str:
+        """Return the page that trains a model, with the result of its first setting."""
+        its = self.its
+        live, offered = Live(its), choices()
+        start = play(START)["setting"]
+        answer = live.play(start)
+        kinds = {each["name"]: each["kind"] for each in offered["models"]}
+        setting = {**start, "kind": kinds[start["model"]]}
+        parts = {**answer["parts"], **live.scaling(start)["parts"]}
+        batches = {each["name"]: form.batches(each) for each in offered["models"]}
+        return self._page(
+            "index.html",
+            {**its, "title": its["train"], "lead": marked(its["train_lead"])},
+            {
+                **{f"{name}_part": part for name, part in parts.items()},
+                "headline": parts["headline"],
+                "said": escape(answer["say"]),
+                "form": form.training(offered, setting, its, self._glossary()),
+            },
+            {"choices": offered, "batches": batches, "start": start},
+            "train.js",
+        )
+
+    def puzzle(self) -> str:
+        """Return the page with the puzzle, and the score of a level's first plan."""
+        its, first = self.its, next(iter(LEVELS.values()))
+        plan = asdict(first_plan(first))
+        answer = Live(its).score(first.number, plan)
+        levels = {
+            each.number: {
+                "gpus": each.machine.world_size,
+                "batch": each.batch,
+                "plan": asdict(first_plan(each)),
+            }
+            for each in LEVELS.values()
         }
-        for each in LEVELS.values()
-    }
-    return _page(
-        "puzzle.html",
-        {
-            **its,
-            "title": its["puzzle"],
-            "lead": marked(its["puzzle_lead"].format(lesson=lesson)),
-        },
-        nbytes,
-        {
-            **{f"{name}_part": part for name, part in answer["parts"].items()},
-            "levels_part": "".join(_level(each, its) for each in LEVELS.values()),
-            "form": form.planning(
-                *(choices(), asdict(first_plan(first)), its, _glossary(book))
+        lead = marked(its["puzzle_lead"].format(lesson=self.lesson))
+        return self._page(
+            "puzzle.html",
+            {**its, "title": its["puzzle"], "lead": lead},
+            {
+                **{f"{name}_part": part for name, part in answer["parts"].items()},
+                "levels_part": "".join(_level(each, its) for each in LEVELS.values()),
+                "form": form.planning(choices(), plan, its, self._glossary()),
+            },
+            {"levels": levels, "plan": asdict(Plan())},
+            "puzzle.js",
+        )
+
+    def _glossary(self) -> str:
+        """Return the address of the page that explains terms; empty if there's none."""
+        if self.course not in self.book.built:
+            return ""
+        return self.book.link(self.course, GLOSSARY, self.place)
+
+    def _page(
+        self,
+        name: str,
+        its: dict[str, str],
+        parts: dict[str, str],
+        config: dict,
+        script: str,
+    ) -> str:
+        """Return a page.
+
+        Args:
+            name: of its file, and of its template.
+            its: the texts, of which ``lead`` is HTML.
+            parts: HTML for the template.
+            config: for the scripts.
+            script: of this page.
+        """
+        texts = {key: escape(text) for key, text in its.items()} | {"lead": its["lead"]}
+        config = {"words": self.its, "messages": self.messages, **config}
+        here = posixpath.relpath(PLAYGROUND, self.place)
+        at = "" if here == "." else f"{here}/"
+        home = posixpath.relpath(home_of(self.language) or ".", self.place)
+        values = texts | parts
+        values |= {
+            "language": language_tag(self.language),
+            "home": f"{home}/index.html",
+            "icon": f"{at}../icon.svg",
+            "bytes": str(self.nbytes),
+            "tabs": "\n".join(_tabs(name, its)),
+            "languages": "\n".join(self._languages(name)),
+            "styles": "\n".join(
+                f'<link rel="stylesheet" href="{at}{each}">'
+                for each in (*_STYLES, "playground.css")
             ),
-        },
-        {"words": its, "levels": levels, "plan": asdict(Plan())},
-        "puzzle.js",
-    )
+            "about": marked(its["about"].format(pyodide=_SOURCE)),
+            # So that no text ends the element.
+            "config": json.dumps(config).replace("<", "\\u003c"),
+            "scripts": "\n".join(
+                f'<script src="{at}{each}"></script>'
+                for each in (*SCRIPTS, "simulator.js", script)
+            ),
+        }
+        files = [HERE / "templates" / each for each in ("head.html", name, "foot.html")]
+        text = "".join(path.read_text("utf-8") for path in files)
+        return string.Template(text).substitute(values)
 
-
-def _glossary(book: Book) -> str:
-    """Return the address of the page that explains terms; empty if it isn't built."""
-    return book.link(COURSE, GLOSSARY, FOLDER) if COURSE in book.built else ""
+    def _languages(self, name: str) -> Iterator[str]:
+        """Yield links to the same page in other languages."""
+        for code in languages_of(self.book):
+            if code != self.language:
+                title = self.book.languages[code]
+                tag = language_tag(code)
+                link = f"{posixpath.relpath(playground_of(code), self.place)}/{name}"
+                yield f'<a href="{link}" lang="{tag}" hreflang="{tag}">{title}</a>'
 
 
 def _level(level: Level, its: dict[str, str]) -> str:
     """Return the control that chooses a level."""
     number, first = level.number, level is next(iter(LEVELS.values()))
-    title = level.title[0].upper() + level.title[1:]
-    machine = its["level_machine"].format(network=level.network, machine=level.machine)
+    title = shown(level.title)
+    title = title[0].upper() + title[1:]
+    machine = its["level_machine"].format(
+        network=level.network, machine=shown(str(level.machine))
+    )
     room = its["level_room"].format(
         memory=size_text(level.machine.capacity),
         batch=f"{level.batch:,}",
@@ -188,45 +284,6 @@ def _level(level: Level, its: dict[str, str]) -> str:
         f"</strong><small>{escape(machine)}; {escape(room)}</small>"
         f'<small class="best" data-best="{number}"></small></span></label>'
     )
-
-
-def _page(
-    name: str,
-    its: dict[str, str],
-    nbytes: int,
-    parts: dict[str, str],
-    config: dict,
-    script: str,
-) -> str:
-    """Return a page.
-
-    Args:
-        name: of its file, and of its template.
-        its: the texts, of which ``lead`` is HTML.
-        nbytes: that it fetches until the simulator runs.
-        parts: HTML for the template.
-        config: for the scripts.
-        script: of this page.
-    """
-    texts = {key: escape(text) for key, text in its.items()} | {"lead": its["lead"]}
-    scripts = [*SCRIPTS, "simulator.js", script]
-    values = texts | parts
-    values |= {
-        "language": ENGLISH,
-        "bytes": str(nbytes),
-        "tabs": "\n".join(_tabs(name, its)),
-        "styles": "\n".join(
-            f'<link rel="stylesheet" href="{each}">'
-            for each in (*_STYLES, "playground.css")
-        ),
-        "about": marked(its["about"].format(pyodide=_SOURCE)),
-        # So that no text ends the element.
-        "config": json.dumps(config).replace("<", "\\u003c"),
-        "scripts": "\n".join(f'<script src="{each}"></script>' for each in scripts),
-    }
-    templates = [HERE / "templates" / each for each in ("head.html", name, "foot.html")]
-    text = "".join(path.read_text("utf-8") for path in templates)
-    return string.Template(text).substitute(values)
 
 
 def _tabs(here: str, its: dict[str, str]) -> list[str]:

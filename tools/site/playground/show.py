@@ -14,6 +14,7 @@ from d2l_gpu.vgpu.sim.play import choices
 from d2l_gpu.vgpu.sim.puzzle import ENOUGH
 from d2l_gpu.vgpu.sim.puzzle_map import svg as puzzle_map
 from d2l_gpu.vgpu.sim.units import size_text, time_text
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from d2l_gpu.vgpu.sim.puzzle import Level, Score
@@ -103,12 +104,12 @@ class Show:
         its, setting = self.words, result["setting"]
         return its["said"].format(
             model=setting["model"],
-            machine=result["machine"],
+            machine=shown(result["machine"]),
             precision=setting["precision"],
             batch=self._batch(setting),
             time=time_text(result["picoseconds"] / PICO),
             rate=number(result["rate"], 4),
-            unit=result["unit"],
+            unit=shown(result["unit"]),
             memory=self._room(result),
         )
 
@@ -155,7 +156,7 @@ class Show:
         its = self.words
         heads = (its["spent"], its["share"])
         return (
-            f'<p class="finding">{html.escape(result["limit"])}</p>'
+            f'<p class="finding">{html.escape(shown(result["limit"]))}</p>'
             f"{_bar(parts)}{_key(parts, heads)}"
         )
 
@@ -172,9 +173,9 @@ class Show:
         room = html.escape(self._room(result))
         text = f'<p class="finding{mood}">{room}</p>'
         if result["reason"]:
-            text += f"<p>{html.escape(result['reason'])}</p>"
+            text += f"<p>{html.escape(shown(result['reason']))}</p>"
         if not result["fits"]:
-            hint = html.escape(result["hint"])
+            hint = html.escape(shown(result["hint"]))
             if self.unit(result["setting"]["model"]) == "tokens":
                 hint += f" {marked(its['more_hints'])}"
             text += f"<p>{hint}</p>" if hint else ""
@@ -254,7 +255,7 @@ class Show:
         if score.ties:
             speed = number(score.outcome.tokens_per_second, 6)
             return self.words["score_ties"].format(speed=speed)
-        return score.sentence.removesuffix(".") + "."
+        return shown(score.sentence.removesuffix(".") + ".")
 
     def score(self, score: "Score") -> dict[str, str]:
         """Return the score of a plan as the HTML of each part of the page."""
@@ -287,7 +288,7 @@ class Show:
                 (its["mfu"], f"{outcome.mfu:.1%}", "", ""),
             ]
         mood = "good" if score.solved else "" if fits else "bad"
-        limits = f"<p>{html.escape(outcome.limits)}</p>" if fits else ""
+        limits = f"<p>{html.escape(shown(outcome.limits))}</p>" if fits else ""
         enough = its["solved_from"].format(enough=f"{ENOUGH:.0%}")
         return (
             f'<p class="finding"><strong class="{mood}">'
@@ -354,7 +355,7 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
     looks = _looks(parts)
     rows = "".join(
         f'<tr><th scope="row"><i class="swatch" style="{looks[part.name]}"></i>'
-        f"{html.escape(part.name)}</th><td>{html.escape(part.text)}</td></tr>"
+        f"{html.escape(shown(part.name))}</th><td>{html.escape(part.text)}</td></tr>"
         for part in parts
     )
     head = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads)

@@ -3,6 +3,7 @@
 
 const config = JSON.parse(document.getElementById("config").textContent);
 const words = config.words;
+const WORKER = new URL("worker.mjs", document.currentScript.src);
 
 /** Return a text of the page with the names in braces filled in. */
 function say(key, values = {}) {
@@ -95,7 +96,7 @@ function startSimulator(onReady, onFailure) {
   if (typeof WebAssembly !== "object" || typeof Worker !== "function") {
     return fail("no_webassembly");
   }
-  worker = new Worker("worker.mjs", { type: "module" });
+  worker = new Worker(WORKER, { type: "module" });
   worker.onerror = (event) => {
     fail(ready ? "stopped" : "failed", event.message ?? "worker.mjs");
   };
@@ -127,7 +128,7 @@ function startSimulator(onReady, onFailure) {
   tell(state, say("loading", { total: Math.round(progress.max / 1e6) }));
   progress.hidden = false;
   wait();
-  worker.postMessage({ words });
+  worker.postMessage({ words, messages: config.messages });
   return (question) =>
     new Promise((resolve) => {
       if (failed) {

@@ -1,5 +1,6 @@
 // Runs the simulator, so that the page stays responsive. The first message says which
-// words to use; every other one is a question for live.py.
+// words to use, and how the simulator's own are translated; every other one is a question
+// for live.py.
 
 import { loadPyodide } from "../_pyodide/pyodide.mjs";
 
@@ -56,19 +57,21 @@ WebAssembly.instantiate = async (...what) => {
 };
 self.addEventListener("unhandledrejection", (event) => failed(event.reason));
 
-async function begin(words) {
+async function begin({ words, messages }) {
   const archive = fetch(SIMULATOR).then((response) => response.arrayBuffer());
   const python = await loadPyodide({ indexURL: PYODIDE });
   python.unpackArchive(await archive, "zip", { extractDir: PACKAGES });
   python.runPython(`import sys; sys.path.insert(0, "${PACKAGES}")`);
-  return python.pyimport("playground.live").Live(python.toPy(words));
+  const { speak, Live } = python.pyimport("playground.live");
+  speak(python.toPy(messages));
+  return Live(python.toPy(words));
 }
 
 let live;
 self.onmessage = async ({ data }) => {
   try {
     if (data.words) {
-      live = begin(data.words);
+      live = begin(data);
       await live;
       postMessage({ ready: true });
     } else {

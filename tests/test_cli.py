@@ -326,9 +326,9 @@ def test_notebooks_are_told_the_language_that_was_asked_for(published, write_not
 
 
 def test_unknown_edition_is_one_sentence_that_lists_the_known(editions, capsys):
-    assert cli.main(["run", "--language", "fr", "--framework", "jax"]) == 2
+    assert cli.main(["run", "--language", "de", "--framework", "jax"]) == 2
     assert capsys.readouterr().err == (
-        "d2l-gpu run: there is no edition in 'fr' for 'jax'; "
+        "d2l-gpu run: there is no edition in 'de' for 'jax'; "
         "the editions are: en/jax, en/pytorch, fr/pytorch\n"
     )
 

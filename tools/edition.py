@@ -9,6 +9,8 @@ from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path, PurePath
 
+from nbformat.reader import NotJSONError
+
 from d2l_gpu.common.frameworks import FRAMEWORKS, Framework
 from d2l_gpu.common.frameworks import framework as framework_with
 from d2l_gpu.common.messages import is_telling
@@ -395,7 +397,10 @@ class Edition:
         They are once all texts are translated that the English notebook puts out.
         """
         catalogue = self.project.catalogues.get(self.language)
-        english = read_notebook(self.path_in(ENGLISH))
+        try:
+            english = read_notebook(self.path_in(ENGLISH))
+        except NotJSONError:  # such as after a merge conflict
+            return False
         name = f"{self.language}/{place_of(self.lesson)}"
         patterns = self.project.sources_of_texts.speaking
         if catalogue is None or english is None:

@@ -10,10 +10,10 @@ time and memory that they take are simulated. Importing this module does nothing
 ``enable`` registers the device type.
 
 You can rely on what this module exports, on ``torch.vgpu``, on the modules
-``sim.catalogue``, ``sim.drawing``, ``sim.plans``, ``sim.play``, ``sim.puzzle``,
-``sim.replicas`` and ``sim.words``, on the pytest plugin and on the command
-``python -m d2l_gpu.vgpu``. Everything else that can be imported may change with any
-version. It's easiest to read in this order:
+``sim.catalogue``, ``sim.drawing``, ``sim.plans``, ``sim.play``, ``sim.puzzle`` and
+``sim.replicas``, on the pytest plugin and on the command ``python -m d2l_gpu.vgpu``.
+Everything else that can be imported may change with any version. It's
+easiest to read in this order:
 
 * ``backend``: registers the device type with PyTorch, once per process.
 * ``devices``: which devices exist, which one is current, what their names mean.

@@ -246,7 +246,7 @@ def test_what_is_not_built_is_on_github_and_the_playground_is_left_out(whole):
     page = landing_page(Project(ROOT), book, "zh", {"vgpu", "playground"})
     assert 'href="jax/01_devices.html"' in page
     assert 'href="../vgpu/index.html"' in page
-    assert 'href="../playground/index.html"' in page
+    assert 'href="../playground/zh/index.html"' in page
 
 
 # ------------------------------------------------------------------ in a browser

@@ -20,9 +20,9 @@ NEEDED = {"torch", "pytest"}
 # Modules of theirs that are public beside what the package exports.
 PUBLIC = {
     *("sim.catalogue", "sim.drawing", "sim.plans", "sim.play"),
-    *("sim.puzzle", "sim.replicas", "sim.words"),
+    *("sim.puzzle", "sim.replicas"),
 }
-SHARED = {*PUBLIC, "programs"}  # the project's other parts may use these
+SHARED = {*PUBLIC, "programs", "sim.words"}  # the project's other parts may use these
 SIMULATION = sorted((PACKAGE / "vgpu" / "sim").glob("*.py"))
 # What could tell one computer, or one moment, from another.
 SURROUNDINGS = {

@@ -12,37 +12,39 @@ from collections.abc import Iterator, Sequence
 from nbformat import NotebookNode
 
 from d2l_gpu.common.messages import FIELD, Catalogue, plain
-from tools.messages import outputs_of_cell
+from tools.languages import Language
+from tools.messages import outputs_of_cell, pairs
 from tools.notebook import cells_by_id
 from tools.tolerance import numbers, tolerance
+from tools.translation import Translation
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKED = re.compile(r"^( *\[[x ]\] |)(.*)$", re.MULTILINE)  # of the checker
 _OTHERWISE = re.compile(r"measured|^<Figure: ")  # on each machine, or in each language
-_THOUSANDS = re.compile(r"(?<=\d)[\u202f\u00a0](?=\d{3}(?!\d))")
 _SHORT = 3  # words; such a label may occur in somebody else's sentence, too
 _BEFORE, _BEHIND = r"(?:^|(?<=  |: |, )|(?<=\())", r"(?=$|  |[:,;.)])"
 _GONE = "\ue000"  # in the place of what has been found
 
 
 def disagreements(
-    english: NotebookNode, other: NotebookNode, catalogue: Sequence[tuple[str, str]]
+    english: NotebookNode, other: NotebookNode, translation: Translation
 ) -> Iterator[str]:
     """Yield how a notebook's outputs disagree with the English ones, one line each.
 
     Args:
         english, other: notebooks of one lesson, of the same source.
-        catalogue: the English messages and their translations.
+        translation: of what code says, into the other's language.
     """
     in_english = cells_by_id(english)
-    translated = Catalogue(dict(catalogue))
+    language, catalogue = translation.language, pairs(translation)
+    translated = Catalogue(dict(catalogue) | language.written)
     for cell in other.cells:
         if cell.cell_type != "code" or cell.id not in in_english:
             continue
         texts = [
             "\n".join(outputs_of_cell(each)) for each in (in_english[cell.id], cell)
         ]
-        for problem in _of_texts(*texts, cell, catalogue, translated):
+        for problem in _of_texts(*texts, cell, catalogue, translated, language):
             yield f"cell {cell.id}: {problem}; build this lesson again"
 
 
@@ -52,6 +54,7 @@ def _of_texts(
     cell: NotebookNode,
     catalogue: Sequence[tuple[str, str]],
     translated: Catalogue,
+    language: Language,
 ) -> Iterator[str]:
     tags = cell.metadata.get("tags", [])
     if "nbval-ignore-output" not in tags:
@@ -60,11 +63,11 @@ def _of_texts(
         wanted = "\n".join(
             mark + translated.localized(said) for mark, said in _MARKED.findall(english)
         )
-        pairs = [sorted(_numbers(text, english)) for text in (wanted, other)]
-        if len(pairs[0]) != len(pairs[1]):
-            yield f"{len(pairs[1])} numbers instead of {len(pairs[0])}"
+        its = [sorted(_numbers(x, english, language)) for x in (wanted, other)]
+        if len(its[0]) != len(its[1]):
+            yield f"{len(its[1])} numbers instead of {len(its[0])}"
         elif any(
-            abs(a - b) > abs(a) * percent / 100 for a, b in zip(*pairs, strict=True)
+            abs(a - b) > abs(a) * percent / 100 for a, b in zip(*its, strict=True)
         ):
             yield "other numbers than in English"
     for message, its in _said(english, catalogue):
@@ -76,18 +79,19 @@ def _of_texts(
             return
 
 
-def _numbers(text: str, english: str) -> list[float]:
+def _numbers(text: str, english: str, language: Language) -> list[float]:
     """Return the numbers of a text, without those that are measured on each machine.
 
     Args:
         text: in some language.
         english: the same, line by line.
+        language: in which the text is.
     """
     lines, originals = text.splitlines(), english.splitlines()
     if len(lines) == len(originals):
         pairs = zip(lines, originals, strict=True)
         lines = [line for line, original in pairs if not _OTHERWISE.search(original)]
-    return list(numbers(_THOUSANDS.sub("", "\n".join(lines))))
+    return list(numbers(language.with_english_numbers("\n".join(lines))))
 
 
 def _said(text: str, catalogue: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,6 @@ from tools.form import form_problems, says_only_true
 from tools.glossary_page import page_of
 from tools.languages import ENGLISH
 from tools.lesson import LessonError
-from tools.messages import pairs
 from tools.notebook import (
     CELL_TIMEOUT,
     assemble,
@@ -146,7 +145,7 @@ def staleness(edition: Edition) -> list[str]:
         found = differences(committed, nbformat.reads(text, as_version=4))
     if edition.speaks:
         catalogue = edition.project.catalogues[edition.language]
-        found += disagreements(english, committed, pairs(catalogue))
+        found += disagreements(english, committed, catalogue)
     return found
 
 

@@ -8,14 +8,17 @@ needs no code::
     numbers.thousands = '[\\u202f\\u00a0]'
     numbers.decimal = ","
     numbers.powers = { millones = 6 }
+    written."1,234.5" = "1 234,5"
 
     [[es.typography]]
     wrong = '\\s[;:!?](?=\\s|$)'
     because = "a space before a punctuation mark"
 
-``thousands``, the names of ``powers`` and ``wrong`` are regular expressions. ``wrong``
-is searched for in a message's prose, where a word joiner, U+2060, replaces code,
-formulas and placeholders.
+``written`` has what is written in other ways than in English where code says it: a
+number, units behind a number (``"1 GB"``), and the punctuation between parts of a text
+(``"; "``). ``thousands``, the names of ``powers`` and ``wrong`` are regular
+expressions. ``wrong`` is searched for in a message's prose, where a word joiner,
+U+2060, replaces code, formulas and placeholders.
 """
 
 import re
@@ -32,7 +35,7 @@ FILE = "languages.toml"
 ENGLISH = "en"
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_KNOWN = {"name", "numbers", "typography"}
+_KNOWN = {"name", "numbers", "typography", "written"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Language:
         thousands: matches the thousands separator.
         decimal: the decimal separator.
         powers: powers of ten, by the words for them that follow a number.
+        written: a number, units and punctuation, by how English writes them.
         rules: its rules of punctuation.
     """
 
@@ -77,12 +81,18 @@ class Language:
     thousands: str = ","
     decimal: str = "."
     powers: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+
+    def with_english_numbers(self, text: str) -> str:
+        """Return a text with its numbers as in English, but without separators."""
+        text = text.replace("\u2060", "")  # see d2l_gpu.common.quantities
+        text = re.sub(rf"(?<=\d)(?:{self.thousands})(?=\d{{3}}(?!\d))", "", text)
+        return re.sub(rf"(?<=\d){re.escape(self.decimal)}(?=\d)", ".", text)
 
     def numbers(self, prose: str) -> Counter:
         """Return the numbers in a text, in English format without separators."""
-        prose = re.sub(rf"(?<=\d)(?:{self.thousands})(?=\d{{3}}(?!\d))", "", prose)
-        prose = re.sub(rf"(?<=\d){re.escape(self.decimal)}(?=\d)", ".", prose)
+        prose = self.with_english_numbers(prose)
         for word, power in self.powers.items():
             in_words = rf"(\d+(?:\.\d+)?)\s?(?:{word})"
             prose = re.sub(in_words, partial(_in_digits, power), prose)
@@ -130,6 +140,7 @@ def _language(code: str, table: dict) -> Language:
     return Language(
         code,
         table["name"],
+        written=table.get("written", {}),
         rules=tuple(Rule(re.compile(each["wrong"]), each["because"]) for each in rules),
         **table.get("numbers", {}),
     )

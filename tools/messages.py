@@ -186,6 +186,8 @@ def compiled(translation: Translation) -> bytes:
     """
     file = polib.POFile(wrapwidth=0)
     file.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    for english, its in sorted(translation.language.written.items()):
+        file.append(polib.POEntry(msgid=english, msgstr=its))
     for message in sorted(translation.wanted, key=lambda each: each.text):
         if translation.problem(message.text) or not _in_code(message):
             continue

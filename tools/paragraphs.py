@@ -1,8 +1,8 @@
 """Split Markdown into paragraphs, the units of translation.
 
-A paragraph is a heading, a paragraph proper, the text of a list item, or a whole
-table. Code blocks and displayed formulas don't count. The markup around a paragraph,
-such as a list marker, is not part of it.
+A paragraph is a heading, a paragraph proper, the text of a list item, a whole table, or
+a displayed formula with words or decimals. Code blocks don't count. The markup around a
+paragraph, such as a list marker, is not part of it.
 """
 
 import re
@@ -13,6 +13,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+_IN_WORDS = re.compile(r"\\text\{[^}]*[^\W\d_]|\d\.\d")  # in a formula
 _LIST_MARK = re.compile(r"[^\s>]")
 
 
@@ -46,7 +47,8 @@ def paragraphs(source: str) -> Iterator[Paragraph]:
         if token.map is None:
             continue
         begin, end = token.map
-        if token.type in ("heading_open", "table_open", "html_block"):
+        formula = token.type == "math_block" and _IN_WORDS.search(token.content)
+        if formula or token.type in ("heading_open", "table_open", "html_block"):
             yield _as_it_is(lines, begin, end)
         elif token.type == "paragraph_open":
             content = [

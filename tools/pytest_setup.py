@@ -8,6 +8,7 @@ skipped; with --forbid-skips, a skipped test fails.
 """
 
 import contextlib
+import functools
 import gc
 import os
 import sys
@@ -23,6 +24,8 @@ from d2l_gpu.common.settings import PROGRESS
 from d2l_gpu.course import SOLUTIONS
 from tools import environments
 from tools.companion import missing
+from tools.edition import ROOT
+from tools.languages import ENGLISH, Language, read_languages
 from tools.tolerance import settled, tolerance
 
 # pytest-xdist starts several pytest processes. Give each, and the processes it starts,
@@ -111,7 +114,12 @@ class ToleratedCell(IPyNbCell):
         percent = tolerance(self.cell.metadata.get("tags", []))
         wrong = []
         if percent is not None:
-            test, wrong = settled(test, ref, percent, self.sanitize)
+            language = language_of(self.path)
+
+            def sanitize(text: str) -> str:
+                return language.with_english_numbers(self.sanitize(text))
+
+            test, wrong = settled(test, ref, percent, sanitize)
         equal = super().compare_outputs(test, ref, skip_compare)
         if not equal:
             self.comparison_traceback += [f"  {each}" for each in wrong]
@@ -125,6 +133,14 @@ def runs_once(path: Path) -> bool:
     training on several GPUs. (PyTorch's lesson 10 covers launching processes twice.)
     """
     return path.name == LONGEST[0] or path.parent.name == SOLUTIONS
+
+
+@functools.cache
+def language_of(path: Path) -> Language:
+    """Return the language of a notebook, which its folder names."""
+    languages = read_languages(ROOT / "lessons")
+    code = next((part for part in path.parts if part in languages), ENGLISH)
+    return languages[code]
 
 
 def framework_of(path: Path) -> Framework:

@@ -7,7 +7,7 @@ language.
 
 A message of the catalogue may have fields, as in ``{copies} copies took {time}``. It
 stands for all texts that have something there, and its fields are translated in turn,
-except those whose names end with an underscore, which contain code.
+numbers too, except those whose names end with an underscore, which contain code.
 The catalogues are gettext's, ``d2l_gpu/locale/<language>.mo``; ``tools.messages`` makes
 them from the code and from the translations.
 """
@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
+from d2l_gpu.common.alignment import aligned
+from d2l_gpu.common.quantities import Style, is_number
 from d2l_gpu.common.settings import LANGUAGE, spoken_languages
 
 FOLDER = Path(__file__).resolve().parents[1] / "locale"
@@ -34,12 +36,18 @@ FIELD = re.compile(r"\{(\w+)\}")
 _print = builtins.print  # which `d2l_gpu.common.speaking` replaces
 _LETTER = re.compile(r"[^\W\d_]")
 _LETTERS, _WEIGHT = 4, 12
-_ITEM, _PART, _SENTENCE = ", ", "; ", r"(?<=[.?!]) "
-_BETWEEN = re.compile(r"( {2,}|, |: | and | or )")
+_ITEM, _PART, _COLON, _SENTENCE = ", ", "; ", ": ", r"(?<=[.?!]) "
+# Fields with numbers that aren't quantities: of exercises and versions, say.
+_VERBATIM = re.compile(r"\w+_|(\w+_)?(number|version|python|path|shape)s?\d*")
+_GAP = re.compile(r"( {2,})")
+_BETWEEN = re.compile(r"(, |: | and | or )")
 # What a field may contain: nothing that ends a column, an item or a sentence.
 _NO_COLUMN = r"(?:(?<![.?! ]) |[,:](?! )|[^\n;,: ])"
 _NO_ITEM = r"(?:(?<![.?!]) |[,:](?! )|[^\n;,: ])"
 _NO_SENTENCE = r"(?:(?<![.?!]) |[^\n; ])"
+_ERROR = re.compile("out of memory. Tried to allocate|Expected all tensors to be on")
+_NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
+_CALL = re.compile(r"\w\(\w")  # of a function, whose arguments are no labels
 _WIDE = ("。", "！", "？")  # which no space follows
 _TEXTS_KEPT = 4096
 _MAGIC = 0x950412DE
@@ -74,13 +82,29 @@ def language_tag(language: str | None = None) -> str:
     return _TAGS.get(language, language)
 
 
+def shown_text(text: str) -> str:
+    """Return what a table or a picture has, in the reader's language.
+
+    Args:
+        text: as for `localized`, or a number.
+    """
+    catalogue = _catalogue(_chosen())
+    if catalogue and is_number(text):
+        return catalogue.style.written(text)
+    return catalogue.localized(text) if catalogue else text
+
+
 def say(*values: Any, **options: Any) -> None:
     """Print values as Python does, but those that are the course's in translation.
 
     An error keeps its words, by which readers look it up.
     """
-    said = [x if isinstance(x, BaseException) else localized(str(x)) for x in values]
+    said = [x if _is_error(x) else localized(str(x)) for x in values]
     _print(*said, **options)
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, BaseException) or _ERROR.search(str(value)) is not None
 
 
 def has_catalogue() -> bool:
@@ -141,8 +165,11 @@ class _Template:
         """
         if self.literal not in text:
             return None
-        found = _pattern(self.english, inside).fullmatch(text)
-        return found and found.groupdict()
+        # Where a text has columns, a wide gap separates what one space does otherwise.
+        for wide in (True, False) if _GAP.search(text) else (False,):
+            if found := _pattern(self.english, inside, wide).fullmatch(text):
+                return found.groupdict()
+        return None
 
     def filled(self, fields: Mapping[str, str]) -> str:
         """Return the translation with its fields filled in."""
@@ -153,7 +180,7 @@ class _Template:
 
 
 @functools.cache
-def _pattern(message: str, inside: str) -> re.Pattern:
+def _pattern(message: str, inside: str, wide: bool) -> re.Pattern:
     pieces, seen = FIELD.split(message), set()
     for i, piece in enumerate(pieces):
         if i % 2 == 0:
@@ -161,7 +188,8 @@ def _pattern(message: str, inside: str) -> re.Pattern:
         elif piece in seen:
             pieces[i] = f"(?P={piece})"
         else:
-            pieces[i] = f"(?P<{piece}> *{inside}*?)"
+            spaces = " +" if wide and pieces[i - 1] == r"\ " else " *"
+            pieces[i] = f"(?P<{piece}>{spaces}{inside}*?)"
             seen.add(piece)
     return re.compile("".join(pieces))
 
@@ -189,6 +217,9 @@ class Catalogue:
     Args:
         messages: translations by English text; those with fields in either have the
             same in both.
+
+    Attributes:
+        style: how numbers are written.
     """
 
     def __init__(self, messages: Mapping[str, str]):
@@ -203,6 +234,7 @@ class Catalogue:
             if FIELD.search(english)
         ]
         self._exact |= {each.english: each.translation for each in templates}
+        self.style = Style.of(self._exact)
         telling = [each for each in templates if is_telling(each.english)]
         self._templates = sorted(telling, key=lambda each: -each.weight)
         self._found = functools.lru_cache(_TEXTS_KEPT)(self._translation)
@@ -210,7 +242,7 @@ class Catalogue:
     def localized(self, text: str) -> str:
         """Return a text's translation, or the text."""
         found = self._found(text)
-        return text if found is None else found
+        return text if found is None else aligned(found, text)
 
     def _translation(self, text: str) -> str | None:
         """Return a text's translation; None if there is none."""
@@ -241,6 +273,7 @@ class Catalogue:
             or self._filled(text, self._templates, "[^\n]")
             or self._with_stop(text)
             or self._joined(text, _SENTENCE, every=False)
+            or self._cells(text)
             or self._labels(text)
         )
 
@@ -251,27 +284,56 @@ class Catalogue:
             fields = template.fields(text, inside)
             if fields is not None:
                 its = {
-                    name: field if name.endswith("_") else self.localized(field)
+                    name: field if _VERBATIM.fullmatch(name) else self._part(field)
                     for name, field in fields.items()
                 }
                 return template.filled(its)
         return None
 
+    def _part(self, text: str) -> str:
+        """Return a part of a text that is translated."""
+        found = self._found(text)
+        return self.style.written(text) if found is None else found
+
+    def _mark(self, text: str) -> str:
+        """Return what stands between two parts of a text."""
+        return self._exact.get(text, text)
+
+    def _cells(self, text: str) -> str | None:
+        """Translate the cells of a line with columns, such as ``one pass  3.1 ms``."""
+        parts = _GAP.split(text)
+        row = len(parts) > 1 and all(map(_NUMERIC.match, parts[2::2]))
+        return self._parts(parts, sure=row)
+
     def _labels(self, text: str) -> str | None:
         """Translate whole labels in a text that is no sentence, such as ``a, V100``."""
-        if text.endswith((".", "?", "!")):
+        if text.endswith((".", "?", "!")) or _CALL.search(text):
             return None
         parts = _BETWEEN.split(text)
+        for i in range(1, len(parts), 2):
+            if parts[i] == _COLON and (found := self._exact.get(f"{parts[i - 1]}:")):
+                parts[i - 1 : i + 1] = [found, " "]
+        said = {f" {x} ": f" {self._exact.get(x, x)} " for x in ("and", "or")}
+        joined = any(part in said for part in parts[1::2])
+        parts[1::2] = [said.get(each) or self._mark(each) for each in parts[1::2]]
+        return self._parts(parts, sure=joined)
+
+    def _parts(self, parts: Sequence[str], sure: bool) -> str | None:
+        """Translate parts of a text, between which is what's shown between them.
+
+        Args:
+            parts: they and what is between them, in turn.
+            sure: whether the text is the course's even if no part is known.
+        """
         if len(parts) == 1:
             return None
-        for i in range(1, len(parts), 2):
-            if parts[i] == ": " and (found := self._exact.get(f"{parts[i - 1]}:")):
-                parts[i - 1 : i + 1] = [found, " "]
-        parts[::2] = map(self.localized, parts[::2])
-        said = {f" {x} ": f" {self.localized(x)} " for x in ("and", "or")}
-        parts = [said.get(part, part) for part in parts]
-        found = "".join(parts)
-        return None if found == text else found
+        found = [self._found(part) for part in parts[::2]]
+        if not sure and all(its is None for its in found):
+            return None
+        said = list(parts)
+        for i, its in enumerate(found):
+            said[2 * i] = self.style.written(parts[2 * i]) if its is None else its
+        return "".join(said)
 
     def _whole(self, text: str, inside: str) -> str | None:
         """Return the translation of a text that is a single message."""
@@ -281,7 +343,8 @@ class Catalogue:
         """Translate a list if each of its items is a message."""
         items = text.split(_ITEM)
         said = [self._whole(item, _NO_ITEM) for item in items]
-        return _ITEM.join(said) if len(items) > 1 and all(said) else None
+        enough = len(items) > 1 and all(said)
+        return self._mark(_ITEM).join(said) if enough else None
 
     def _sentences(self, text: str) -> str | None:
         """Translate a text's sentences, of which a message may have several."""
@@ -323,7 +386,7 @@ class Catalogue:
             return None
         pairs = zip(parts, found, strict=True)
         said = [part if its is None else its for part, its in pairs]
-        between = [*re.findall(by, text), ""]
+        between = [*map(self._mark, re.findall(by, text)), ""]
         return "".join(itertools.chain(*zip(said, between, strict=True)))
 
 

@@ -8,7 +8,7 @@ import builtins
 import functools
 import sys
 
-from d2l_gpu.common.messages import has_catalogue, localized, say
+from d2l_gpu.common.messages import has_catalogue, say, shown_text
 from d2l_gpu.vgpu.sim.words import translate_with
 
 
@@ -16,7 +16,7 @@ def speak() -> None:
     """Translate what is shown from now on, if there is a catalogue of the language."""
     if not has_catalogue():
         return
-    translate_with(localized)
+    translate_with(shown_text)
     shell = "IPython" in sys.modules and sys.modules["IPython"].get_ipython()
     if shell:
         # Not in the notebook's namespace: what pickles `print` finds it by its name.

@@ -62,6 +62,7 @@ class Axis:
                     float(value).is_integer() for value in values
                 )
             self.ticks = linear_ticks(first, self.high, self.unit, whole=whole)
+        self.ticks = [(value, shown(text)) for value, text in self.ticks]
 
     def _with_room(self, first: float, last: float) -> tuple[float, float]:
         """Return limits with room around the values for their markers."""

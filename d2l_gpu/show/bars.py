@@ -35,7 +35,7 @@ class Bars(Plot):
         self.looks = looks(values, kinds)
         for name in values.keys() - (kinds or {}).keys():
             self.looks[name] = self.looks[name]._replace(colour=PLAIN, edge=PLAIN)
-        self.texts = {name: quantity(v, unit) for name, v in self.values.items()}
+        self.texts = {name: shown(quantity(v, unit)) for name, v in self.values.items()}
 
     def body_height(self, width: float) -> float:
         return _Layout(self, width).height

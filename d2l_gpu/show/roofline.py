@@ -10,6 +10,7 @@ from d2l_gpu.show.sheet import POINTS, Plot, Sheet, high, lines_of, wide
 from d2l_gpu.show.style import LABEL, PAD, TEXT
 from d2l_gpu.vgpu import DeviceUse
 from d2l_gpu.vgpu.sim.drawing import COLOURS, INK, PAPER, SOFT, WORDS, quantity, spread
+from d2l_gpu.vgpu.sim.words import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,9 +149,10 @@ class _Layout:
         ys = [*ys, *plot.roofs.values(), min([*ys, bandwidth]) / 4]
         self.x = Axis(xs, "FLOP per byte (arithmetic intensity)", "log")
         self.y = Axis(ys, "", "log", "FLOP/s")
+        rates = {n: quantity(rate, "FLOP/s") for n, rate in plot.roofs.items()}
         self.names = {
-            name: lines_of(f"{quantity(rate, 'FLOP/s')} {name}", 0.3 * width, TEXT)
-            for name, rate in plot.roofs.items()
+            name: lines_of(f"{shown(rate)} {name}", 0.3 * width, TEXT)
+            for name, rate in rates.items()
         }
         texts = [wide(line, TEXT) for lines in self.names.values() for line in lines]
         self.rooms = [high(len(lines), TEXT) for lines in self.names.values()]

@@ -39,7 +39,7 @@ FRENCH = Catalogue(
         ("no copies", "aucune copie"),
         (
             "a step of two      96 billion operations",
-            "un pas de deux      96 milliards d’opérations",
+            "un pas de deux     96 milliards d’opérations",
         ),
         (
             "Which ones? It has 3 parts. Are all of them here? 3 bytes crossed.",
@@ -47,7 +47,7 @@ FRENCH = Catalogue(
         ),
         (
             "one by one   3 vectors with 4 GPUs, 1,024 vectors with 16 GPUs",
-            "une par une   3 vecteurs avec 4 GPU, 1,024 vecteurs avec 16 GPU",
+            "une par une  3 vecteurs avec 4 GPU, 1,024 vecteurs avec 16 GPU",
         ),
         ("  no copies\n", "  aucune copie\n"),
         ("12 copies in 3.4 µs", "12 copies en 3.4 µs"),

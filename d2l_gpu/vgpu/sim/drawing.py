@@ -74,7 +74,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 def wrapped(text: str, width: float, size: float, bold: bool = False) -> list[str]:
     """Return text in lines that aren't wider than ``width``; long words are broken."""
     lines: list[str] = []
-    for word in shown(text).split():
+    for word in filter(None, shown(text).split(" ")):
         if lines and text_width(f"{lines[-1]} {word}", size, bold) <= width:
             lines[-1] += f" {word}"
             continue

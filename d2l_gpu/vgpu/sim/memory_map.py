@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .drawing import COLOURS, EDGES, GRID, INK, SOFT, text_width
 from .svg import LINE, PAD, SIZE, WIDTH, Svg
 from .units import size_text
-from .words import shown
+from .words import padded, shown
 
 ROOM = WIDTH - 2 * PAD
 BAR, ROW = 9, 12  # pixels of a segment, and from one to the next
@@ -88,7 +88,8 @@ class MemoryMap:
             text = _bar(segment, scale)
             if segment in bars:
                 text = "?" * len(text)
-            lines.append(f"{size_text(_size(segment)):>12}  {text}")
+            size = padded(shown(size_text(_size(segment))), 12, right=True)
+            lines.append(f"{size}  {text}")
         if self._rest():
             lines.append(self._rest())
         legend = ["# in use", ". free", *["? wanted" for _ in bars]]

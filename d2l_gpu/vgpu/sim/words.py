@@ -50,7 +50,8 @@ def shown(text: str, **fields: str) -> str:
 
     Args:
         text: a finished text, or one with fields, such as ``{low} to {high}``.
-        fields: what is in the fields.
+        fields: what is in the fields, which is translated, too.
     """
     text = _translate(text)
-    return text.format(**fields) if fields else text
+    its = {name: _translate(field) for name, field in fields.items()}
+    return text.format(**its) if its else text

@@ -95,8 +95,16 @@ def _choose_language(arguments: Sequence[str]) -> None:
     speak_as_the_system()
 
 
+_SECTIONS = ("options", "positional arguments")  # as argparse calls them
+
+
 class _Help(argparse.HelpFormatter):
     """Formats help in the reader's language."""
+
+    def add_usage(
+        self, usage: Any, actions: Any, groups: Any, prefix: str | None = None
+    ) -> None:
+        super().add_usage(usage, actions, groups, prefix or f"{localized('usage:')} ")
 
     def add_text(self, text: str | None) -> None:
         super().add_text(text and localized(text))
@@ -112,7 +120,10 @@ class _Parser(argparse.ArgumentParser):
     """Has help and errors in the reader's language, and so have its commands."""
 
     def __init__(self, **options: Any):
-        super().__init__(formatter_class=_Help, **options)
+        super().__init__(formatter_class=_Help, add_help=False, **options)
+        self.add_argument(
+            "-h", "--help", action="help", help="say how to use this, and end"
+        )
 
     def error(self, message: str) -> NoReturn:
         super().error(localized(message))
@@ -124,7 +135,10 @@ def _parser() -> argparse.ArgumentParser:
         description="GPUs for deep learning, a course that needs none.",
     )
     parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {__version__}"
+        "--version",
+        action="version",
+        version=f"%(prog)s {__version__}",
+        help="say which version this is, and end",
     )
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="command", dest="name"

@@ -128,7 +128,8 @@ def _take_inline(
 
 
 def _formula(content: str) -> str:
-    content = content.replace("{,}", ".")  # a comma that TeX puts no space behind
+    # A decimal comma, which needs a space between factors where a point needs none.
+    content = content.replace("{,}", ".").replace(r"\,", "")
     return re.sub(r"\s+", "", _TEXT_IN_FORMULA.sub("", content))
 
 

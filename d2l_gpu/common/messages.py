@@ -45,9 +45,10 @@ _BETWEEN = re.compile(r"(, |: | and | or )")
 _NO_COLUMN = r"(?:(?<![.?! ]) |[,:](?! )|[^\n;,: ])"
 _NO_ITEM = r"(?:(?<![.?!]) |[,:](?! )|[^\n;,: ])"
 _NO_SENTENCE = r"(?:(?<![.?!]) |[^\n; ])"
-_ERROR = re.compile("out of memory. Tried to allocate|Expected all tensors to be on")
+# Of PyTorch's errors, which keep their words.
+_ERROR = re.compile(r"out of memory\.\s+Tried to allocate|Expected all tensors to be")
 _NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
-_CALL = re.compile(r"\w\(\w")  # of a function, whose arguments are no labels
+_CALL = re.compile(r"[a-z_]\w*\([a-z_]")  # of a function, whose arguments are no labels
 _WIDE = ("。", "！", "？")  # which no space follows
 _TEXTS_KEPT = 4096
 _MAGIC = 0x950412DE
@@ -310,12 +311,18 @@ class Catalogue:
         if text.endswith((".", "?", "!")) or _CALL.search(text):
             return None
         parts = _BETWEEN.split(text)
+        if len(parts) == 1:
+            return None
         for i in range(1, len(parts), 2):
             if parts[i] == _COLON and (found := self._exact.get(f"{parts[i - 1]}:")):
                 parts[i - 1 : i + 1] = [found, " "]
         said = {f" {x} ": f" {self._exact.get(x, x)} " for x in ("and", "or")}
-        joined = any(part in said for part in parts[1::2])
-        parts[1::2] = [said.get(each) or self._mark(each) for each in parts[1::2]]
+        known = [self._found(part) is not None for part in parts[::2]]
+        names = all(" " not in part for part in parts[::2])
+        joined = any(part in said for part in parts[1::2]) and (any(known) or names)
+        if joined:
+            parts[1::2] = [said.get(each, each) for each in parts[1::2]]
+        parts[1::2] = map(self._mark, parts[1::2])
         return self._parts(parts, sure=joined)
 
     def _parts(self, parts: Sequence[str], sure: bool) -> str | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 def cpu_model() -> str:
     """Return the processor's model name and its number of cores."""
     cores = os.cpu_count()
-    return f"{cpu_name()}, {cores} core{'s' * (cores != 1)}"
+    counted = f"{cores} core{'s' * (cores != 1)}"
+    return f"{cpu_name()}, {counted}"
 
 
 def usable_cores() -> int:

@@ -42,13 +42,13 @@ def check_data(facts: Facts) -> list[Finding]:
         findings += _folder_trouble(folder / FASHION_MNIST.folder)
     if findings:
         return findings
-    have = "Fashion-MNIST is there" if complete else "Fashion-MNIST is not there yet"
-    later = (
-        ""
-        if complete
-        else ": a lesson that needs it downloads 30 MB; the digits need no download"
-    )
-    return [Finding("data", OK, f"Data are kept in {folder}; {have}{later}.")]
+    what = f"Data are kept in {folder}; Fashion-MNIST is there."
+    if not complete:
+        what = (
+            f"Data are kept in {folder}. Fashion-MNIST is not there yet: a lesson that "
+            "needs it downloads 30 MB. The digits need no download."
+        )
+    return [Finding("data", OK, what)]
 
 
 def _wrong(path: Path, md5: str) -> str:

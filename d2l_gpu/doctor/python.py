@@ -49,14 +49,13 @@ def check_python(facts: Facts) -> list[Finding]:
                 f"tested, {dotted(OLDEST)} to {dotted(NEWEST_TESTED)}.",
             )
         ]
-    where = (
-        "conda environment"
-        if Path(sys.prefix, "conda-meta").is_dir()
-        else "virtual environment"
-        if sys.prefix != sys.base_prefix
-        else "installation"
-    )
-    return [Finding("python", OK, f"Python {version} in the {where} {here}.")]
+    if Path(sys.prefix, "conda-meta").is_dir():
+        what = f"Python {version} in the conda environment {here}."
+    elif sys.prefix != sys.base_prefix:
+        what = f"Python {version} in the virtual environment {here}."
+    else:
+        what = f"Python {version}, installed in {here}."
+    return [Finding("python", OK, what)]
 
 
 def _no_torch_for() -> tuple[str, str] | None:
@@ -104,16 +103,21 @@ def check_names(facts: Facts) -> list[Finding]:
         Finding(
             "names",
             PROBLEM,
-            f"Notebooks in this folder import {path} instead of {_kind(path.stem)} "
-            f"{path.stem}.",
+            _hidden(path),
             "Rename the file.",
         )
         for path in found
     ] or [Finding("names", OK, "No file here has the name of a package.")]
 
 
-def _kind(name: str) -> str:
-    return "Python's own module" if name in sys.stdlib_module_names else "the package"
+def _hidden(path: Path) -> str:
+    name = path.stem
+    if name in sys.stdlib_module_names:
+        return (
+            f"Notebooks in this folder import {path} instead of Python's own module "
+            f"{name}."
+        )
+    return f"Notebooks in this folder import {path} instead of the package {name}."
 
 
 def hiding(folder: Path) -> Iterator[Path]:

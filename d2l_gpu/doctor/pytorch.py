@@ -97,8 +97,10 @@ def check_numpy(facts: Facts) -> list[Finding]:
         what = f"NumPy {version} and PyTorch cannot exchange arrays ({trouble})."
         to_do = f"Install NumPy again: {again}"
     else:
-        together = " and PyTorch exchange arrays" if torch_is_usable(facts) else ""
-        return [Finding("numpy", OK, f"NumPy {version}{together}.")]
+        what = f"NumPy {version}."
+        if torch_is_usable(facts):
+            what = f"NumPy {version} and PyTorch exchange arrays."
+        return [Finding("numpy", OK, what)]
     return [Finding("numpy", PROBLEM, what, to_do)]
 
 

@@ -83,16 +83,16 @@ def _unwritable() -> Iterator[Finding]:
 
 def _file_systems() -> dict[Path, list[str]]:
     """Return a folder of each file system that is used, and what it is used for."""
-    places = {
-        "packages": Path(sysconfig.get_path("purelib")),
-        "the working folder": Path.cwd(),
-        "temporary files": Path(tempfile.gettempdir()),
-    }
+    places = [
+        ("packages", Path(sysconfig.get_path("purelib"))),
+        ("the working folder", Path.cwd()),
+        ("temporary files", Path(tempfile.gettempdir())),
+    ]
     with contextlib.suppress(ImportError):  # other checks name what is missing
-        places["data"] = data_folder()
+        places.append(("downloaded data", data_folder()))
     folders: dict[int, Path] = {}
     uses: dict[Path, list[str]] = {}
-    for use, place in places.items():
+    for use, place in places:
         folder = nearest(place)
         folder = folders.setdefault(folder.stat().st_dev, folder)
         uses.setdefault(folder, []).append(use)
@@ -119,7 +119,7 @@ def why_unwritable(folder: Path) -> str:
 
 
 def _elsewhere(uses: list[str]) -> str:
-    if "data" in uses:
+    if "downloaded data" in uses:
         return ", or keep data elsewhere by setting the variable D2L_GPU_DATA."
     if "temporary files" in uses:
         return ", or keep temporary files elsewhere by setting the variable TMPDIR."

@@ -58,7 +58,7 @@ def test_real_disk_without_room_is_a_problem(small_disk, monkeypatch):
     monkeypatch.setenv("D2L_GPU_DATA", str(small_disk / "data"))
     findings = {each.what: each for each in look("disk")}
     (full,) = [what for what in findings if str(small_disk) in what]
-    assert full == f"Only 1 MiB left at {small_disk}, for data."
+    assert full == f"Only 1 MiB left at {small_disk}, for downloaded data."
     assert findings[full].status == "problem"
     assert "D2L_GPU_DATA" in findings[full].what_to_do
     assert len(findings) > 1  # the others are named, too

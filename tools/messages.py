@@ -195,6 +195,7 @@ def compiled(translation: Translation) -> bytes:
         if problem := fields_problem(message.text, its):
             code = translation.language.code
             raise LessonError(f"{code}: {message}: {problem}")
-        if its != message.text:
+        # A message that stays English may have fields that don't, such as numbers.
+        if its != message.text or FIELD.search(its):
             file.append(polib.POEntry(msgid=message.text, msgstr=its))
     return file.to_binary()

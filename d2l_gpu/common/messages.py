@@ -90,9 +90,10 @@ def shown_text(text: str) -> str:
         text: as for `localized`, or a number.
     """
     catalogue = _catalogue(_chosen())
-    if catalogue and is_number(text):
-        return catalogue.style.written(text)
-    return catalogue.localized(text) if catalogue else text
+    if not catalogue:
+        return text
+    found = catalogue.localized(text)
+    return catalogue.style.written(text) if found == text and is_number(text) else found
 
 
 def say(*values: Any, **options: Any) -> None:

@@ -61,17 +61,20 @@ class Style:
 
         What looks like code is left alone, and so are versions, such as 2.13.0.
         """
-        english = (self.thousands, self.decimal) == (",", ".")
-        if english or _CODE.search(text):
+        if (self._is_english and not self.units) or _CODE.search(text):
             return text
         return _NUMBER.sub(self._anew, text)
+
+    @property
+    def _is_english(self) -> bool:
+        return (self.thousands, self.decimal) == (",", ".")
 
     def _anew(self, found: re.Match) -> str:
         whole, point, part = found["number"].partition(".")
         text = whole.replace(",", self.thousands) + (self.decimal if point else "")
         unit = found["unit"] or ""
         text += part
-        if whole != "0":
+        if whole != "0" and not self._is_english:
             text = _AMBIGUOUS.sub(_JOINER, text)
         return text + self.units.get(unit, unit)
 

@@ -6,6 +6,8 @@ what the cell allows; what the English output says must be said as the catalogue
 translates it.
 """
 
+import functools
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -37,8 +39,9 @@ def disagreements(
         translation: of what code says, into the other's language.
     """
     in_english = cells_by_id(english)
-    language, catalogue = translation.language, pairs(translation)
-    translated = Catalogue(dict(catalogue) | language.written)
+    language = translation.language
+    catalogue = tuple(sorted(pairs(translation), key=_weight))
+    translated = _catalogue(catalogue, tuple(language.written.items()))
     for cell in other.cells:
         if cell.cell_type != "code" or cell.id not in in_english:
             continue
@@ -47,6 +50,11 @@ def disagreements(
         ]
         for problem in _of_texts(*texts, cell, catalogue, translated, language):
             yield f"cell {cell.id}: {problem}; build this lesson again"
+
+
+@functools.lru_cache(8)
+def _catalogue(*messages: tuple[tuple[str, str], ...]) -> Catalogue:
+    return Catalogue(dict(itertools.chain(*messages)))
 
 
 def _of_texts(
@@ -105,21 +113,31 @@ def _numbers(text: str, english: str, language: Language) -> list[float]:
 def _said(text: str, catalogue: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the messages that a text consists of, with their translations.
 
-    Long ones first, whose fields may contain others; what has been found is no part of
-    a shorter one.
+    Args:
+        text: what a cell puts out in English.
+        catalogue: the messages, with the longest first.
+
+    What has been found is no part of a shorter one, but its fields may contain others.
     """
-    for message, its in sorted(catalogue, key=_weight):
-        pieces = list(map(plain, FIELD.split(message.strip())[::2]))
-        if max(pieces, key=len) not in text:
-            continue
-        pattern = r"([^\n]*?)".join(map(re.escape, pieces))
-        found = re.compile(rf"(?<!\w){pattern}(?!\w)")
-        if len(pieces) == 1 and len(message.split()) <= _SHORT:
-            behind = r"(?=\s|$)" if message.endswith(":") else _BEHIND
-            found = re.compile(_BEFORE + pattern + behind, re.MULTILINE)
-        if found.search(text):
+    for message, its in catalogue:
+        if _longest(message) in text and (found := _pattern(message)).search(text):
             text = found.sub(lambda match: _GONE.join(("", *match.groups(), "")), text)
             yield message, its
+
+
+@functools.cache
+def _longest(message: str) -> str:
+    return max(map(plain, FIELD.split(message.strip())[::2]), key=len)
+
+
+@functools.cache
+def _pattern(message: str) -> re.Pattern:
+    pieces = list(map(plain, FIELD.split(message.strip())[::2]))
+    pattern = r"([^\n]*?)".join(map(re.escape, pieces))
+    if len(pieces) == 1 and len(message.split()) <= _SHORT:
+        behind = r"(?=\s|$)" if message.endswith(":") else _BEHIND
+        return re.compile(_BEFORE + pattern + behind, re.MULTILINE)
+    return re.compile(rf"(?<!\w){pattern}(?!\w)")
 
 
 def _weight(pair: tuple[str, str]) -> int:

@@ -48,7 +48,8 @@ _NO_SENTENCE = r"(?:(?<![.?!]) |[^\n; ])"
 # Of PyTorch's errors, which keep their words.
 _ERROR = re.compile(r"out of memory\.\s+Tried to allocate|Expected all tensors to be")
 _NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
-_CALL = re.compile(r"[a-z_]\w*\([a-z_]")  # of a function, whose arguments are no labels
+# Of a function, whose arguments are no labels; not as in Intel(R).
+_CALL = re.compile(r"[a-z_]\w*\((?!R\)|TM\))\w")
 _WIDE = ("。", "！", "？")  # which no space follows
 _TEXTS_KEPT = 4096
 _MAGIC = 0x950412DE
@@ -258,21 +259,22 @@ class Catalogue:
             return found and text.replace(bare, found, 1)
         # A field that may contain anything would swallow what separates two messages,
         # so what it may contain becomes more from one try to the next.
-        separating = [each for each in self._templates if _PART in each.english]
-        begun = [each for each in self._templates if each.begins]
+        may_fit = [each for each in self._templates if each.literal in text]
+        separating = [each for each in may_fit if _PART in each.english]
+        begun = [each for each in may_fit if each.begins]
         return (
-            self._filled(text, self._templates, _NO_COLUMN)
-            or self._filled(text, self._templates, _NO_ITEM)
+            self._filled(text, may_fit, _NO_COLUMN)
+            or self._filled(text, may_fit, _NO_ITEM)
             or self._joined(text, "\n", every=False)
             or self._items(text)
-            or self._filled(text, self._templates, _NO_SENTENCE)
+            or self._filled(text, may_fit, _NO_SENTENCE)
             or self._joined(text, _PART, every=True)
             or self._sentences(text)
-            or self._filled(text, self._templates, "[^\n;]")
+            or self._filled(text, may_fit, "[^\n;]")
             or self._filled(text, separating, "[^\n]")
             or self._filled(text, begun, "[^\n]")
             or self._joined(text, _PART, every=False)
-            or self._filled(text, self._templates, "[^\n]")
+            or self._filled(text, may_fit, "[^\n]")
             or self._with_stop(text)
             or self._joined(text, _SENTENCE, every=False)
             or self._cells(text)

@@ -106,6 +106,14 @@ def say(*values: Any, **options: Any) -> None:
     _print(*said, **options)
 
 
+def tell(text: object) -> None:
+    """Print what is in the reader's language already.
+
+    In a second translation, words that look English would be taken for it.
+    """
+    _print(text)
+
+
 def _is_error(value: Any) -> bool:
     return isinstance(value, BaseException) or _ERROR.search(str(value)) is not None
 

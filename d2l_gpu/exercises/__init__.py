@@ -23,7 +23,7 @@ module for that lesson: ``pytorch/lesson_03.py``, ``jax/lesson_03.py`` and so on
 
 from typing import Any
 
-from d2l_gpu.common.messages import say
+from d2l_gpu.common.messages import say, tell
 from d2l_gpu.exercises.judge import judge
 from d2l_gpu.exercises.own import chosen_file
 from d2l_gpu.exercises.specification import show
@@ -95,7 +95,7 @@ class Exercises:
         """
         current(self._framework)
         verdict = judge(self._framework, number, answer, exercises)
-        print(verdict)
+        tell(verdict)
         if not verdict.all_hold or chosen_file(exercises):
             return  # the record is of the course's own exercises
         if problem := record(self._framework, verdict.number):

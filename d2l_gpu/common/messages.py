@@ -52,6 +52,7 @@ _NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
 _CALL = re.compile(r"[a-z_]\w*\((?!R\)|TM\))\w")
 _WIDE = ("。", "！", "？")  # which no space follows
 _TEXTS_KEPT = 4096
+_LONGEST = 200  # letters of a text made of labels; a longer one is somebody's prose
 _MAGIC = 0x950412DE
 
 
@@ -319,7 +320,7 @@ class Catalogue:
 
     def _labels(self, text: str) -> str | None:
         """Translate whole labels in a text that is no sentence, such as ``a, V100``."""
-        if text.endswith((".", "?", "!")) or _CALL.search(text):
+        if len(text) > _LONGEST or text[-1] in ".?!" or _CALL.search(text):
             return None
         parts = _BETWEEN.split(text)
         if len(parts) == 1:

@@ -32,7 +32,7 @@ FOREIGN = re.compile(
     r"|deserialize|map_location|is_available\(\)|device_count\(\)|storages to"
     r"|Tensors of the same index|leaf Variable|reads a copy|copies\.$|for example with"
     r"|Timed out|mismatch between collectives|would wait for ever|monitoredBarrier"
-    r"|does not exist: this process|^Alice w|weight is on|allowed global|"
+    r"|does not exist: this process|^Alice [a-z]|weight is on|allowed global|"
     r"^wait \$!|Largest: "
 )
 

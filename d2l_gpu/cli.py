@@ -95,7 +95,8 @@ def _choose_language(arguments: Sequence[str]) -> None:
     speak_as_the_system()
 
 
-_SECTIONS = ("options", "positional arguments")  # as argparse calls them
+# What argparse says by itself, here so that it gets into the catalogue.
+_SECTIONS = ("options", "positional arguments")
 
 
 class _Help(argparse.HelpFormatter):

@@ -329,13 +329,10 @@ class Catalogue:
             if parts[i] == _COLON and (found := self._exact.get(f"{parts[i - 1]}:")):
                 parts[i - 1 : i + 1] = [found, " "]
         said = {f" {x} ": f" {self._exact.get(x, x)} " for x in ("and", "or")}
-        known = [self._found(part) is not None for part in parts[::2]]
+        joined = any(part in said for part in parts[1::2])
         names = all(" " not in part for part in parts[::2])
-        joined = any(part in said for part in parts[1::2]) and (any(known) or names)
-        if joined:
-            parts[1::2] = [said.get(each, each) for each in parts[1::2]]
-        parts[1::2] = map(self._mark, parts[1::2])
-        return self._parts(parts, sure=joined)
+        parts[1::2] = [said.get(each) or self._mark(each) for each in parts[1::2]]
+        return self._parts(parts, sure=joined and names)
 
     def _parts(self, parts: Sequence[str], sure: bool) -> str | None:
         """Translate parts of a text, between which is what's shown between them.

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SAMPLE = "1,234.5"
-"""The message whose translation shows how a language writes numbers."""
-ONE = "1 "
-"""Begins the message whose translation shows how it writes a unit, as in ``1 GB``."""
+"""The message whose translation shows how a language writes numbers; ``1 GB`` shows how
+it writes a unit."""
 
 _NUMBER = re.compile(
     r"""
@@ -71,9 +70,9 @@ class Style:
 
     def _anew(self, found: re.Match) -> str:
         whole, point, part = found["number"].partition(".")
-        text = whole.replace(",", self.thousands) + (self.decimal if point else "")
+        text = whole.replace(",", self.thousands)
+        text += self.decimal + part if point else ""
         unit = found["unit"] or ""
-        text += part
         if whole != "0" and not self._is_english:
             text = _AMBIGUOUS.sub(_JOINER, text)
         return text + self.units.get(unit, unit)

@@ -20,7 +20,14 @@ from d2l_gpu.exercises.registry import Exercise, find, lessons_of, of_lesson
 from d2l_gpu.exercises.specification import specification
 from d2l_gpu.exercises.variants import notebooks
 from d2l_gpu.exercises.variants.draw import FRAMEWORK, Draw, current, variant_of
-from d2l_gpu.exercises.variants.texts import ANY, SOLUTION, filled, of_variant, places
+from d2l_gpu.exercises.variants.texts import (
+    ANY,
+    SOLUTION,
+    filled,
+    in_formula,
+    of_variant,
+    places,
+)
 from tests.exercises.test_graders import _graded
 from tests.helpers.paths import REPOSITORY
 
@@ -137,8 +144,9 @@ def test_what_a_variant_replaces_is_in_the_notebook(number, language):
     assert all(any(old in text for text in student) for old, _ in pairs)
     pairs = places(exercise, ANY) + places(exercise, SOLUTION)
     for old, _ in pairs:
-        # A number is written with a comma in some languages, which have a place for it.
-        written = [old, old.replace(".", ",")]
+        # Decimals have a comma in some languages: what is said then, a place has, and
+        # formulas follow by themselves.
+        written = [old, old.replace(".", ","), in_formula(old)]
         assert any(each in text for each in written for text in solved), old
 
 
@@ -153,6 +161,8 @@ def test_the_statement_of_a_variant_has_its_numbers(number, language):
         for old, place in [*places(exercise, language), *places(exercise, ANY)]:
             if any(old in t for t in student):
                 assert filled(place, values) in text
+            if any(in_formula(old) in t for t in student):
+                assert in_formula(filled(place, values)) in text
 
 
 def test_only_names_in_braces_are_filled():

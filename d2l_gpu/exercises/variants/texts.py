@@ -60,9 +60,14 @@ def of_variant(exercise: Exercise, text: str, language: str, variant: str) -> st
     if not pairs:
         return text
     # All at once, so that nothing is replaced twice; the longest first.
-    new = dict(pairs)
+    new = dict(pairs) | {in_formula(old): in_formula(said) for old, said in pairs}
     longest = sorted(new, key=len, reverse=True)
     return re.sub("|".join(map(re.escape, longest)), lambda m: new[m.group()], text)
+
+
+def in_formula(text: str) -> str:
+    """Return a text as a formula has it where decimals have a comma: ``0{,}9``."""
+    return re.sub(r"(?<=\d)\.(?=\d)", "{,}", text)
 
 
 def filled(place: str, values: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@
     python -m tools.build devices jax/02   build these lessons
     python -m tools.build --watch jax/02   show this lesson, and follow its source
     python -m tools.build --prose          keep all outputs; only prose has changed
+    python -m tools.build --language fr --stale    execute what's stale in French
     python -m tools.build --check          list stale notebooks; run and write nothing
 
 ``lessons/<framework>/<lesson>.md`` is the source of the notebook
@@ -14,6 +15,7 @@ together with a lesson.
 """
 
 import argparse
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +49,9 @@ from tools.notebook import (
 )
 from tools.outputs import keep_equal_pictures, normalised, output_problems
 from tools.readme import new_readmes, readme_of
+
+# Of the package that a notebook installs where it's missing.
+_RELEASE = re.compile(r'("d2l-gpu\[[^"]*==)[^"]+')
 
 
 def build(edition: Edition) -> str:
@@ -114,8 +119,9 @@ def with_new_prose(edition: Edition) -> str:
 
 
 def _code(notebook: NotebookNode) -> list[tuple[str, str]]:
+    """Return the code that outputs come from: in any release, it's the same."""
     cells = (cell for cell in notebook.cells if cell.cell_type == "code")
-    return [(cell.id, cell.source) for cell in cells]
+    return [(cell.id, _RELEASE.sub(r"\1", cell.source)) for cell in cells]
 
 
 def _committed(path: Path) -> NotebookNode | None:
@@ -321,7 +327,9 @@ def _executes(edition: Edition, options: argparse.Namespace, anew: bool) -> bool
         anew: whether the English notebook was.
     """
     wanted = anew or edition.language == options.language
-    return edition.speaks and wanted and not options.prose
+    if not wanted or options.prose or not edition.speaks:
+        return False
+    return anew or not options.stale or bool(staleness(edition))
 
 
 def _maps(project: Project, built: Mapping[Path, str]) -> dict[Path, str]:
@@ -414,6 +422,11 @@ def _parser() -> argparse.ArgumentParser:
         "--prose",
         action="store_true",
         help="execute nothing and keep the outputs; fail if code has changed",
+    )
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="with --language: execute only what disagrees with the English notebook",
     )
     parser.add_argument(
         "--watch",

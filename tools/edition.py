@@ -5,7 +5,6 @@ Each is a lesson, or the solutions to its exercises, in one language for one fra
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path, PurePath
 
@@ -401,11 +400,7 @@ class Edition:
             english = read_notebook(self.path_in(ENGLISH))
         except NotJSONError:  # such as after a merge conflict
             return False
-        name = f"{self.language}/{place_of(self.lesson)}"
-        patterns = self.project.sources_of_texts.speaking
         if catalogue is None or english is None:
-            return False
-        if not any(fnmatch(name, pattern) for pattern in patterns):
             return False
         place = place_of(self.lesson)
         wanted = [x.text for x in catalogue.wanted if place in x.places]

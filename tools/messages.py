@@ -16,7 +16,7 @@ import jinja2
 import polib
 from nbformat import NotebookNode
 
-from d2l_gpu.common.messages import FIELD, plain
+from d2l_gpu.common.messages import FIELD, Catalogue, plain
 from tools.lesson import Lesson, LessonError
 from tools.shown_texts import Text, texts_in
 from tools.translation import Message, Translation, place_of
@@ -35,15 +35,12 @@ class Sources:
     """Where texts arise in the package.
 
     Attributes:
-        speaking: patterns of the editions that have been executed in their language,
-            such as ``fr/pytorch/03_*``; the others show English outputs.
         files: patterns of files, from the repository's root.
         errors: patterns of files whose errors readers see as sentences, such as those
             of a command; in a notebook, an error is in English.
         words: texts of a single word there, which otherwise aren't taken for texts.
     """
 
-    speaking: Sequence[str] = ()
     files: Sequence[str] = ()
     errors: Sequence[str] = ()
     words: frozenset[str] = frozenset()
@@ -59,7 +56,7 @@ class Sources:
             return cls()
         try:
             table = tomllib.loads(path.read_text("utf-8"))
-            lists = (table.pop(each, ()) for each in ("speaking", "files", "errors"))
+            lists = (table.pop(each, ()) for each in ("files", "errors"))
             found = cls(*map(tuple, lists), frozenset(table.pop("words", ())))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path.name}: {error}") from None
@@ -184,7 +181,7 @@ def compiled(translation: Translation) -> bytes:
     Raises:
         LessonError: a translation doesn't have the fields of its message.
     """
-    file = polib.POFile(wrapwidth=0)
+    file, same = polib.POFile(wrapwidth=0), []
     file.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
     for english, its in sorted(translation.language.written.items()):
         file.append(polib.POEntry(msgid=english, msgstr=its))
@@ -198,4 +195,13 @@ def compiled(translation: Translation) -> bytes:
         # A message that stays English may have fields that don't, such as numbers.
         if its != message.text or FIELD.search(its):
             file.append(polib.POEntry(msgid=message.text, msgstr=its))
+        else:
+            same.append(its)
+    # Others needn't be there, unless their parts are messages that don't stay English.
+    catalogue = Catalogue({each.msgid: each.msgstr for each in file})
+    file += [
+        polib.POEntry(msgid=text, msgstr=text)
+        for text in same
+        if catalogue.localized(text) != text
+    ]
     return file.to_binary()

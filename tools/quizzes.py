@@ -33,6 +33,7 @@ from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from d2l_gpu.common.quantities import Style, is_number
 from tools.languages import ENGLISH
 from tools.lesson import Cell, Lesson, LessonError
 from tools.translation import Translation, place_of, texts_of
@@ -104,14 +105,19 @@ class Source:
         Returns:
             None if some of the quiz isn't translated.
         """
-        lesson, language = self.as_lesson(), ENGLISH
+        lesson, language, style = self.as_lesson(), ENGLISH, Style()
         if translation is not None:
             place, language = place_of(lesson), translation.language.code
+            style = Style.of(translation.language.written)
             texts = texts_of(lesson.cells)
             if any(translation.problem(text, place) for _, text in texts):
                 return None
             lesson = translation.translated(lesson, None)
-        texts = (cell.source for cell in lesson.cells)
+        # A bare number isn't a text to translate.
+        texts = (
+            style.written(cell.source) if is_number(cell.source) else cell.source
+            for cell in lesson.cells
+        )
         questions = [
             {
                 "text": _both(next(texts), in_one_line=False),

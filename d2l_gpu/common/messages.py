@@ -101,9 +101,16 @@ def shown_text(text: str) -> str:
 def say(*values: Any, **options: Any) -> None:
     """Print values as Python does, but those that are the course's in translation.
 
-    An error keeps its words, by which readers look it up.
+    An error keeps its words, by which readers look it up. A number that was formatted
+    is written anew beside a text of the course, and in the row of a table.
     """
     said = [x if _is_error(x) else localized(str(x)) for x in values]
+    formatted = [isinstance(x, str) and is_number(x.strip()) for x in values]
+    known = any(isinstance(x, str) and x not in said for x in values)
+    row = len(values) > 2 and formatted == [False, *[True] * (len(values) - 1)]
+    if (known or row) and (catalogue := _catalogue(_chosen())):
+        for i in itertools.compress(range(len(said)), formatted):
+            said[i] = catalogue.style.written(said[i])
     _print(*said, **options)
 
 
@@ -285,6 +292,7 @@ class Catalogue:
             or self._joined(text, _PART, every=False)
             or self._filled(text, may_fit, "[^\n]")
             or self._with_stop(text)
+            or self._with_colon(text)
             or self._joined(text, _SENTENCE, every=False)
             or self._cells(text)
             or self._labels(text)
@@ -332,7 +340,8 @@ class Catalogue:
         joined = any(part in said for part in parts[1::2])
         names = all(" " not in part for part in parts[::2])
         parts[1::2] = [said.get(each) or self._mark(each) for each in parts[1::2]]
-        return self._parts(parts, sure=joined and names)
+        numbers = all(map(is_number, parts[::2])) and any(" " in x for x in parts[::2])
+        return self._parts(parts, sure=(joined and names) or numbers)
 
     def _parts(self, parts: Sequence[str], sure: bool) -> str | None:
         """Translate parts of a text, between which is what's shown between them.
@@ -390,6 +399,11 @@ class Catalogue:
         if not found or found[-1] in ".!?。！？":
             return found
         return found + ("。" if east_asian_width(found[-1]) in "WF" else ".")
+
+    def _with_colon(self, text: str) -> str | None:
+        """Translate a message before a colon, such as ``tensor and sequence:``."""
+        found = self._found(text[:-1]) if text.endswith(":") else None
+        return found and found + self._mark(_COLON).rstrip(" ")
 
     def _joined(self, text: str, by: str, every: bool) -> str | None:
         """Translate a text's parts if any, or ``every`` one, has a translation."""

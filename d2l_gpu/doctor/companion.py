@@ -39,10 +39,9 @@ def check_book(facts: Facts) -> list[Finding]:
     if not version:
         what = (
             "The book's package d2l is not installed, and the course does not need "
-            "it; you can add it without "
+            f"it; you can add it without the old versions that it pins: {install}."
         )
-        what += f"the old versions that it pins: {install}"
-        return [Finding("book", OK, f"{what}.")]
+        return [Finding("book", OK, what)]
     if version != WANTED:
         what = f"d2l {version} is installed, but the course is tested with {WANTED}."
         return [Finding("book", NOTE, what, f"To install that one: {install}")]

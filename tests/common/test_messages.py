@@ -50,6 +50,7 @@ FRENCH = Catalogue(
             "une par une  3 vecteurs avec 4 GPU, 1,024 vecteurs avec 16 GPU",
         ),
         ("  no copies\n", "  aucune copie\n"),
+        ("no copies:", "aucune copie:"),
         ("12 copies in 3.4 µs", "12 copies en 3.4 µs"),
         ("fetched one by one: 31.4 ms", "en 31.4 ms, rapatriées une par une"),
         ("fetched by hand: 31.4 ms", "en 31.4 ms, rapatriées by hand"),
@@ -134,3 +135,23 @@ def test_the_language_is_that_of_the_environment(monkeypatch, tmp_path):
         assert localized("no copies", "pt") == "nenhuma cópia"
     finally:
         messages._catalogue.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("fetched", "1,000", "2.5 ms"), "rapatrié 1\u202f000 2,5 ms\n"),
+        (("8 × NDR", " 7,010", "61 GiB"), "8 × NDR  7\u202f010 61\u00a0Gio\n"),
+        (("64 MiB: 2,457",), "64\u00a0Mio\u00a0: 2\u202f457\n"),
+        # Of nobody knows whom, or Python's own.
+        (("mine", "2.5"), "mine 2.5\n"),
+        (("fetched", 2.5), "rapatrié 2.5\n"),
+        (("2.5", "3.5", "4.5"), "2.5 3.5 4.5\n"),
+    ],
+)
+def test_formatted_numbers_are_written_beside_a_text_and_in_a_table(
+    values, said, monkeypatch, capsys
+):
+    monkeypatch.setenv("D2L_GPU_LANGUAGE", "fr")
+    messages.say(*values)
+    assert capsys.readouterr().out == said

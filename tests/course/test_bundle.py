@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.tags import Tag
 
-from d2l_gpu import cli, course
+from d2l_gpu import __version__, cli, course
 from d2l_gpu.course import bundle, install_bundle
 from d2l_gpu.course.install_bundle import START, this_platform, this_python
 from d2l_gpu.data.sources import Source
@@ -30,7 +30,9 @@ from tests.helpers.file_server import md5, serving
 from tests.helpers.paths import REPOSITORY
 from tests.helpers.waiting import PATIENCE, wait_until
 
-NAME = f"d2l-gpu-bundle-0.1.0-{this_platform()}-py{this_python().replace('.', '')}"
+NAME = (
+    f"d2l-gpu-bundle-{__version__}-{this_platform()}-py{this_python().replace('.', '')}"
+)
 IMAGES = b"images of clothing"
 
 # What the installer asks of the course: where its data are. It hangs or fails if told.
@@ -311,7 +313,7 @@ def test_ctrl_c_ends_pip_and_leaves_nothing(workshop):
     toy_course(workshop)
     code = f"""
         import pathlib, sys
-        from d2l_gpu import cli, course
+        from d2l_gpu import __version__, cli, course
         from d2l_gpu.course import bundle
         folder = pathlib.Path({str(workshop)!r})
         course.editions_root = lambda: folder / "published"

@@ -22,8 +22,8 @@ text = "More"
 why = "No, less."
 
 [[question.option]]
-text = "Less"
-why = "No, more."
+text = "1,000.5"
+why = "No, another."
 """
 QUIZ = "".join(
     f"[[question]]\ntext = '''\nWhat is {number}?\n\n```python\nx = {number}\n\ny\n"
@@ -91,7 +91,9 @@ def test_the_check_finds_stale_and_orphaned_quizzes(project, source, capsys):
 def test_a_language_has_the_quiz_once_all_of_it_is_translated(project, source):
     locale = project / "lessons" / "locale"
     locale.mkdir()
-    (locale / "languages.toml").write_text('xx.name = "Toyish"\n')
+    (locale / "languages.toml").write_text(
+        'xx.name = "Toyish"\n[xx.written]\n"1,234.5" = "1 234,5"\n'
+    )
     assert translate(["--root", str(project)]) == 0
     file = polib.pofile(str(locale / "xx.po"))
     own = [each for each in file if "quiz" in each.occurrences[0][0]]
@@ -108,6 +110,8 @@ def test_a_language_has_the_quiz_once_all_of_it_is_translated(project, source):
     assert built(project, "xx")["language"] == "xx"
     text = built(project, "xx")["questions"][0]["text"]
     assert text["markdown"].startswith("Quid est 1?\n\n```python\nx = 1\n\ny\n```")
+    numbers = built(project, "xx")["questions"][0]["options"][2]["text"]
+    assert numbers["markdown"] == "1 000,5"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_a_language_has_the_quiz_once_all_of_it_is_translated(project, source):
         ("[[question]]", "[[questions]]", "questions isn't known"),
         ("right = true\n", "", "question 1: some options must be right"),
         ("why = ", "because = ", "question 1: option 1: because isn't known"),
-        ('"More"', '"Less"', "question 1: two options are the same"),
+        ('"More"', '"1,000.5"', "question 1: two options are the same"),
         ('"More"', '"None of the above"', "question 1: option 2: it depends on the"),
         ('"No, less."', '""', "question 1: option 2: why must be a text"),
         ('"No, less."', '"No,\\nless."', "question 1: option 2: why must be one line"),

@@ -45,8 +45,11 @@ _BETWEEN = re.compile(r"(, |: | and | or )")
 _NO_COLUMN = r"(?:(?<![.?! ]) |[,:](?! )|[^\n;,: ])"
 _NO_ITEM = r"(?:(?<![.?!]) |[,:](?! )|[^\n;,: ])"
 _NO_SENTENCE = r"(?:(?<![.?!]) |[^\n; ])"
-# Of PyTorch's errors, which keep their words.
-_ERROR = re.compile(r"out of memory\.\s+Tried to allocate|Expected all tensors to be")
+# Of errors that are shown as a text; they keep their words.
+_ERROR = re.compile(
+    r"out of memory\.\s+Tried to allocate|Expected all tensors to be"
+    r"|holds no parameters, or only some"
+)
 _NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
 # Of a function, whose arguments are no labels; not as in Intel(R).
 _CALL = re.compile(r"[a-z_]\w*\((?!R\)|TM\))\w")

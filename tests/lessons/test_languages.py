@@ -25,7 +25,7 @@ ENGLISH_WORDS = re.compile(
     r"|each|which|from|how|times|simulated|took|takes)\b"
 )
 
-# What stays English, beside names: errors of PyTorch and its relatives, and those that
+# What stays English, beside names: errors of the frameworks, and those that
 # virtual GPUs raise in their place; what a network writes; a script for Slurm.
 FOREIGN = re.compile(
     r"Expected all tensors|out of memory|total capacity|GiB of which|memory in use"
@@ -34,7 +34,16 @@ FOREIGN = re.compile(
     r"|Tensors of the same index|leaf Variable|reads a copy|copies\.$|for example with"
     r"|Timed out|mismatch between collectives|would wait for ever|monitoredBarrier"
     r"|does not exist: this process|^Alice [a-z]|weight is on|allowed global|"
-    r"^wait \$!|Largest: "
+    r"^wait \$!|Largest: |"
+    # of JAX
+    r"Unknown backend|Array has been deleted|incompatible devices for|Sharding spec|"
+    r"Contracting dimensions|output values are meant to be replicated|"
+    # of TensorFlow
+    r"OOM when allocating|conflicting devices|input #0 was expected to be on|"
+    # of MXNet, and of its helper
+    r"larger than 2\^31 elements|is non-convertible|initialization was deferred|"
+    r"was not initialized on context|Cannot differentiate node|has not been updated|"
+    r"GPUs are counted from 0|holds no parameters|holds the parameters of another"
 )
 
 

@@ -48,7 +48,7 @@ _NO_SENTENCE = r"(?:(?<![.?!]) |[^\n; ])"
 # Of errors that are shown as a text; they keep their words.
 _ERROR = re.compile(
     r"out of memory\.\s+Tried to allocate|Expected all tensors to be"
-    r"|holds no parameters, or only some"
+    r"|Out of memory allocating|holds no parameters, or only some"
 )
 _NUMERIC = re.compile(r"[-+−±≈(]?\d|–$")  # begins a cell with a number
 # Of a function, whose arguments are no labels; not as in Intel(R).

@@ -18,4 +18,4 @@ PYTEST_DONT_REWRITE: pytest reads this. It would warn otherwise where a program 
 imported us before it starts pytest, as ``python -m d2l_gpu.vgpu -m pytest`` does.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0rc1"

@@ -7,7 +7,7 @@ from copy import deepcopy
 import nbformat
 import pytest
 
-from d2l_gpu.common.messages import FIELD, Catalogue, plain, read_mo
+from d2l_gpu.common.messages import FIELD, FOLDER, Catalogue, plain, read_mo
 from d2l_gpu.course.kernel import run_cells
 from tests.helpers.paths import REPOSITORY
 from tools.agreement import disagreements
@@ -67,7 +67,9 @@ def test_all_that_is_translated_speaks_its_language():
 def test_a_message_is_told_as_it_is_translated(language):
     """Also one that stays English while its parts don't."""
     translation = PROJECT.catalogues[language]
-    catalogue = Catalogue(read_mo(compiled(translation)))
+    content = compiled(translation)
+    assert (FOLDER / f"{language}.mo").read_bytes() == content
+    catalogue = Catalogue(read_mo(content))
     wrong = [
         (english, told)
         for english, its in pairs(translation)

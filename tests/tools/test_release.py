@@ -267,3 +267,17 @@ def test_pytorch_is_taken_first_and_from_where_it_is_said(commands, tmp_path):
 def test_a_wheel_that_there_is_not_is_one_sentence(capsys, tmp_path):
     assert check_wheel.main([str(tmp_path / "none.whl")]) == 1
     assert capsys.readouterr().err.endswith("none.whl: build one first\n")
+
+
+PAGES = ["hosted.md", "teaching/jupyterhub.md", "teaching/workshop.md"]
+NAMED = re.compile(
+    r'(?:d2l-gpu(?:\[\w+\])?(?: @ git\S+@v|==)|/blob/v|tag: ")(\d[\w.]+)'
+)
+
+
+@pytest.mark.parametrize(
+    "path", [*(f"docs/{page}" for page in PAGES), "hub/kubernetes.yaml"]
+)
+def test_pages_name_the_version_that_is_released(path):
+    text = (REPOSITORY / path).read_text("utf-8")
+    assert set(NAMED.findall(text)) == {d2l_gpu.__version__}

@@ -313,7 +313,7 @@ def test_ctrl_c_ends_pip_and_leaves_nothing(workshop):
     toy_course(workshop)
     code = f"""
         import pathlib, sys
-        from d2l_gpu import __version__, cli, course
+        from d2l_gpu import cli, course
         from d2l_gpu.course import bundle
         folder = pathlib.Path({str(workshop)!r})
         course.editions_root = lambda: folder / "published"

@@ -25,8 +25,8 @@ ENGLISH_WORDS = re.compile(
     r"|each|which|from|how|times|simulated|took|takes)\b"
 )
 
-# What stays English, beside names: errors of the frameworks, and those that
-# virtual GPUs raise in their place; what a network writes; a script for Slurm.
+# What stays English, beside names: errors of the frameworks, and those that virtual
+# GPUs raise in their place; what a network writes; a script for Slurm.
 FOREIGN = re.compile(
     r"Expected all tensors|out of memory|total capacity|GiB of which|memory in use"
     r"|allocated by|unallocated|Tried to allocate|\(?Simulated memory|of a virtual GPU"

@@ -54,6 +54,7 @@ from .parallel.data_parallel import History, train
 from .parallel.pieces import allreduce, replicate, shard_gradients, split_batch
 from .processes.cluster import slurm_script, torchrun_command
 from .processes.elsewhere import run_elsewhere
+from .processes.ending import let_gloo_finish as _let_gloo_finish  # noqa: F401  at exit
 from .processes.launching import launch
 from .processes.reports import report
 from .processes.sagemaker import sagemaker_job

@@ -203,7 +203,10 @@ def orphans(project: Project, built: Sequence[Edition]) -> Iterator[Path]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the build; return 0, or 1 if anything failed or is stale."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.stale and options.language in (None, ENGLISH):
+        parser.error("--stale needs --language with a translation, such as fr")
     project = Project(options.root)
     try:
         wanted = editions(project, options.lessons, options.language, options.framework)

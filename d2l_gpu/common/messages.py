@@ -95,10 +95,7 @@ def shown_text(text: str) -> str:
         text: as for `localized`, or a number.
     """
     catalogue = _catalogue(_chosen())
-    if not catalogue:
-        return text
-    found = catalogue.localized(text)
-    return catalogue.style.written(text) if found == text and is_number(text) else found
+    return catalogue.shown(text) if catalogue else text
 
 
 def say(*values: Any, **options: Any) -> None:
@@ -265,6 +262,14 @@ class Catalogue:
         """Return a text's translation, or the text."""
         found = self._found(text)
         return text if found is None else aligned(found, text)
+
+    def shown(self, text: str) -> str:
+        """Return a text's translation, a number as the language writes it, or the text.
+
+        Where a number stands alone it's clear who wrote it: in tables and pictures.
+        """
+        found = self.localized(text)
+        return self.style.written(text) if found == text and is_number(text) else found
 
     def _translation(self, text: str) -> str | None:
         """Return a text's translation; None if there is none."""

@@ -30,6 +30,11 @@ _AMBIGUOUS = re.compile(r"(?<=\d[.,])(?=\d{3}(?!\d))")
 _JOINER = "\u2060"
 
 
+def is_sample(message: str) -> bool:
+    """Return whether a message shows how numbers or a unit are written."""
+    return bool(re.fullmatch(rf"{re.escape(SAMPLE)}|1%|1 [^\W\d_]+(?:/s)?", message))
+
+
 @dataclass(frozen=True)
 class Style:
     """How a language writes numbers.
@@ -50,7 +55,7 @@ class Style:
         units = {
             english[1:]: its[1:]
             for english, its in messages.items()
-            if english == "1%" or re.fullmatch(r"1 [^\W\d_]+(?:/s)?", english)
+            if is_sample(english) and english != SAMPLE
         }
         sample = messages.get(SAMPLE, SAMPLE)
         return cls(sample[1:-5], sample[-2], units)

@@ -21,7 +21,7 @@ from d2l_gpu.vgpu.sim.plans import Plan
 from tests.helpers.chromium import chromium
 from tools.edition import ROOT, Project
 from tools.site.book import Book
-from tools.site.playground import curve, pages
+from tools.site.playground import curve, pages, program
 
 if not pages.INSTALLED.is_dir():
     pytest.skip("Pyodide needs npm ci --prefix tools/site", allow_module_level=True)
@@ -62,7 +62,7 @@ def test_pages_show_a_result_before_any_script_runs(site):
     text = (site / "playground" / "puzzle.html").read_text("utf-8")
     level = puzzle.level("17.1")
     assert level.score(pages.first_plan(level)).sentence in text
-    assert pages.words("en")["start_plan"] in text
+    assert program.words("en")["start_plan"] in text
 
 
 @pytest.mark.parametrize("number", puzzle.LEVELS)
@@ -82,7 +82,7 @@ def test_the_packed_simulator_runs_by_itself(site):
         "from playground.live import Live; "
         "print(Live(json.loads(sys.argv[2])).answer(sys.argv[3]))"
     )
-    words = json.dumps(pages.words("en"))
+    words = json.dumps(program.words("en"))
     question = json.dumps({"ask": "play", "setting": pages.START})
     # Without installed packages.
     command = [sys.executable, "-I", "-S", "-c", program, archive, words, question]
@@ -92,7 +92,7 @@ def test_the_packed_simulator_runs_by_itself(site):
 
 
 def test_packing_again_gives_the_same_file(site, tmp_path):
-    pages.write_simulator(tmp_path / "again.zip")
+    program.write_simulator(tmp_path / "again.zip")
     again = (tmp_path / "again.zip").read_bytes()
     assert again == (site / "playground" / "simulator.zip").read_bytes()
 
@@ -112,13 +112,13 @@ def test_a_curve_warns_of_real_clusters_as_the_first_lesson_does():
     lesson = (ROOT / "lessons/pytorch/00_start.md").read_text("utf-8")
     assert f"grew by up to {curve.grown()['largest']}" in lesson
     rows = play.scaling({"model": "Llama 3.1 70B"}, (8, 16, 32, 64))
-    text = curve.figure(rows, "tokens", pages.words("en"))
+    text = curve.figure(rows, "tokens", program.words("en"))
     assert "relative to 32 GPUs" in text
     assert text.count("<td>–</td>") == 2 and "<td>100.0%</td>" in text
 
 
 def test_only_shards_are_a_reason_to_scale_better_than_ideally():
-    its = pages.words("en")
+    its = program.words("en")
     rows = play.scaling({"model": "Llama 3.1 8B"}, (8, 16))
     rows[-1]["efficiency"] = 1.02
     assert its["scaling_above"] in curve.figure(rows, "tokens", its, sharded=True)
@@ -126,7 +126,7 @@ def test_only_shards_are_a_reason_to_scale_better_than_ideally():
 
 
 def test_a_curve_can_be_asked_for_point_by_point():
-    live = pages.Live(pages.words("en"))
+    live = pages.Live(program.words("en"))
     setting = play.play({"model": "LeNet"})["setting"]
     whole = live.scaling(setting)
     for first in range(1, len(whole["rows"])):
@@ -135,7 +135,7 @@ def test_a_curve_can_be_asked_for_point_by_point():
 
 
 def test_every_text_is_used():
-    words = set(pages.words("en"))
+    words = set(program.words("en"))
     code = [*pages.HERE.glob("*.py"), *(pages.HERE / "static").glob("*.js")]
     text = "\n".join(path.read_text("utf-8") for path in code)
     templates = [x.read_text("utf-8") for x in (pages.HERE / "templates").iterdir()]
@@ -192,7 +192,7 @@ def watched(browser, address):
         page.on("request", foreign)
         page.goto(address + name)
         page.wait_for_function("document.getElementById('loaded').hidden")
-        its = pages.words("en")
+        its = program.words("en")
         assert page.inner_text("#state") in (its["ready"], its["computing"])
         return page
 
@@ -412,7 +412,7 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
     # The plan that the page begins with is nobody's.
     page.click("button[type=submit]")
     page.wait_for_selector("#results[data-scored]")
-    assert page.inner_text("[data-best='17.1']") == pages.words("en")["best_none"]
+    assert page.inner_text("[data-best='17.1']") == program.words("en")["best_none"]
     choose(page, tensor=1, shards=256, sequences=2)
     assert "256 of 256" in page.inner_text("#gpus_used")
     assert "changed the plan" in page.inner_text("#problem")
@@ -450,7 +450,7 @@ def test_the_puzzle_is_scored_and_the_best_plan_kept(watched):
 
 def test_a_link_is_not_the_players_own_best(watched):
     opened, wrong = watched
-    level, its = puzzle.level("17.1"), pages.words("en")
+    level, its = puzzle.level("17.1"), program.words("en")
     solution = {"level": "17.1", "tensor": 1, "shards": 256, "sequences": 2}
     page = opened("")
     page.evaluate("localStorage.clear()")
@@ -478,7 +478,7 @@ def test_a_copied_link_is_said_only_for_a_moment(page):
     page.evaluate("navigator.clipboard.writeText = async () => {}")
     page.click("#copy-link")
     page.click("#copy-link")
-    copied = pages.words("en")["copied"]
+    copied = program.words("en")["copied"]
     assert page.inner_text("#copy-link") == copied
     page.wait_for_timeout(2000)
     assert page.inner_text("#copy-link") == label
@@ -495,7 +495,7 @@ def test_a_page_says_if_the_simulator_does_not_arrive(browser, address, file):
         assert page.is_hidden("#loaded")
         assert shown(page) == expected(pages.START)
         # It doesn't promise anything that won't come.
-        its = pages.words("en")
+        its = program.words("en")
         assert page.inner_text("#problem") == its["other_setting"]
         assert page.locator("#results.stale:not([aria-busy])").count() == 1
 
@@ -530,7 +530,7 @@ def test_a_page_stops_waiting_if_nothing_arrives(browser, address):
         page.goto(address)
         page.clock.fast_forward(61_000)
         page.wait_for_selector("#state.bad")
-        assert pages.words("en")["silent"] in page.inner_text("#state")
+        assert program.words("en")["silent"] in page.inner_text("#state")
 
 
 def test_a_page_without_scripts_shows_the_result(browser, address):
@@ -538,7 +538,7 @@ def test_a_page_without_scripts_shows_the_result(browser, address):
         page = context.new_page()
         page.goto(address)
         assert shown(page) == expected(pages.START)
-        assert pages.words("en")["no_scripts"] in page.inner_text("header")
+        assert program.words("en")["no_scripts"] in page.inner_text("header")
         assert page.locator("button:visible").count() == 0
 
 
@@ -554,6 +554,6 @@ def test_a_page_opened_as_a_file_says_what_to_do(browser, site, name):
         if name == "puzzle.html":
             page.check("input[value='17.3']")
             assert page.locator("#results.stale").count() == 1
-            said = pages.words("en")["other_level"].format(level="17.1")
+            said = program.words("en")["other_level"].format(level="17.1")
             assert page.inner_text("#problem") == said
         assert wrong == []

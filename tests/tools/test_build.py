@@ -562,6 +562,16 @@ def test_notebook_without_a_lesson_is_stale(project, capsys):
     assert f"{BUILT}: no lesson makes it" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("language", [[], ["--language", "en"]])
+def test_only_translations_are_built_where_stale(project, capsys, language):
+    with pytest.raises(SystemExit) as ended:
+        build(project, "--stale", *language)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("--stale needs --language with a translation, such as fr")
+    assert not (project / BUILT).exists()
+
+
 def test_edited_notebook_is_stale(project, capsys):
     build(project)
     text = (project / BUILT).read_text()

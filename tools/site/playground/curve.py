@@ -2,12 +2,12 @@
 
 import html
 from collections.abc import Mapping, Sequence
-from functools import cache
 from statistics import median
 
 from d2l_gpu.vgpu.sim.drawing import linear_ticks, number
 from d2l_gpu.vgpu.sim.expected import RUNS, Run
 from d2l_gpu.vgpu.sim.units import time_text
+from d2l_gpu.vgpu.sim.words import shown
 
 PICO = 10**12
 WIDTH, HEIGHT = 560, 330
@@ -48,7 +48,6 @@ def figure(
     )
 
 
-@cache
 def grown() -> dict[str, str]:
     """Return by how much steps of published runs take longer on 8 GPUs than on 1.
 
@@ -70,9 +69,9 @@ def grown() -> dict[str, str]:
     ]
     return {
         "pairs": str(len(pairs)),
-        "median": f"{median(real):.0%}",
-        "largest": f"{max(real):.0%}",
-        "simulated": f"{max(simulated):.1%}",
+        "median": shown(f"{median(real):.0%}"),
+        "largest": shown(f"{max(real):.0%}"),
+        "simulated": shown(f"{max(simulated):.1%}"),
     }
 
 
@@ -90,7 +89,7 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
     parts = []
     for value, text in linear_ticks(0, highest, most=5):
         parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{WIDTH - RIGHT}"/>')
-        parts.append(_text(LEFT - 8, y(value) + 4, text, "end"))
+        parts.append(_text(LEFT - 8, y(value) + 4, shown(text), "end"))
     for row in rows:
         parts.append(_text(x(row["gpus"]), HEIGHT - BOTTOM + 18, row["gpus"], "middle"))
     parts.append(_text(LEFT - 8, TOP - 12, f"{unit}/s", "start"))
@@ -113,7 +112,7 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
     end = WIDTH - RIGHT + 10
     parts.append(_text(end, above + 4, words["ideal"], "start"))
     if rows[-1]["fits"]:
-        share = f"{rows[-1]['efficiency']:.0%}"
+        share = shown(f"{rows[-1]['efficiency']:.0%}")
         parts.append(_text(end, below + 4, share, "start", "strong"))
     said = words["scaling_picture"].format(
         unit=f"{unit}/s",
@@ -128,7 +127,7 @@ def _picture(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> st
 
 def _efficiency(row: Mapping) -> str:
     """Return an efficiency, which has no meaning if it doesn't fit."""
-    return f"{row['efficiency']:.1%}" if row["fits"] else "–"
+    return shown(f"{row['efficiency']:.1%}") if row["fits"] else "–"
 
 
 def _text(x: float, y: float, text: object, anchor: str, look: str = "") -> str:
@@ -153,8 +152,8 @@ def _table(rows: Sequence[Mapping], unit: str, words: Mapping[str, str]) -> str:
             gpus += f' <small class="bad">{html.escape(words["not_fitting"])}</small>'
         lines.append(
             f'<tr data-picoseconds="{row["picoseconds"]}">{gpus}</th>'
-            f"<td>{time_text(row['picoseconds'] / PICO)}</td>"
-            f"<td>{number(row['rate'], 4)}</td><td>{_efficiency(row)}</td></tr>"
+            f"<td>{shown(time_text(row['picoseconds'] / PICO))}</td>"
+            f"<td>{shown(number(row['rate'], 4))}</td><td>{_efficiency(row)}</td></tr>"
         )
     return (
         f'<table class="numbers"><thead><tr>{head}</tr></thead>'

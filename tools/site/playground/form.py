@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from d2l_gpu.vgpu.sim.play import AUTOMATIC, MOST
+from d2l_gpu.vgpu.sim.words import shown
 from tools.site.terms import anchor
 
 TERMS = {
@@ -147,18 +148,18 @@ def training(
     """
     about = next(x for x in choices["models"] if x["name"] == setting["model"])
     gpu = next(x for x in choices["gpus"] if x["name"] == setting["gpu"])
-    links, networks = _named(choices["links"]), _named(choices["networks"])
+    links, networks = _named(choices["links"], its), _named(choices["networks"], its)
     cards = [(None, its["cards_usual"])]
     usual = {key: [(None, its["usual"].format(name=gpu[key]))] for key in USUAL}
     precisions = [x for x in about["precisions"] if x in gpu["precisions"]]
     batch = its["batch" if about["unit"] == "images" else "sequences"]
     model = [
-        Field("model", its["model"], _named(choices["models"]), wide=True),
+        Field("model", its["model"], _named(choices["models"], its), wide=True),
         Field("batch", batch, _same(batches(about))),
         Field("precision", its["precision"], _same(precisions)),
     ]
     machine = [
-        Field("gpu", its["gpu"], _named(choices["gpus"]), wide=True),
+        Field("gpu", its["gpu"], _named(choices["gpus"], its), wide=True),
         Field("gpus", its["gpus"], _same(_GPUS), most=MOST["gpus"]),
         Field("nodes", its["nodes"], _same(_POWERS)),
         Field("link", its["link"], usual["link"] + links, "gpus>1", True),
@@ -243,8 +244,15 @@ def batches(about: Mapping) -> list[int]:
     return sorted({*about["batches"], *more})
 
 
-def _named(entries: Iterable[Mapping], title: str = "title") -> list[tuple[str, str]]:
-    return [(each["name"], each[title]) for each in entries]
+def _named(entries: Iterable[Mapping], its: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the name and the title of each, such as ``V100, 16.00 GiB``."""
+    found = []
+    for each in entries:
+        title, _, more = each["title"].partition(", ")
+        if each["name"] == "ResNet-18":  # the one that isn't torchvision's
+            title = its["resnet18"]
+        found.append((each["name"], f"{title}, {shown(more)}"))
+    return found
 
 
 def _same(values: Iterable) -> list[tuple[Any, str]]:

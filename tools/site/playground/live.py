@@ -26,7 +26,7 @@ def speak(messages: Mapping[str, str]) -> None:
     Args:
         messages: translations of what it says, by the English texts.
     """
-    translate_with(Catalogue(messages).localized)
+    translate_with(Catalogue(messages).shown)
 
 
 class Live:

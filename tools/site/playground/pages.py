@@ -4,29 +4,28 @@ import json
 import posixpath
 import shutil
 import string
-import tomllib
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-from d2l_gpu.common.messages import Catalogue, language_tag, read_mo
+from d2l_gpu.common.messages import Catalogue, language_tag
 from d2l_gpu.vgpu.sim.plans import Plan
 from d2l_gpu.vgpu.sim.play import choices, play
 from d2l_gpu.vgpu.sim.puzzle import LEVELS, Level
 from d2l_gpu.vgpu.sim.units import size_text
 from d2l_gpu.vgpu.sim.words import shown, translated_with
-from tools.edition import ROOT
-from tools.languages import ENGLISH
-from tools.messages import CATALOGUES
-from tools.shown_texts import texts_in
 from tools.site.answering import SCRIPTS, STYLE
 from tools.site.book import GLOSSARY, PLAYGROUND, Book, Edition, playground_of
 from tools.site.landing import folder_of as home_of
 from tools.site.landing import languages_of
 from tools.site.playground import form
 from tools.site.playground.live import Live
+from tools.site.playground.program import (
+    messages_of_simulator,
+    words,
+    write_simulator,
+)
 from tools.site.playground.show import first_plan, marked
 
 HERE = Path(__file__).parent
@@ -44,22 +43,10 @@ _LOADED = (
     "pyodide-lock.json",
 )
 _BESIDE = ("README.md", "package.json")  # whose it is, and its license
-# What importing the simulator's package imports, beside the simulator.
-_PACKAGES = (
-    *("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py"),
-    *("common/__init__.py", "common/messages.py", "common/settings.py"),
-)
-_IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
 _SOURCE = "https://github.com/pyodide/pyodide"
 # Here are scripts and a style with which timelines can be magnified and pointed at.
 _STATIC = HERE.parent / "static"
 _STYLES = ("fades.css", STYLE)
-
-
-def words(language: str) -> dict[str, str]:
-    """Return the texts of the pages in a language; English where there are none."""
-    tables = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
-    return {**tables[ENGLISH], **tables.get(language, {})}
 
 
 def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
@@ -93,39 +80,9 @@ def write_playground(book: Book, out: Path, pyodide: Path = INSTALLED) -> None:
         pages = Pages(book, language, nbytes, messages)
         there = out / playground_of(language)
         there.mkdir(exist_ok=True)
-        with translated_with(Catalogue(messages).localized):
+        with translated_with(Catalogue(messages).shown):
             (there / "index.html").write_text(pages.training(), "utf-8")
             (there / "puzzle.html").write_text(pages.puzzle(), "utf-8")
-
-
-def messages_of_simulator(language: str) -> dict[str, str]:
-    """Return what the simulator says in a language, by the English texts."""
-    path = CATALOGUES / f"{language}.mo"
-    if not path.is_file():
-        return {}
-    known, code = read_mo(path.read_bytes()), set()
-    for each in (ROOT / "d2l_gpu" / "vgpu" / "sim").glob("*.py"):
-        source = each.read_text("utf-8")
-        code |= {x.message for x in texts_in(source, keys=False, words=known)}
-    return {text: its for text, its in known.items() if text in code}
-
-
-def write_simulator(path: Path) -> None:
-    """Pack the simulator, and what answers in the browser; always the same bytes."""
-    files = [ROOT / "d2l_gpu" / name for name in _PACKAGES]
-    files += [
-        each
-        for each in sorted((ROOT / "d2l_gpu" / "vgpu" / "sim").rglob("*"))
-        if each.suffix in (".py", ".json")
-    ]
-    named = {each.relative_to(ROOT).as_posix(): each for each in files}
-    named |= {f"{PLAYGROUND}/{name}": HERE / name for name in _IN_BROWSER}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, each in named.items():
-            # Without a time, which would differ from clone to clone.
-            archive.writestr(
-                zipfile.ZipInfo(name), each.read_bytes(), zipfile.ZIP_DEFLATED
-            )
 
 
 # ------------------------------------------------------------------ the pages
@@ -273,9 +230,9 @@ def _level(level: Level, its: dict[str, str]) -> str:
         network=level.network, machine=shown(str(level.machine))
     )
     room = its["level_room"].format(
-        memory=size_text(level.machine.capacity),
-        batch=f"{level.batch:,}",
-        length=f"{level.model.shape.length:,}",
+        memory=shown(size_text(level.machine.capacity)),
+        batch=shown(f"{level.batch:,}"),
+        length=shown(f"{level.model.shape.length:,}"),
     )
     return (
         '<label class="level"><input type="radio" form="form" name="level" '

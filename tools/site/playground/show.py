@@ -107,8 +107,8 @@ class Show:
             machine=shown(result["machine"]),
             precision=setting["precision"],
             batch=self._batch(setting),
-            time=time_text(result["picoseconds"] / PICO),
-            rate=number(result["rate"], 4),
+            time=shown(time_text(result["picoseconds"] / PICO)),
+            rate=shown(number(result["rate"], 4)),
             unit=shown(result["unit"]),
             memory=self._room(result),
         )
@@ -124,10 +124,11 @@ class Show:
         """Return whether there's enough memory, in a sentence."""
         allocated, capacity = result["allocated"], result["capacity"]
         if not result["fits"]:
-            missing = size_text(allocated - capacity)
+            missing = shown(size_text(allocated - capacity))
             return self.words["too_much"].format(missing=missing)
         return self.words["fits"].format(
-            allocated=size_text(allocated), capacity=size_text(capacity)
+            allocated=shown(size_text(allocated)),
+            capacity=shown(size_text(capacity)),
         )
 
     def _headline(self, result: Mapping) -> str:
@@ -140,7 +141,9 @@ class Show:
             (
                 its["memory"],
                 size_text(result["allocated"]),
-                its["of_capacity"].format(capacity=size_text(result["capacity"])),
+                its["of_capacity"].format(
+                    capacity=shown(size_text(result["capacity"]))
+                ),
                 "" if fits else "bad",
             ),
         ]
@@ -212,11 +215,11 @@ class Show:
         its, error = self.words, found["error"]
         way = its["faster" if error > 0 else "slower"]
         how = f", {found['how']}" if found["how"] else ""
-        batch = number(found["batch"])
+        batch = shown(number(found["batch"]))
         return [
             its["year"].format(**{**found, "batch": batch, "how": how}),
-            time_text(found["seconds"]),
-            way.format(percent=f"{abs(error):.1%}"),
+            shown(time_text(found["seconds"])),
+            way.format(percent=shown(f"{abs(error):.1%}")),
             found["source"],
         ]
 
@@ -233,8 +236,8 @@ class Show:
             runs=found.runs,
             precision=precision,
             gpus=", ".join(found.gpus),
-            median=f"{found.median:.0%}",
-            largest=f"{found.largest:.0%}",
+            median=shown(f"{found.median:.0%}"),
+            largest=shown(f"{found.largest:.0%}"),
         )
         if setting["gpu"].partition(" ")[0] not in found.gpus:
             text += " " + self.words["trust_elsewhere"].format(gpu=setting["gpu"])
@@ -253,7 +256,7 @@ class Show:
     def scored(self, score: "Score") -> str:
         """Return how fast a plan is beside others, in a sentence."""
         if score.ties:
-            speed = number(score.outcome.tokens_per_second, 6)
+            speed = shown(number(score.outcome.tokens_per_second, 6))
             return self.words["score_ties"].format(speed=speed)
         return shown(score.sentence.removesuffix(".") + ".")
 
@@ -270,12 +273,14 @@ class Show:
     def _grid(self, level: "Level") -> str:
         """Return what the grid of a level is, in a sentence or two."""
         plans, fitting = len(level.neighbours), len(level.fitting)
-        text = self.words["map_lead"].format(plans=f"{plans:,}", fitting=f"{fitting:,}")
+        text = self.words["map_lead"].format(
+            plans=shown(f"{plans:,}"), fitting=shown(f"{fitting:,}")
+        )
         return html.escape(text)
 
     def _verdict(self, score: "Score") -> str:
         its, outcome = self.words, score.outcome
-        capacity = size_text(score.level.machine.capacity)
+        capacity = shown(size_text(score.level.machine.capacity))
         room = its["of_capacity"].format(capacity=capacity)
         allocated = size_text(outcome.allocated)
         fits = outcome.fits
@@ -289,7 +294,7 @@ class Show:
             ]
         mood = "good" if score.solved else "" if fits else "bad"
         limits = f"<p>{html.escape(shown(outcome.limits))}</p>" if fits else ""
-        enough = its["solved_from"].format(enough=f"{ENOUGH:.0%}")
+        enough = its["solved_from"].format(enough=shown(f"{ENOUGH:.0%}"))
         return (
             f'<p class="finding"><strong class="{mood}">'
             f"{html.escape(self.verdict(score))}</strong> "
@@ -316,7 +321,7 @@ def _figures(figures: Iterable[tuple[str, str, str, str]]) -> str:
     """Return terms, values, what is said about them and classes as a list."""
     return "".join(
         f'<div class="{mood}"><dt>{html.escape(term)}</dt>'
-        f"<dd>{html.escape(value)}"
+        f"<dd>{html.escape(shown(value))}"
         + (f" <small>{html.escape(more)}</small>" if more else "")
         + "</dd></div>"
         for term, value, more, mood in figures
@@ -344,9 +349,8 @@ def _bar(parts: Sequence[Part], capacity: float = 1.0, label: str = "") -> str:
     mark = ""
     if capacity < 1:
         side = "left" if capacity < 0.5 else "right"
-        mark = (
-            f'<i style="left:{100 * capacity:.2f}%"><b class="{side}">{label}</b></i>'
-        )
+        text = html.escape(shown(label))
+        mark = f'<i style="left:{100 * capacity:.2f}%"><b class="{side}">{text}</b></i>'
     # The key below says the same in words.
     return f'<div class="bar" aria-hidden="true">{boxes}{mark}</div>'
 
@@ -355,7 +359,7 @@ def _key(parts: Sequence[Part], heads: tuple[str, str]) -> str:
     looks = _looks(parts)
     rows = "".join(
         f'<tr><th scope="row"><i class="swatch" style="{looks[part.name]}"></i>'
-        f"{html.escape(shown(part.name))}</th><td>{html.escape(part.text)}</td></tr>"
+        f"{html.escape(shown(part.name))}</th><td>{html.escape(shown(part.text))}</td></tr>"
         for part in parts
     )
     head = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in heads)

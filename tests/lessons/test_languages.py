@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from copy import deepcopy
 
 import nbformat
@@ -55,6 +56,16 @@ def lines_of(notebook) -> list[str]:
         for text in outputs_of_cell(cell)
         for line in text.splitlines()
     ]
+
+
+def test_the_web_page_finds_what_each_lesson_is_for():
+    path = REPOSITORY / "tools/site/landing/texts.toml"
+    texts = tomllib.loads(path.read_text("utf-8"))
+    for each in editions(PROJECT):
+        if each.framework == "pytorch" and not each.solutions:
+            text = read_notebook(each.path).cells[0].source.replace("*", "")
+            line = re.sub("[ \n]+", " ", text)
+            assert re.search(texts[each.language]["aims"], line), each.label
 
 
 def test_all_that_is_translated_speaks_its_language():

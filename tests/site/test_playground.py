@@ -4,10 +4,7 @@ import functools
 import json
 import re
 import string
-import subprocess
-import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import fields
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -71,24 +68,6 @@ def test_a_level_begins_with_a_plan_that_keeps_its_rules(number):
     plan = pages.first_plan(level)
     assert level.problem(plan) == ""
     assert not level.score(plan).solved
-
-
-def test_the_packed_simulator_runs_by_itself(site):
-    archive = site / "playground" / "simulator.zip"
-    names = zipfile.ZipFile(archive).namelist()
-    assert not [name for name in names if "torch" in name]
-    program = (
-        "import json, sys; sys.path.insert(0, sys.argv[1]); "
-        "from playground.live import Live; "
-        "print(Live(json.loads(sys.argv[2])).answer(sys.argv[3]))"
-    )
-    words = json.dumps(program.words("en"))
-    question = json.dumps({"ask": "play", "setting": pages.START})
-    # Without installed packages.
-    command = [sys.executable, "-I", "-S", "-c", program, archive, words, question]
-    answer = json.loads(subprocess.check_output(command, text=True))
-    assert answer["picoseconds"] == START["picoseconds"]
-    assert answer["setting"] == START["setting"]
 
 
 def test_packing_again_gives_the_same_file(site, tmp_path):

@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from d2l_gpu.vgpu.sim.play import play
 from tools.site.playground.program import messages_of_simulator, words, write_simulator
 
 # As in the browser, only Python's own library is there beside what was sent.
@@ -31,6 +32,7 @@ def sent(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sent")
     write_simulator(folder / "simulator.zip")
     with zipfile.ZipFile(folder / "simulator.zip") as archive:
+        assert not [name for name in archive.namelist() if "torch" in name]
         archive.extractall(folder)
     return folder
 
@@ -56,6 +58,7 @@ def test_it_answers_and_writes_numbers_as_the_language_does(
     sent, language, decimal, unit
 ):
     answer = ask(sent, language, "play")
+    assert answer["picoseconds"] == play(QUESTIONS["play"]["setting"])["picoseconds"]
     html = "".join(answer["parts"][part] for part in ("headline", "limits", "memory"))
     said = answer["say"] + re.sub("<[^>]*>", " ", html)
     # Two digits behind the sign are no thousands.

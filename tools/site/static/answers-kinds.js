@@ -135,7 +135,7 @@ window.answersKinds = (() => {
       this.matrix = this.group.getAttribute("transform").match(/-?[\d.e-]+/g).map(Number);
       this.floor = this.matrix[5];
       this.bands = [...this.group.children].map((path) => {
-        const [name, most] = taken(path).split(/, at most (?=[^,]+$)/);
+        const [name, most] = taken(path).match(/^([^,，]+)[,，]\D*(.+)$/).slice(1);
         const colour = path.getAttribute("fill");
         return { name, most, colour, above: this.heights(path.getAttribute("d"), unit) };
       });
@@ -143,7 +143,7 @@ window.answersKinds = (() => {
       [this.phases] = part(svg, "phases");
       this.spans = [...this.phases.querySelectorAll("rect")].map((rect) => {
         const [x, wide] = [number(rect, "x") - 1, number(rect, "width") + 2];
-        const name = taken(rect).split(": ")[0];
+        const name = taken(rect).split(/\s*[:：]/)[0];
         return { rect, begin: x - this.left, end: x + wide - this.left, texts: [name] };
       });
       [this.still] = part(svg, "names");

@@ -22,6 +22,8 @@ PACKAGE = "playground"
 # What importing the simulator's package imports, beside the simulator.
 _PACKAGES = ("__init__.py", "vgpu/__init__.py", "vgpu/host_memory.py")
 _IN_BROWSER = ("__init__.py", "live.py", "show.py", "curve.py")
+# A message of the lessons', and a part of titles that the simulator puts together.
+_PARTS = ("a step",)
 
 
 def words(language: str) -> dict[str, str]:
@@ -39,7 +41,8 @@ def messages_of_simulator(language: str) -> dict[str, str]:
     for each in (ROOT / "d2l_gpu" / "vgpu" / "sim").glob("*.py"):
         source = each.read_text("utf-8")
         code |= {x.message for x in texts_in(source, keys=False, words=known)}
-    return {text: its for text, its in known.items() if text in code or is_sample(text)}
+    said = code | set(_PARTS) | set(filter(is_sample, known))
+    return {text: its for text, its in known.items() if text in said}
 
 
 def write_simulator(path: Path) -> None:

@@ -42,6 +42,7 @@ def messages_of_simulator(language: str) -> dict[str, str]:
         source = each.read_text("utf-8")
         code |= {x.message for x in texts_in(source, keys=False, words=known)}
     said = code | set(_PARTS) | set(filter(is_sample, known))
+    said |= {text for text in known if not any(map(str.isalnum, text))}  # as in ", "
     return {text: its for text, its in known.items() if text in said}
 
 

@@ -18,7 +18,7 @@ _NUMBER = re.compile(
     (?P<number> (?! 0\d )
         (?: [1-9]\d{0,2} (?: ,\d{3} )+ | \d+ ) (?: \.\d+ )? )
     (?! [.,\u2060]?\d ) (?P<unit> \ ?% | \ [^\W\d_]+ (?: /s )? )?
-    (?! [\w/] )
+    (?! [\w/] | \ \d+[BM]\b )  # Llama 3.1 8B is a name
     """,
     re.VERBOSE,
 )

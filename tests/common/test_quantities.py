@@ -39,6 +39,7 @@ def test_a_number_in_another_style_has_the_same_value(code, value, unit):
         ("0.125", "0,125", "0,125"),
         ("1.125", "1,\u2060125", "1,\u2060125"),
         ("3 × 1,024 images", "3 × 1\u202f024 images", "3 × 1.\u2060024 images"),
+        ("Llama 3.1 70B, 1.5", "Llama 3.1 70B, 1,5", "Llama 3.1 70B, 1,5"),
         ("PyTorch 2.13.0", "PyTorch 2.13.0", "PyTorch 2.13.0"),
         ("vgpu:0, 4 B", "vgpu:0, 4\u00a0o", "vgpu:0, 4 B"),
         ("(2, 3), 1.5", "(2, 3), 1,5", "(2, 3), 1,5"),

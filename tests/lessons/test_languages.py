@@ -1,5 +1,6 @@
 """A notebook that speaks a language does so in all that it puts out."""
 
+import html
 import json
 import re
 import tomllib
@@ -58,6 +59,27 @@ def lines_of(notebook) -> list[str]:
     ]
 
 
+def shown_in_pictures(notebook) -> list[str]:
+    """Return what is written in a notebook's pictures, seen or said, with tooltips."""
+    return [
+        html.unescape(text)
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        for texts in (
+            re.findall(
+                r"<(?:text|title|desc)\b[^>]*>([^<]+)<",
+                output.get("data", {}).get("image/svg+xml", ""),
+            ),
+            [
+                about["alt"]
+                for about in output.get("metadata", {}).values()
+                if isinstance(about, dict) and "alt" in about
+            ],
+        )
+        for text in texts
+    ]
+
+
 def test_the_web_page_finds_what_each_lesson_is_for():
     path = REPOSITORY / "tools/site/landing/texts.toml"
     texts = tomllib.loads(path.read_text("utf-8"))
@@ -106,6 +128,8 @@ def test_no_english_sentence_is_left(edition):
         and not any(name and name in line for name in names)
     ]
     assert left == []
+    pictures = shown_in_pictures(notebook)
+    assert [text for text in pictures if ENGLISH_WORDS.search(text)] == []
 
 
 @pytest.mark.parametrize("language", PROJECT.translations)

@@ -103,8 +103,8 @@ class MemoryMap:
     def svg(self) -> str:
         """Return the map as the text of an SVG file."""
         picture = Svg(self.title(), self.conditions())
-        names = {"in use": USED, "free": FREE}
-        key = [(name, COLOURS[x], EDGES.get(x)) for name, x in names.items()]
+        names = [("in use", USED), ("free", FREE)]
+        key = [(name, COLOURS[x], EDGES.get(x)) for name, x in names]
         top = picture.key(picture.top + 4, key) + 8
         if self.wanted:
             self._draw_request(picture, top)
@@ -150,12 +150,16 @@ class MemoryMap:
     # -------------------------------------------------------------- parts
 
     def _description(self) -> str:
-        text = (
-            f"{self.title()}. A map of segments, the largest first, each cut into "
-            f"blocks: {self.conditions()}."
+        text = shown(
+            "{title}. A map of segments, the largest first, each cut into blocks: "
+            "{conditions}.",
+            title=self.title(),
+            conditions=self.conditions(),
         )
         if self.wanted:
-            text += f" {size_text(self.wanted)} is wanted in one piece."
+            text += " " + shown(
+                "{size_text} is wanted in one piece.", size_text=size_text(self.wanted)
+            )
         return text
 
     def _longest(self) -> int:

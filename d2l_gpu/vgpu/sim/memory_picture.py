@@ -5,6 +5,7 @@ The bands' paths are drawn in whole units of memory from the axis up, so scripts
 them how much each category held at a time.
 """
 
+import html
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,6 +28,7 @@ from .drawing import (
 )
 from .svg import LINE, PAD, SIZE, WIDTH, Svg
 from .units import time_text
+from .words import sentences, shown
 
 if TYPE_CHECKING:
     from .memory_use import MemoryUse
@@ -57,7 +59,13 @@ class Band(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.name} {quantity(self.most, 'iB', 2)}"
+        size = quantity(self.most, "iB", 2)
+        return f"{shown(self.name)} {shown(size)}"
+
+    @property
+    def title(self) -> str:
+        size = quantity(self.most, "iB", 3)
+        return shown("{what}, at most {size}", what=self.name, size=size)
 
 
 def svg(use: "MemoryUse") -> str:
@@ -121,7 +129,8 @@ class _Picture:
         self.top = round(self.svg.top) + 8
         self.ticks = linear_ticks(0, self.highest, "iB")
         self.left = PAD + 8 + round(max(text_width(t, SIZE) for _, t in self.ticks))
-        names = [f"{name} 999 MiB" for name, column in columns.items() if any(column)]
+        used = [name for name, column in columns.items() if any(column)]
+        names = [f"{shown(name)} 999 MiB" for name in used]
         beside = max((text_width(name, SIZE, bold=True) for name in names), default=0)
         self.plot = round(WIDTH - PAD - self.left - beside - 8)
         self.bands = _bands(times, columns, self.plot)
@@ -130,17 +139,16 @@ class _Picture:
         self.lower = 0.0
 
     def text(self) -> str:
-        sentences = [self.use.title(), self.use.conditions(), self._contents()]
+        texts = [self.use.title(), self.use.conditions(), self._contents()]
         height = self.top + ROOM + 40 + self.lower + PAD
         about = {"picture": "memory", "seconds": f"{self.seconds:.6g}"}
         about |= {"left": f"{self.left}", "width": f"{self.plot}"}
         about |= {"top": f"{self.top}", "unit": f"{self.unit}"}
-        description = " ".join(f"{text}." for text in sentences)
-        return self.svg.text(height, description, about)
+        return self.svg.text(height, sentences(texts), about)
 
     def _contents(self) -> str:
         bands = ", ".join(band.text for band in self.bands) or "nothing"
-        return f"Memory over the time, stacked, at most: {bands}"
+        return shown("Memory over the time, stacked, at most: {bands}", bands=bands)
 
     def x(self, seconds: float) -> float:
         return self.left + (self.plot * seconds / self.seconds if self.seconds else 0)
@@ -182,8 +190,7 @@ class _Picture:
             line = f' stroke="{outline}"{line}' if outline else ""
             self.svg.parts.append(
                 f'<path fill="{colour}"{line} d="{"".join(edge)}">'
-                f"<title>{band.name}, at most {quantity(band.most, 'iB', 3)}</title>"
-                "</path>"
+                f"<title>{html.escape(band.title, quote=False)}</title></path>"
             )
         self.svg.parts.append("</g>")
         self.svg.box(self.left, floor, self.plot, 1, SOFT)
@@ -240,8 +247,12 @@ class _Picture:
             x, width = self.x(begin), self.x(end) - self.x(begin)
             if not name or width < 3:
                 continue
-            title = f"{name}: at {moment_text(begin, self.seconds)} for "
-            title += time_text(end - begin)
+            title = shown(
+                "{what}: at {begin} for {time}",
+                what=name,
+                begin=moment_text(begin, self.seconds),
+                time=time_text(end - begin),
+            )
             self.svg.box(x + 1, y, width - 2, 2, SOFT, title=title)
             middle, half = x + width / 2, text_width(name, SIZE) / 2
             middle = max(middle, PAD + half)

@@ -226,10 +226,14 @@ class Machine:
 
     def __str__(self) -> str:
         text = f"{self.world_size:,} × {self.processor.name}"
-        links = [self.fabric.link.name] if self.gpus > 1 else []
+        inside = self.fabric.link.name if self.gpus > 1 else ""
+        outside = ""
         if self.nodes > 1:
-            links.append(f"{self.fabric.cards} × {self.fabric.network.name}")
-        return f"{text}, connected by {' and '.join(links)}" if links else text
+            outside = f"{self.fabric.cards} × {self.fabric.network.name}"
+        if inside and outside:
+            return f"{text}, connected by {inside} and {outside}"
+        join = inside or outside
+        return f"{text}, connected by {join}" if join else text
 
 
 def check(network: Model, plan: Plan, machine: Machine) -> None:

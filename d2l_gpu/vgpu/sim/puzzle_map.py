@@ -28,6 +28,7 @@ from .plan_commands import COMPUTING, GATHERING, PIPELINE, REDUCING, TENSOR, UPD
 from .plans import simulate
 from .svg import LINE, PAD, SIZE, WIDTH, Svg
 from .units import size_text
+from .words import sentences, shown
 
 if TYPE_CHECKING:
     from .puzzle import Level, Score
@@ -350,17 +351,15 @@ class _Picture:
         return math.hypot(x - mark.x, y - mark.y) + 25 * dots
 
     def text(self) -> str:
-        sentences = [
-            title(self.level, self.score),
-            self._conditions(),
-            self._contents(),
-        ]
+        texts = [title(self.level, self.score), self._conditions(), self._contents()]
         height = self.floor + 18 + 2 * LINE + PAD
-        return self.svg.text(height, " ".join(f"{text}." for text in sentences))
+        return self.svg.text(height, sentences(texts))
 
     def _contents(self) -> str:
         counts = Counter(LOOKS[each.limit].words for each in self.level.fitting)
-        limits = ", ".join(f"{words} {count}" for words, count in counts.most_common())
+        limits = ", ".join(
+            f"{shown(words)} {count}" for words, count in counts.most_common()
+        )
         fitting = f"{len(self.places):,} plans that fit, by memory and speed"
         return f"{fitting}; what limits them: {limits}; {self._others()}"
 

@@ -28,7 +28,7 @@ from .drawing import (
 from .svg import PAD, SIZE, WIDTH, Svg
 from .trace import Trace
 from .units import time_text
-from .words import columns, padded, shown
+from .words import columns, padded, sentences, shown
 
 ROW, BAR = 30, 22  # height of a row, and of the bars in it
 COLUMNS = 60  # of the text
@@ -224,10 +224,9 @@ class Timeline:
         return taken if self.complete else f"{taken}; only its beginning is drawn"
 
     def _description(self) -> str:
-        sentences = [self.title, self.subtitle, f"Timeline, {self._conditions()}"]
+        texts = [self.title, self.subtitle, f"Timeline, {self._conditions()}"]
         rows = ", ".join(map(_row_name, self.rows))
-        text = " ".join(f"{shown(each).rstrip('.')}." for each in sentences if each)
-        return f"{text} {shown(f'Rows: {rows}.')}"
+        return f"{sentences(texts)} {shown(f'Rows: {rows}.')}"
 
     def _kinds(self) -> list[tuple[str, str, str]]:
         """Return what the key says of each kind that is drawn."""

@@ -5,7 +5,7 @@ a program in another language gives `translate_with` a function that translates 
 knows and returns the rest as it is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unicodedata import east_asian_width
 
@@ -43,6 +43,11 @@ def padded(text: str, width: int, right: bool = False) -> str:
     """Return a text with spaces behind it, or before it, so that it's as wide."""
     spaces = " " * (width - columns(text))
     return spaces + text if right else text + spaces
+
+
+def sentences(texts: Iterable[str]) -> str:
+    """Return texts that aren't empty as sentences, as they're to be shown."""
+    return " ".join(f"{shown(text).rstrip('.')}." for text in texts if text)
 
 
 def shown(text: str, **fields: str) -> str:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(
 # A thread with the name of gloo's. hashlib computes without the interpreter, as gloo
 # does; afterwards the thread asks for it, as gloo's do to let go of a tensor.
 SCRIPT = """
-import atexit, ctypes, hashlib, threading, time
+import ctypes, hashlib, threading, time
 from d2l_gpu import torch as d2l
 
 def work():
